@@ -178,6 +178,14 @@ def test_a_kappa_of_1e12_is_resolved_by_singular_values_and_explained_by_the_flo
     _check_against_the_factor({**network, "skip": -0.7, "seed": 301}, method)
 
 
+@pytest.mark.parametrize("method", _METHODS)
+def test_a_triple_lambda_min_behind_a_bottleneck_is_resolved_by_every_method(method):
+    """The terms are far from their mean; a first run sees nothing below the next eigenvalue."""
+    hidden = [3, 3, 3, 3, *[1] * 7]
+    network = {"depth": 5, "hidden": hidden, "inputs": 6, "outputs": 4, "deficit": None}
+    _check_against_the_factor({**network, "skip": 0.0, "seed": 1}, method)
+
+
 def _check_against_the_factor(network, method):
     """Networks in general position against the singular values of [S_1 (x) T_1, .., ].
 

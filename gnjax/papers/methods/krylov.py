@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gnjax.conditioning.ends import FLOOR, GIVEN, Enclosure, Ends, Problem, bound_source
-from gnjax.conditioning.methods import Method
+from gnjax.conditioning.methods import Method, inverse
 from gnjax.conditioning.methods.krylov import MISSED, OVERHEAD
 from gnjax.numerics.certificate import Error, certificate
 from gnjax.operators.facts import SYMMETRIC, evidence_for
@@ -14,6 +14,7 @@ from gnjax.papers.kronecker.on_range import OnRange
 from gnjax.papers.kronecker.operator import product_rounding
 from gnjax.spectra.krylov.missed import chance
 
+_FAR = 4.0  # times its error: an eigenvalue is told from zero from there on
 _PRODUCTS = 600.0  # the number of products that a run is assumed to make, to estimate its cost
 
 
@@ -36,7 +37,9 @@ def _cost(problem: Problem) -> float:
 def _ends(problem: Problem) -> Ends | None:
     """Both ends on the largest range that structure allows.
 
-    The smallest eigenvalue on that range is lambda_rank.
+    The smallest eigenvalue on that range is lambda_rank. Where the terms are far from their mean
+    the rounding of preconditioned products can hide that it is positive; then the matrix answers,
+    if it may be formed.
     """
     if problem.rank_bound == 0:
         return None
@@ -49,6 +52,9 @@ def _ends(problem: Problem) -> Ends | None:
     )
     if top.ritz <= error.value:
         return None
+    hidden = bottom.bound <= error.value and bottom.ritz > _FAR * error.value
+    if hidden and not inverse.METHOD.refuses(problem):
+        return inverse.METHOD.ends(problem)
     smallest = Enclosure(
         bottom.ritz, max(bottom.bound - error.value, 0.0), bottom.ritz + error.value
     )

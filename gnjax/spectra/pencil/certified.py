@@ -151,16 +151,15 @@ class Complement:
 def _decided(run: Run, *, test: Complement, missed: float, stopped: Stopped) -> bool:
     """Whether it is decided that C exceeds the floor, but with probability ``missed``, or does not.
 
-    It cannot be decided from products whose rounding is larger than the smallest Ritz value.
+    Nothing more is learned once the smallest Ritz value has settled: to a tenth of itself, or to
+    the rounding of the products. Before, it may be small on its way to a negative value.
     """
     if stopped():
         return True
     rounding, floor = test.rounding(run.products), test.floor(run.products)
     if not _exceeds(run, floor):
         values, residuals, _ = ritz_values(run)
-        if abs(values[0]) <= rounding:
-            return True
-        settled = residuals[0] <= 0.1 * abs(values[0])
+        settled = residuals[0] <= max(0.1 * abs(values[0]), rounding)
         return bool(settled)  # the smallest Ritz value never rises in later steps
     return bool(missed_probability(run, floor)[0] <= missed)
 
