@@ -147,18 +147,12 @@ def shape(
 
 def sources(config: ConfigDict) -> list[str]:
     first = next(iter(config.arms.values()))
+    same = ("network", "depth", "width", "side", "tensors", "augment")
     run = Training(
-        first.network,
-        first.depth,
-        first.width,
-        config.data,
-        config.samples,
-        first.side,
-        first.tensors,
-        0.0,
-        first.augment,
-        config.first_seed,
-        config.batch,
+        **{name: first[name] for name in same},
+        **{name: config[name] for name in ("data", "samples", "batch")},
+        pruned=0.0,
+        seed=config.first_seed,
     )
     return [begun(run).source]
 

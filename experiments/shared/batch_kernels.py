@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 import gnjax
 from experiments.shared.protocol import Begun, Training, begun
+from experiments.shared.pruned_kernel import frobenius_by_products
 from experiments.shared.pruned_networks import frozen
 from gnjax.numerics.certificate import MEASURED
 from gnjax.numerics.limits import LIMITS
@@ -39,7 +40,6 @@ batches``: the same batches of the images as they are; ``all``: those of all sam
 
 ALL, LEFT = "all", "left"  # the columns of J: those of every weight, or those that are not pruned
 ABSOLUTE = 1e-7  # the tolerance of the published code
-DRAWS, SAFETY = 3, 4.0  # as for the Jacobians of the library
 _TOGETHER = 32  # rows of J from one backward pass
 _GROUP = 50  # samples whose rows one program computes
 _WIDE = 100  # samples in one product with J, where batches do not matter
@@ -257,17 +257,13 @@ def _shapes(of: Function) -> list[tuple[int, ...]]:
 def measured_error(of: Function, columns: str, matrix: jax.Array | NDArray) -> float:
     """A measured bound on ||computed J J^T - J J^T||_F, from products by another way.
 
-    For v of random direction and squared length n k the mean of |E v|^2 is ||E||_F^2. The matrix
-    comes from rows of J, and the products from one backward and one forward pass.
+    The matrix comes from rows of J, and the products from one backward and one forward pass.
     """
-    rng = np.random.default_rng(0)
-    squares = []
-    for _ in range(DRAWS):
-        drawn = rng.standard_normal(len(matrix))
-        v = drawn * (math.sqrt(drawn.size) / np.linalg.norm(drawn))
-        off = np.asarray(matrix @ v) - product(of, columns, v)
-        squares.append(float(off @ off))
-    return SAFETY * math.sqrt(float(np.mean(squares)))
+
+    def difference(v: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(np.asarray(matrix @ v) - product(of, columns, v))
+
+    return frobenius_by_products(difference, len(matrix))
 
 
 def operators(of: Function) -> Mapping[str, gnjax.Operator]:
