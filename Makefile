@@ -109,7 +109,7 @@ $(READY_DOCS): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	@touch $@
 
-bench: $(READY)  ## measure the speed tables and renew the README's (sets the rivals up: 4 GB)
+bench: $(READY)  ## measure the speed tables and renew their page (sets the rivals up: 4 GB)
 	env -u OPENBLAS_NUM_THREADS -u OMP_NUM_THREADS $(BIN)/python -m benchmarks.linear_kappa --save
 	$(BIN)/python -m benchmarks.rivals.install
 	env -u OPENBLAS_NUM_THREADS -u OMP_NUM_THREADS $(BIN)/python -m benchmarks.network_spectra --save

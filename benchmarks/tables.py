@@ -1,4 +1,4 @@
-"""The README's speed tables, made from the committed measurements.
+"""The speed tables of the documentation, made from the committed measurements.
 
     python -m benchmarks.tables [--check]
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.record import FOLDER
 
-README = Path(__file__).parents[1] / "README.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "speed.md"
 BEGIN, END = "<!-- benchmarks.tables begins -->", "<!-- benchmarks.tables ends -->"
 TITLES = {
     "linear_kappa": "kappa of a linear network to 1e-3, on the same operator",
@@ -30,11 +30,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; 1 where they differ")
     check = parser.parse_args().check
-    text = README.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     wanted = renewed(text)
     if check:
         return int(wanted != text)
-    README.write_text(wanted, encoding="utf-8")
+    PAGE.write_text(wanted, encoding="utf-8")
     return 0
 
 

@@ -45,7 +45,7 @@ def written(records: Records, claims: Sequence[Claim], folder: Path = FOLDER) ->
     pages["findings/authors.md"] = authors.page(folder)
     summary = Template(texts.summary())
     pages["findings/summary.md"] = summary.substitute(
-        tallies=_tallies(sides), answers=_answers(sides, "")
+        tallies=_tallies(sides), answers=_answers(sides, "", numbers=True)
     )
     return pages
 
@@ -62,12 +62,13 @@ def write(records: Records, claims: Sequence[Claim], folder: Path = FOLDER) -> N
 
 
 def answered(records: Records, claims: Sequence[Claim], folder: str) -> str:
-    """The ten answers as a numbered list; in ``folder`` are the pages of the figures."""
-    return _answers(_sides(records, claims), folder)
+    """The ten answers in a line each, as README has them; in ``folder`` are the figures' pages."""
+    return _answers(_sides(records, claims), folder, numbers=False)
 
 
-def _answers(sides: Sequence[Side], folder: str = "findings/") -> str:
-    lines = standing.answers(sides, folder)
+def _answers(sides: Sequence[Side], folder: str, *, numbers: bool) -> str:
+    """A numbered list."""
+    lines = standing.answers(sides, folder, numbers=numbers)
     return "\n".join(f"{i}. {line}" for i, line in enumerate(lines, 1))
 
 
@@ -94,7 +95,7 @@ def screen(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
         " is the condition number of the Gauss-Newton matrix. Numbers in brackets are intervals of"
         " 95% over the seeds.",
         "## Ten answers",
-        _answers(sides),
+        _answers(sides, "findings/", numbers=True),
         *standing.explained(sides),
         "## What fails, and where it holds",
         _failing(known),

@@ -154,24 +154,25 @@ def standings(sides: Sequence[Side]) -> dict[Sentence, Standing]:
     return found
 
 
-def answers(sides: Sequence[Side], folder: str = "findings/") -> list[str]:
-    """The answers as lines of Markdown; in ``folder`` are the pages of the figures."""
+def answers(sides: Sequence[Side], folder: str = "findings/", *, numbers: bool) -> list[str]:
+    """The answers as lines of Markdown, with or without the numbers behind them.
+
+    In ``folder`` are the pages of the figures.
+    """
     by_words = {sentence.words: found for sentence, found in standings(sides).items()}
-    return [_answer(row, by_words, sides, folder) for row in texts.answers()]
+    lines = []
+    for row in texts.answers():
+        found = [by_words[words] for words in row.sentences if words in by_words]
+        told = _told(row, found, sides) if found and numbers else ""
+        lines.append(_answer(row, found, folder) + (f": {told}" if told else "."))
+    return lines
 
 
-def _answer(
-    row: texts.Answer, known: Mapping[str, Standing], sides: Sequence[Side], folder: str
-) -> str:
-    found = [known[words] for words in row.sentences if words in known]
-    if not found:
-        return f"{escaped(row.claimed)} **Not run.**"
+def _answer(row: texts.Answer, found: Sequence[Standing], folder: str) -> str:
+    """The claim, the pages of its figures, and the answer in a word or two."""
     figures = ", ".join(linked(figure, folder) for figure in row.figures)
-    told = _told(row, found, sides)
-    differences = "; ".join(filter(None, (one.one.difference for one in found)))
-    end = f" It {escaped(differences)}." if differences else ""
-    word = said([one.status for one in found])
-    return f"{escaped(row.claimed.removesuffix('.'))} ({figures}). **{word}**: {told}{end}"
+    word = said([one.status for one in found]) if found else "Not run"
+    return f"{escaped(row.claimed.removesuffix('.'))} ({figures}). **{word}**"
 
 
 def said(statuses: Sequence[str]) -> str:
@@ -185,6 +186,13 @@ def said(statuses: Sequence[str]) -> str:
 
 
 def _told(row: texts.Answer, found: Sequence[Standing], sides: Sequence[Side]) -> str:
+    """What stands behind an answer, and what the published code gives where that differs."""
+    differences = "; ".join(filter(None, (one.one.difference for one in found)))
+    end = f" It {escaped(differences)}." if differences else ""
+    return _numbers(row, found, sides) + end
+
+
+def _numbers(row: texts.Answer, found: Sequence[Standing], sides: Sequence[Side]) -> str:
     """The numbers in words, and of which data and seeds they are; or why there is none."""
     if said([one.status for one in found]) == OPEN:
         reasons, takes = (

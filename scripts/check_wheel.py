@@ -7,6 +7,7 @@ The environment has the wheel with what it depends on, and none of its extras.
 
 from __future__ import annotations
 
+import re
 import sys
 import tarfile
 import time
@@ -24,6 +25,11 @@ def main(dist: Path) -> None:
     metadata = next(top for top in tops if top.endswith(".dist-info"))
     assert tops == {"gnjax", metadata}, f"the wheel holds {sorted(tops)}"
     assert not [name for name in names if "test" in name], "the wheel holds tests"
+    description = zipfile.ZipFile(wheel).read(f"{metadata}/METADATA").decode()
+    targets = re.findall(r"\]\(([^)\s]+)\)", description)
+    assert targets, "the wheel has no description"
+    relative = [target for target in targets if not target.startswith("https://")]
+    assert not relative, f"the wheel's description has links that lead nowhere: {relative}"
     (source,) = dist.glob("*.tar.gz")
     with tarfile.open(source) as archive:
         assert any(name.endswith("gnjax/py.typed") for name in archive.getnames())

@@ -213,9 +213,24 @@ def test_links_lead_somewhere(page):
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     assert "{doc}" not in text
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        path = (page.parent / target.partition("#")[0]).resolve()
+        name, _, part = target.partition("#")
+        path = (page.parent / name).resolve() if name else page
         when_built = path.parent in (_DOCS / "reference/figures", _DOCS / "gallery")
         assert path in written if when_built else path.exists(), target
+        assert not part or part in _anchors(path), target
+
+
+def _anchors(page):
+    """The headings of a page as GitHub and the site name them."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_experiment_is_in_the_table_of_experiments():
+    page = (_DOCS / "reference" / "experiments.md").read_text()
+    listed = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert sorted(listed) == sorted(path.stem for path in (_ROOT / "configs").glob("[a-z]*.py"))
 
 
 def test_every_how_to_page_is_listed_and_has_examples():

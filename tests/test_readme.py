@@ -1,11 +1,53 @@
-"""The README's Python runs and prints what it says."""
+"""The README is short, and what it says runs: its Python, its calls, its links in the wheel."""
 
 import doctest
+import re
+import runpy
+import tomllib
+from functools import reduce
 from pathlib import Path
+
+import gnjax
+
+_ROOT = Path(__file__).parent.parent
+_README = _ROOT / "README.md"
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 def test_examples():
-    readme = Path(__file__).parent.parent / "README.md"
-    found = doctest.testfile(str(readme), module_relative=False)
+    found = doctest.testfile(str(_README), module_relative=False)
     assert found.attempted >= 4
     assert found.failed == 0
+
+
+def test_it_is_read_on_two_screens():
+    text = _README.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 150
+    assert len(text.split()) <= 1300
+
+
+def test_kappa_is_explained_before_it_is_used():
+    text = _README.read_text(encoding="utf-8")
+    assert text.index("kappa") == text.index("kappa, measures that: it is the largest eigenvalue")
+
+
+def test_the_calls_are_public_names():
+    names = re.findall(r"`?gnjax\.([a-z_.A-Z]+)\(", _README.read_text(encoding="utf-8"))
+    assert len(set(names)) > 10
+    for name in names:
+        assert callable(reduce(getattr, name.split("."), gnjax)), name
+
+
+def test_links_of_the_wheels_description_lead_into_the_repository():
+    """Class: a path in README that leads nowhere where the description stands alone."""
+    described = runpy.run_path(str(_ROOT / "setup.py"), run_name="setup")["described"]
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    address, text = project["urls"]["Repository"], _README.read_text(encoding="utf-8")
+    targets = _LINK.findall(described(text, address))
+    assert len(targets) == len(_LINK.findall(text)) > 20
+    for target in targets:
+        found = re.fullmatch(re.escape(address) + r"/(blob|raw)/main/([^#]*)(#.*)?", target)
+        assert found, target
+        assert (_ROOT / found[2]).is_file(), target
+        assert (found[1] == "raw") == (Path(found[2]).suffix == ".png"), target
+    assert described("[a](https://x.org) [b](#c)", address) == "[a](https://x.org) [b](#c)"

@@ -1,4 +1,4 @@
-"""The README shows the speed tables of the committed measurements, which say what they are."""
+"""The page on speed has the tables of the committed measurements, which say what they are."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _FILES = [record.FOLDER / f"{name}.json" for name in tables.TITLES]
 _FILES = [path for path in _FILES if path.is_file()]
 
 
-def test_the_readme_shows_the_committed_measurements():
-    text = tables.README.read_text(encoding="utf-8")
+def test_the_page_shows_the_committed_measurements():
+    text = tables.PAGE.read_text(encoding="utf-8")
     assert tables.renewed(text) == text, "run python -m benchmarks.tables"
     assert text.count(tables.BEGIN) == text.count(tables.END) == 1
 
@@ -59,7 +59,7 @@ def test_every_measurement_has_its_provenance(path):
 def test_the_environment_names_no_host_and_no_path():
     text = json.dumps(record.environment())
     assert socket.gethostname() not in text
-    assert str(tables.README.parent) not in text
+    assert str(record.FOLDER.parents[1]) not in text
 
 
 def test_runs_take_turns():
