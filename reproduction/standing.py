@@ -93,6 +93,8 @@ class Standing:
 
     def _reason(self, claim: Claim) -> str:
         entry = self.entry(claim)
+        if entry["status"] == UNDECIDED and entry["seeds"] == "1":
+            return f"one start has no interval over the starts: {entry['short']}"
         if entry["status"] == UNDECIDED:
             return f"its interval has values on both sides: {entry['short']}"
         return plain(entry["number"].partition(". Here: ")[0])

@@ -51,20 +51,24 @@ def _at_every_rate(verdict: Verdict, rows: DataFrame, frame: DataFrame, run: str
     return not_testable(f"not computed yet at rates of {listed}; {verdict.text}")
 
 
-def _over_unpruned(rows: DataFrame, of: str, name: str) -> Verdict:
+def _over_unpruned(rows: DataFrame, of: str, name: str, *, from_one_seed: bool = True) -> Verdict:
     """Whether ``of`` of every pruned network is larger than that of the unpruned one."""
     whole, pruned = rows[rows["pruned"] == 0], rows[rows["pruned"] > 0]
     if whole.empty or pruned.empty:
         return not_testable("no pruned network beside an unpruned one is computed yet")
     by_rate = pruned.groupby("pruned")
     found = {f"at rate={rate:g}": ratio(some, whole, of, len(by_rate)) for rate, some in by_rate}
-    return decide(found, f"{name} over that of the unpruned network:", above=1, from_one_seed=True)
+    name = f"{name} over that of the unpruned network:"
+    return decide(found, name, above=1, from_one_seed=from_one_seed)
 
 
 def _at_start(run: str, of: str) -> Check:
+    """Before training, of networks in general: one start has no interval and decides nothing."""
+
     def check(frame: DataFrame) -> Verdict:
         rows = _kappas(frame, run, of)
-        verdict = _over_unpruned(rows[rows["epoch"] == 0], "kappa", "kappa")
+        start = rows[rows["epoch"] == 0]
+        verdict = _over_unpruned(start, "kappa", "kappa", from_one_seed=False)
         return _at_every_rate(verdict, rows, frame, run)
 
     return check

@@ -9,11 +9,21 @@ from flax import nnx
 from pandas import DataFrame
 
 from experiments import feed_forward_pruning as experiment
+from experiments.claims.pruning_sweep import WORSE
 from experiments.shared import published_data
 from experiments.shared.relu_networks import relu_network
 from gnjax.networks.model import functional
 from gnjax.papers.training.recipe import Recipe
-from sweeps.claims import AS_COMPUTED, AS_PRINTED, CERTIFIED, FAILS, HOLDS, NOT_TESTABLE, OTHER
+from sweeps.claims import (
+    AS_COMPUTED,
+    AS_PRINTED,
+    CERTIFIED,
+    FAILS,
+    HOLDS,
+    NOT_TESTABLE,
+    OTHER,
+    UNDECIDED,
+)
 from sweeps.config import load
 from tests import references
 
@@ -158,30 +168,37 @@ def _verdicts(frame):
 
 
 def test_claims_hold_where_every_rate_is_above_unpruned():
-    found = _verdicts(_table((1.0, 1.2, 3.0), (1.0, 1.1, 2.0)))
+    found = _verdicts(_table((1.0, 1.2, 3.0), (1.0, 1.1, 2.0), (0, 1)))
     assert [v.status for v in found] == [HOLDS] * len(found)
     assert found[2].number == pytest.approx(1.2)  # J of all: the rate that is worst for the claim
-    assert "(one seed) at rate=0.2" in found[0].text
+
+
+def test_one_start_decides_what_is_drawn_of_one_and_nothing_of_networks_in_general():
+    found = _verdicts(_table((1.0, 1.2, 3.0), (1.0, 1.1, 2.0)))
+    general = [claim.source is WORSE for claim in experiment.CLAIMS]
+    assert sum(general) == 3
+    assert [v.status for v in found] == [UNDECIDED if one else HOLDS for one in general]
+    assert "(one seed) at rate=0.2" in found[1].text
 
 
 def test_one_rate_below_unpruned_fails_and_a_rate_within_the_certificate_does_not_decide():
-    below = _verdicts(_table((1.0, 0.4, 9.0), (1.0, 0.9, 9.0)))
+    below = _verdicts(_table((1.0, 0.4, 9.0), (1.0, 0.9, 9.0), (0, 1)))
     assert [v.status for v in below[:6]] == [FAILS] * 6
     near = _verdicts(_table((1.0, 1.005, 9.0), (1.0, 1.1, 9.0)))
-    assert near[2].status not in (HOLDS, FAILS)
+    assert near[3].status not in (HOLDS, FAILS)
 
 
 def test_nothing_holds_at_every_rate_while_one_is_not_computed():
-    frame = _table((1.0, 1.2, 3.0), (1.0, 1.1, 2.0))
+    frame = _table((1.0, 1.2, 3.0), (1.0, 1.1, 2.0), (0, 1))
     fewer = frame[(frame["pruned"] < 0.8) | ~frame["measured"]]
     found = [v for v in _verdicts(fewer) if "not computed yet at rates of 0.8" in v.text]
     assert [v.status for v in found] == [NOT_TESTABLE] * 7  # all claims on kappa
-    below = _table((1.0, 0.4, 3.0), (1.0, 1.1, 2.0))
+    below = _table((1.0, 0.4, 3.0), (1.0, 1.1, 2.0), (0, 1))
     assert _verdicts(below[(below["pruned"] < 0.8) | ~below["measured"]])[2].status == FAILS
 
 
 def test_an_epoch_that_one_network_lacks_counts_for_none():
-    frame = _table((1.0, 1.2, 3.0), (1.0, 1.1, 2.0))
+    frame = _table((1.0, 1.2, 3.0), (1.0, 1.1, 2.0), (0, 1))
     lacks = (frame["of"] == "all") & (frame["epoch"] == 199) & (frame["pruned"] == 0.8)
     lacks &= frame["run"] == "plotted"
     found = _verdicts(frame[~lacks])

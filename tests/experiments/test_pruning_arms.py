@@ -183,6 +183,43 @@ def test_a_claim_can_fail(claim):
     assert claim.check(turned).status in opposites[claim.check(frame).status]
 
 
+def _stop(pruned, epoch, kappa, seed=0):
+    shared = {"what": "kappa", "network": "resnet20", "augment": True, "tensors": "kernels"}
+    ends = {"kappa": kappa, "kappa_low": kappa, "kappa_high": kappa}
+    ways = {"statistics": "all", "columns": "left", "seed": seed}
+    return {**shared, **ways, **ends, "pruned": pruned, "epoch": epoch, "data": "cifar10_part"}
+
+
+def _claim_of(words):
+    (found,) = [claim for claim in CLAIMS if claim.statement.startswith(words)]
+    return found
+
+
+def test_a_mean_over_stops_and_the_last_stop_are_two_readings():
+    """kappa that is large at the start alone: its mean is above the unpruned one, the last below.
+
+    A stop that one of the networks lacks is left out of the mean, and so is a network that was not
+    measured after training.
+    """
+    whole = [_stop(0.0, epoch, 10.0) for epoch in (0, 20, 100)] + [_stop(0.0, 60, 1e9)]
+    pruned = [_stop(0.8, epoch, kappa) for epoch, kappa in ((0, 1e6), (20, 10.0), (100, 1.0))]
+    frame = pandas.DataFrame([*whole, *pruned, _stop(0.4, 0, 1e-3)])
+    way = "kappa, kernels alone pruned, J with the columns left"
+    mean = _claim_of(f"averaged over the stops {way}").check(frame)
+    assert mean.status == HOLDS
+    assert mean.number == pytest.approx((1e5 * 0.1) ** (1 / 3))
+    assert _claim_of(f"after training {way}").check(frame).status == FAILS
+
+
+def test_one_start_decides_no_sentence_about_networks_in_general():
+    """Section 7 speaks of pruned networks; from three starts of one kappa each it is decided."""
+    claim = _claim_of("before training kappa, kernels alone pruned")
+    rows = [_stop(p, 0, k * (1 + s / 9), s) for s in range(3) for p, k in ((0.0, 10), (0.8, 99))]
+    frame = pandas.DataFrame(rows)
+    assert claim.check(frame[frame["seed"] == 0]).status == UNDECIDED
+    assert claim.check(frame).status == HOLDS
+
+
 def test_resnets_certified_kappa_has_its_lambda_ends(folder):
     of = kernels.function(RUN, protocol.network_at(RUN, 1, folder), "batches", 1)
     values = np.linalg.eigvalsh(np.asarray(kernels.matrices(of)["all"]))
