@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from functools import cache
-from itertools import pairwise
 from typing import Any, Literal
 
 import jax
@@ -19,6 +18,7 @@ import gnjax
 from experiments.claims.feed_forward_pruning import CLAIMS
 from experiments.shared import published_data
 from experiments.shared.certificate import CERTIFICATE, certificate
+from experiments.shared.pruned_networks import check_run
 from experiments.shared.relu_networks import relu_network
 from gnjax import data as datasets
 from gnjax.papers.training import minibatch as training
@@ -58,12 +58,7 @@ def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any
 
 
 def _check(name: str, run: ConfigDict) -> None:
-    if min(run.seeds, len(run.rates)) < 1:
-        msg = f"{name} needs rates, and seeds of at least 1"
-        raise ValueError(msg)
-    if run.stops[:1] != (0,) or any(later <= stop for stop, later in pairwise(run.stops)):
-        msg = f"stops={run.stops} of {name} must begin with 0 and increase: epochs before kappa"
-        raise ValueError(msg)
+    check_run(name, run)
     unknown = set(run.columns.split()) - {"all", "left"}
     if unknown:
         msg = f"columns of {name} are 'all' or 'left', got {', '.join(sorted(unknown))}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
+from typing import Any
 
 import jax
 import numpy as np
@@ -64,6 +66,18 @@ KINDS: Mapping[str, Kind] = {
     "vgg5": Kind("16", _vgg, 32, 2.4e5, 1.3e7),
     "feed_forward": Kind("17", _feed_forward, 100, 3.2e5, 3.2e5),
 }
+
+
+def check_run(name: str, run: Mapping[str, Any]) -> None:
+    """Refuse pruned networks without rates, seeds or a first measurement before they train."""
+    counts = [run[field] for field in ("width", "samples", "seeds") if field in run]
+    if min(*counts, len(run["rates"])) < 1:
+        msg = f"{name} needs rates, and a width, samples and seeds of at least 1"
+        raise ValueError(msg)
+    stops = run["stops"]
+    if stops[:1] != (0,) or any(later <= stop for stop, later in pairwise(stops)):
+        msg = f"stops={stops} of {name} must begin with 0 and increase: epochs before kappa"
+        raise ValueError(msg)
 
 
 @dataclass(frozen=True, eq=False)

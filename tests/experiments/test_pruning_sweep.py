@@ -1,6 +1,6 @@
 """pruning_sweep: what a row is, resuming, claims, and the Jacobian of a trained ResNet20."""
 
-import dataclasses
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -10,24 +10,32 @@ import pytest
 import scipy.stats
 from flax import nnx
 from jax.flatten_util import ravel_pytree
+from ml_collections import ConfigDict
 
 import gnjax
 from experiments import pruning_sweep
 from experiments.claims.pruning_sweep import CLAIMS
+from experiments.pruning_sweep import EXPERIMENT
 from experiments.shared import pruned_kernel
 from gnjax.models import ResNet
 from gnjax.papers.training import minibatch as training
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Sentence, judge
+from sweeps.config import ConfigError
 from sweeps.storage import archive, checkpoint
 from tests import references
-from tests.experiments.configs import frozen
+from tests.experiments.configs import changed
 from tests.models import outputs
 
 
-def _cell(network, **changed):
-    cells = pruning_sweep.cells(frozen(pruning_sweep, "smoke"))
-    found = next(cell for cell in cells if cell.network == network and cell.pruned > 0)
-    return dataclasses.replace(found, **changed)
+def _setting(network, **changed):
+    """The keywords of the smallest pruned network of a kind, some of them changed."""
+    found = [cell.keywords for cell in _cells("smoke")]
+    one = next(each for each in found if each["network"] == network and each["pruned"] > 0)
+    return {**one, **changed}
+
+
+def _cells(profile):
+    return EXPERIMENT.cells(changed(EXPERIMENT, profile))
 
 
 @pytest.mark.slow
@@ -35,7 +43,7 @@ def test_the_jacobian_of_a_trained_resnet20_is_that_of_each_example():
     """After two epochs, with frozen statistics, against jax.jacrev of one example at a time."""
     found = pruning_sweep.images("fashion_mnist_5000", 8, 0, 8, 0)
     model = ResNet(20, found.classes, width=4, channels=1, key=jax.random.key(0))
-    recipe = _cell("resnet20").recipe
+    recipe = _setting("resnet20")["recipe"]
     problem, state = training.begin(model, found.x, found.labels, recipe, jax.random.key(0))
     state, _ = training.train(problem, state, 2)
     net = pruning_sweep.frozen(training.trained(model, state), found.x)
@@ -67,18 +75,18 @@ def test_frozen_statistics_are_those_of_all_samples():
 
 def test_a_row_is_what_the_jacobian_of_the_kept_weights_says():
     """kappa at epoch 0 from singular values of a Jacobian by jacrev, without a mask."""
-    cell = _cell("feed_forward", width=100)
-    measured = pruning_sweep.measure(cell)
-    found = pruning_sweep.images(cell.data, cell.samples, cell.data_seed, cell.side, 0)
-    x = found.x.reshape(cell.samples, -1)
-    make = pruning_sweep.KINDS[cell.network].make
-    model = make(3, cell.width, found.x.shape[1:], found.classes, jax.random.key(cell.seed))
+    setting = _setting("feed_forward", width=100)
+    first = pruning_sweep.measure(**setting)[0]
+    found = pruning_sweep.images("fashion_mnist_5000", 8, 0, 8, 0)
+    x = found.x.reshape(len(found.x), -1)
+    make = pruning_sweep.KINDS["feed_forward"].make
+    model = make(3, 100, found.x.shape[1:], found.classes, jax.random.key(setting["seed"]))
     apply, params = gnjax.functional(model)
     leaves, structure = jax.tree.flatten(params)
     # training is in float32, and so is what kappa is measured of
     leaves = [np.asarray(leaf, np.float32).astype(float) for leaf in leaves]
     cuts = [
-        np.quantile(np.abs(leaf), cell.pruned, method="lower") if leaf.ndim == 2 else -1.0
+        np.quantile(np.abs(leaf), setting["pruned"], method="lower") if leaf.ndim == 2 else -1.0
         for leaf in leaves
     ]
     kept = [np.abs(leaf) > cut for leaf, cut in zip(leaves, cuts, strict=True)]
@@ -86,15 +94,13 @@ def test_a_row_is_what_the_jacobian_of_the_kept_weights_says():
     jacobian = np.asarray(references.jacobian(apply, pruned, x))
     columns = jacobian[:, np.concatenate([k.ravel() for k in kept])]
     sigma = np.linalg.svd(columns, compute_uv=False)
-    assert abs(measured["parameters"] - columns.shape[1]) <= 3  # one a layer at the cut
-    np.testing.assert_allclose(
-        measured["records"][0]["kappa"], (sigma[0] / sigma[-1]) ** 2, rtol=0.05
-    )
+    assert abs(first["parameters"] - columns.shape[1]) <= 3  # one a layer at the cut
+    np.testing.assert_allclose(first["kappa"], (sigma[0] / sigma[-1]) ** 2, rtol=0.05)
 
 
-def test_a_killed_run_resumes_to_the_same_measurement(tmp_path, monkeypatch):
-    cell = _cell("feed_forward", stops=(0, 1, 2, 3), width=100)
-    whole = pruning_sweep.measure(cell)
+def test_a_killed_run_resumes_to_the_same_rows(tmp_path, monkeypatch):
+    setting = _setting("feed_forward", stops=(0, 1, 2, 3), width=100)
+    whole = pruning_sweep.measure(**setting)
     kept = checkpoint.Checkpoint(tmp_path / "state.json")
     kappa = gnjax.condition_number
     calls = []
@@ -107,8 +113,8 @@ def test_a_killed_run_resumes_to_the_same_measurement(tmp_path, monkeypatch):
 
     monkeypatch.setattr(gnjax, "condition_number", killed)
     with pytest.raises(KeyboardInterrupt):
-        pruning_sweep.measure(cell, kept)
-    assert pruning_sweep.measure(cell, kept) == whole
+        pruning_sweep.measure(**setting, checkpoint=kept)
+    assert pruning_sweep.measure(**setting, checkpoint=kept) == whole
     assert len(calls) == 3 + 2  # the first two stops were not measured again
 
 
@@ -125,43 +131,47 @@ def test_published_cells_are_what_this_code_computes(network):
     Where this fails on purpose, raise the version of the experiment: all published cells are then
     refused. Archive the smallest ones anew (--config=configs/pruning_sweep.py:smoke --archive).
     """
-    cell = _cell(network)
-    (published,) = archive.published(archive.archive(pruning_sweep.EXPERIMENT), [cell]).values()
-    found = pruning_sweep.measure(cell)
-    before = published.measurement
-    assert {**found, "records": []} == {**before, "records": []}
-    for record, known in zip(found["records"], before["records"], strict=True):
-        assert (record["epoch"], record["rank"]) == (known["epoch"], known["rank"])
-        np.testing.assert_allclose(record["losses"], known["losses"], rtol=1e-4)
-        np.testing.assert_allclose(record["kappa"], known["kappa"], rtol=0.01)
+    cell = EXPERIMENT.cell(ConfigDict(), _setting(network))
+    (published,) = archive.published(archive.archive(EXPERIMENT.experiment), [cell]).values()
+    found = pruning_sweep.measure(**cell.keywords)
+    measured = {"loss", "kappa", *(name for name in found[-1] if name.startswith(("k", "lambda")))}
+    for row, known in zip(found, published.measurement["rows"], strict=True):
+        exact = row.keys() - measured
+        assert {name: row[name] for name in exact} == {name: known[name] for name in exact}
+        if row["loss"] is not None:
+            np.testing.assert_allclose(row["loss"], known["loss"], rtol=1e-4)
+        np.testing.assert_allclose(row["kappa"], known["kappa"], rtol=0.01)
 
 
 def test_rows_follow_every_epoch_and_kappa_every_stop():
-    cell = _cell("vgg5", stops=(0, 2, 4, 5), pruned=0.8)
-    kappa = {"kappa": 2.0, "kappa_low": 1.0, "kappa_high": 3.0, "resolved": True}
-    records = [
-        {"epoch": 0, "losses": [], **kappa},
-        {"epoch": 2, "losses": [9.0, 8.0], **kappa},
-        {"epoch": 4, "losses": [7.0, 6.0], **kappa},
-        {"epoch": 5, "losses": [5.0], **kappa},
-    ]
-    settings = frozen(pruning_sweep, "smoke")
-    network = dataclasses.replace(settings.vgg5, stops=(0, 2, 4, 5), rates=(0.8,))
-    shapes = {"data": "images", "inputs": 768, "outputs": 10, "parameters": 50}
-    measured = {cell: {**shapes, "records": records}}
-    found = pruning_sweep.rows(dataclasses.replace(settings, vgg5=network), measured)
-    assert [row.epoch for row in found] == [0, 1, 2, 3, 4, 5]
-    assert [row.loss for row in found] == [None, 9.0, 8.0, 7.0, 6.0, 5.0]
-    assert [row.measured for row in found] == [True, False, True, False, True, True]
-    assert [row.kappa for row in found] == [2.0, None, 2.0, None, 2.0, 2.0]
+    setting = _setting("feed_forward", stops=(0, 2, 4, 5), width=100)
+    found = pruning_sweep.measure(**setting)
+    assert [row["epoch"] for row in found] == [0, 1, 2, 3, 4, 5]
+    assert [row["loss"] is not None for row in found] == [False] + [True] * 5
+    assert [row["measured"] for row in found] == [True, False, True, False, True, True]
+    assert [row.get("kappa") is not None for row in found] == [row["measured"] for row in found]
+    straight = pruning_sweep.measure(**{**setting, "stops": (0, 5)})
+    assert [row["loss"] for row in straight] == [row["loss"] for row in found]
 
 
 @pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
 def test_profiles_have_every_network(profile):
-    cells = pruning_sweep.cells(frozen(pruning_sweep, profile))
-    assert {cell.network for cell in cells} == set(pruning_sweep.KINDS)
-    order = [(cell.seed, -pruning_sweep.cost(cell)) for cell in cells]
-    assert order == sorted(order)
+    networks = {cell.keywords["network"] for cell in _cells(profile)}
+    assert networks == set(pruning_sweep.KINDS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"networks": "vgg"}, "networks are vit, .*, got vgg"),
+        ({"networks": "vgg5", "vgg5": {"stops": (1, 2)}}, "vgg5 must begin with 0 and increase"),
+        ({"networks": "vgg5", "vgg5": {"rates": ()}}, "vgg5 needs rates"),
+        ({"networks": "vgg5", "vgg5": {"width": 0}}, "vgg5 needs rates, and a width"),
+    ],
+)
+def test_a_config_that_cannot_run_is_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        EXPERIMENT.cells(changed(EXPERIMENT, "smoke", **changes))
 
 
 def test_small_images_get_a_black_frame():
@@ -203,32 +213,35 @@ def test_a_filter_without_weights_is_dead_whatever_its_bias_rounds_to():
 
 def test_the_paper_profile_is_the_papers():
     """Appendix I.1: rates, drops and optimisers."""
-    paper = frozen(pruning_sweep, "paper")
-    assert {network.samples for network in vars(paper).values() if hasattr(network, "samples")} == {
-        1000
+    found = {
+        cell.keywords["network"]: cell.keywords
+        for cell in _cells("paper")
+        if not cell.keywords["pruned"]
     }
-    residual = paper.resnet20.recipe
-    assert residual == paper.resnet32.recipe
+    assert {one["samples"] for one in found.values()} == {1000}
+    recipes = {name: one["recipe"] for name, one in found.items()}
+    residual = recipes["resnet20"]
+    assert residual == recipes["resnet32"]
     assert (residual.rate, residual.momentum, residual.decay) == (0.1, 0.9, 1e-4)
     assert (residual.drop_after, residual.drop, residual.batch) == (91, 0.1, 64)
-    assert paper.vgg5.recipe == dataclasses.replace(residual, drop_after=100)
-    assert (paper.vit.recipe.optimizer, paper.vit.recipe.rate) == ("adamw", 0.01)
-    assert (paper.vit.recipe.decay, paper.vit.seeds) == (0.01, 3)
-    plain = paper.feed_forward.recipe
+    assert recipes["vgg5"] == replace(residual, drop_after=100)
+    assert (recipes["vit"].optimizer, recipes["vit"].rate) == ("adamw", 0.01)
+    assert (recipes["vit"].decay, changed(EXPERIMENT, "paper").vit.seeds) == (0.01, 3)
+    plain = recipes["feed_forward"]
     assert (plain.rate, plain.momentum, plain.decay, plain.drop_after) == (0.01, 0.0, 0.0, 0)
 
 
 def test_paper_init_is_the_papers_resnet20_before_training():
-    cells = pruning_sweep.cells(frozen(pruning_sweep, "paper_init"))
     paper = {
-        (c.pruned, c.seed): c
-        for c in pruning_sweep.cells(frozen(pruning_sweep, "paper"))
-        if c.network == "resnet20"
+        (one["pruned"], one["seed"]): one
+        for one in (cell.keywords for cell in _cells("paper"))
+        if one["network"] == "resnet20"
     }
-    assert {cell.pruned for cell in cells} == {0.0, 0.4, 0.8}
-    for cell in cells:
-        same = paper[cell.pruned, cell.seed]
-        assert cell == dataclasses.replace(same, data=cell.data, side=0, channels=0, stops=(0,))
+    found = [cell.keywords for cell in _cells("paper_init")]
+    assert {one["pruned"] for one in found} == {0.0, 0.4, 0.8}
+    for one in found:
+        same = paper[one["pruned"], one["seed"]]
+        assert one == {**same, "data": one["data"], "side": 0, "channels": 0, "stops": (0,)}
 
 
 @pytest.mark.parametrize("network", sorted(pruning_sweep.KINDS))
@@ -238,8 +251,8 @@ def test_the_laptop_has_the_papers_parameters_for_each_output(network):
     figure = "1, 14" if network == "resnet20" else pruning_sweep.KINDS[network].figure
     shares = {}
     for profile in ("laptop", "paper"):
-        settings = frozen(pruning_sweep, profile)
-        made = getattr(settings, network)
+        settings = changed(EXPERIMENT, profile)
+        made = settings[network]
         side, channels = made.side or 32, 3 if settings.data == "cifar10" else made.channels or 1
         model = pruning_sweep.KINDS[network].make(
             made.depth, made.width, (side, side, channels), 10, jax.random.key(0)
@@ -259,26 +272,23 @@ def test_the_laptop_has_the_papers_parameters_for_each_output(network):
 
 
 def test_smaller_steps_are_the_same_networks_before_training():
-    cells = pruning_sweep.cells(frozen(pruning_sweep, "laptop"))
-    smaller = [cell for cell in cells if cell.steps == pruning_sweep.SMALLER]
-    assert {cell.network for cell in smaller} == {"vgg5"}
-    for cell in smaller:
-        assert (cell.recipe.rate, cell.recipe.drop_after, cell.stops[-1]) == (0.005, 0, 40)
-        (same,) = [
-            other
-            for other in cells
-            if (other.network, other.pruned, other.seed, other.steps)
-            == (cell.network, cell.pruned, cell.seed, pruning_sweep.PRINTED)
-        ]
-        assert (same.width, same.data, same.side) == (cell.width, cell.data, cell.side)
+    found = list(EXPERIMENT.uses(changed(EXPERIMENT, "laptop")))
+    smaller = [cell.keywords for labels, cell in found if labels["steps"] == pruning_sweep.SMALLER]
+    printed = [cell.keywords for labels, cell in found if labels["steps"] == pruning_sweep.PRINTED]
+    assert {one["network"] for one in smaller} == {"vgg5"}
+    for one in smaller:
+        assert (one["recipe"].rate, one["recipe"].drop_after, one["stops"][-1]) == (0.005, 0, 40)
+        same = {**one, "recipe": None, "stops": ()}
+        assert same in [{**other, "recipe": None, "stops": ()} for other in printed]
 
 
 def _network_and_mask(name, rate):
-    cell = _cell(name, width=8)
-    found = pruning_sweep.images(cell.data, cell.samples, cell.data_seed, cell.side, 0)
+    setting = _setting(name, width=8)
+    of_data = ("data", "samples", "data_seed", "side")
+    found = pruning_sweep.images(*(setting[each] for each in of_data), 0)
     x = found.x.reshape(len(found.x), -1) if name == "feed_forward" else found.x
     make = pruning_sweep.KINDS[name].make
-    model = make(cell.depth, cell.width, found.x.shape[1:], 10, jax.random.key(0))
+    model = make(setting["depth"], 8, found.x.shape[1:], 10, jax.random.key(0))
     mask = pruning_sweep.pruning.magnitude_mask(
         nnx.state(model, nnx.Param), rate, only=pruning_sweep.KERNELS
     )
@@ -418,7 +428,7 @@ _OF_FIGURE_16 = [
 
 def _verdicts(table):
     """At initialisation, along training, slowdown, final loss, sparse, moderate, valley."""
-    paper = frozen(pruning_sweep, "laptop").paper_ratios
+    paper = changed(EXPERIMENT, "laptop").paper_ratios
     return [judge(claim, table, paper) for claim in _OF_FIGURE_16]
 
 
@@ -486,12 +496,11 @@ def test_seeds_that_were_not_trained_count_at_initialisation_alone():
 
 
 def test_more_networks_are_measured_at_initialisation_than_are_trained():
-    cells = [
-        c for c in pruning_sweep.cells(frozen(pruning_sweep, "laptop")) if c.network == "resnet20"
-    ]
-    assert {c.seed for c in cells if len(c.stops) > 1} == set(range(4))
-    assert {c.seed for c in cells if len(c.stops) == 1} == set(range(4, 12))
-    assert len(set(cells)) == len(cells) == 12 * 6
+    found = [cell.keywords for cell in _cells("laptop")]
+    found = [one for one in found if one["network"] == "resnet20"]
+    assert {one["seed"] for one in found if len(one["stops"]) > 1} == set(range(4))
+    assert {one["seed"] for one in found if len(one["stops"]) == 1} == set(range(4, 12))
+    assert len(found) == 12 * 6
 
 
 def test_a_lost_rank_is_said():
