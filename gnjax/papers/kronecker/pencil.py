@@ -148,7 +148,7 @@ class KroneckerPencil:
             self.shift,
             self.end.sign,
             rows,
-            on_device(removed),
+            removed,
         )
         return np.asarray(image), np.asarray(inner), np.asarray(products)
 
@@ -215,7 +215,7 @@ def _congruence(
     shift: float,
     sign: float,
     rows: jax.Array | np.ndarray,
-    removed: jax.Array,
+    removed: jax.Array | np.ndarray,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """C, R and G R on rows, with G compressed to the complement of the rows removed."""
     parts = parts_of(groups, jnp.asarray(rows))
@@ -229,6 +229,7 @@ def _congruence(
 
 
 def _outside(rows: jax.Array, removed: jax.Array) -> jax.Array:
+    removed = jnp.asarray(removed)
     return rows - _times(_times(rows, removed.T), removed)
 
 
