@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import jax
 import numpy as np
-from flax import nnx
 
 import gnjax
-from benchmarks.rivals.harness import Arrays, Case
+from benchmarks.harness import Arrays, Case
 
 _HIDDEN = 500
 _TANH_HIDDEN = 100
 CLASSES = 10
+_WIDTHS = (16, 32, 64)  # of the stages of ResNet20
 _BRANCH = 0.3  # scale of a residual branch: depth then does not blow up the outputs
 
 
@@ -27,7 +27,7 @@ def ntk(samples: int) -> Case:
         "layer1_dense": _gaussian(rng, (_HIDDEN, data.inputs.shape[1]), 2.0),
         "layer2_dense": _gaussian(rng, (CLASSES, _HIDDEN), 1.0),
     }
-    return Case("ntk", weights, data.inputs, data.labels)
+    return Case(weights, data.inputs, data.labels)
 
 
 def hessian(samples: int) -> Case:
@@ -40,7 +40,7 @@ def hessian(samples: int) -> Case:
         "layer2_dense": _gaussian(rng, (CLASSES, _TANH_HIDDEN), 1.0),
         "layer2_bias": 0.1 * rng.standard_normal(CLASSES),
     }
-    return Case("hessian", weights, data.inputs, data.labels)
+    return Case(weights, data.inputs, data.labels)
 
 
 def ggn(samples: int, columns: int) -> Case:
@@ -50,7 +50,7 @@ def ggn(samples: int, columns: int) -> Case:
     weights, statistics = _resnet20(rng)
     vectors = rng.standard_normal((sum(a.size for a in weights.values()), columns))
     images = data.inputs.reshape(-1, *data.shape) - data.inputs.mean()
-    case = Case("ggn", weights, images / data.inputs.std(), data.labels, statistics, vectors)
+    case = Case(weights, images / data.inputs.std(), data.labels, statistics, vectors)
     return as_type(case, np.float32)
 
 
@@ -62,53 +62,35 @@ def first(case: Case, samples: int) -> Case:
 def as_type(case: Case, dtype: type[np.floating]) -> Case:
     """The same case in another precision."""
 
-    def cast(arrays: Arrays) -> Arrays:
-        return {name: a.astype(dtype) for name, a in arrays.items()}
-
-    return replace(
-        case,
-        weights=cast(case.weights),
-        x=case.x.astype(dtype),
-        statistics=cast(case.statistics),
-        vectors=case.vectors.astype(dtype),
-    )
+    held = {"weights": case.weights, "x": case.x, "vectors": case.vectors}
+    held["statistics"] = case.statistics
+    return replace(case, **jax.tree.map(lambda a: a.astype(dtype), held))
 
 
 def _resnet20(rng: np.random.Generator) -> tuple[Arrays, Arrays]:
-    """Weights and BatchNorm's statistics for our ResNet20, under the names of a case."""
-    model = gnjax.models.ResNet(20, CLASSES, shortcut="zeros", key=jax.random.key(0))
-    held: dict[type[nnx.Variable], Arrays] = {nnx.Param: {}, nnx.BatchStat: {}}
-    for path, value in nnx.to_flat_state(nnx.state(model, tuple(held))):
-        names = [str(name) for name in path]
-        held[type(value)][_name(names)] = _value(rng, names, _outputs_first(value.shape))
-    return held[nnx.Param], held[nnx.BatchStat]
+    """Weights of ResNet20, and BatchNorm's statistics."""
+    weights = {"head_bias": 0.1 * rng.standard_normal(CLASSES)}
+    weights["head_dense"] = _gaussian(rng, (CLASSES, _WIDTHS[-1]), 1.0)
+    statistics: Arrays = {}
+    for name, inputs, outputs in _convolutions():
+        weights[f"{name}_conv"] = _gaussian(rng, (outputs, inputs, 3, 3), 1.0)
+        weights[f"{name}_shift"] = 0.1 * rng.standard_normal(outputs)
+        statistics[f"{name}_mean"] = 0.1 * rng.standard_normal(outputs)
+        branch = _BRANCH if name.endswith("second") else 1.0
+        weights[f"{name}_scale"] = branch * rng.uniform(0.5, 1.5, outputs)
+        statistics[f"{name}_variance"] = rng.uniform(0.5, 1.5, outputs)
+    return weights, statistics
 
 
-def _name(path: Sequence[str]) -> str:
-    """The name of an array in a case: stage1_block1_first_conv, head_dense, .."""
-    *modules, layer, kind = path
-    if layer == "head":
-        return {"kernel": "head_dense", "bias": "head_bias"}[kind]
-    renamed = {"kernel": "conv", "bias": "shift", "var": "variance"}
-    return "_".join([*modules, renamed.get(kind, kind)])
-
-
-def _value(rng: np.random.Generator, path: Sequence[str], shape: tuple[int, ...]) -> np.ndarray:
-    kind = path[-1]
-    if kind == "kernel":
-        return _gaussian(rng, shape, 1.0)
-    if kind in ("scale", "var"):
-        branch = _BRANCH if kind == "scale" and "second" in path else 1.0
-        return branch * rng.uniform(0.5, 1.5, shape)
-    return 0.1 * rng.standard_normal(shape)
-
-
-def _outputs_first(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape (outputs, inputs, height, width) for a shape (height, width, inputs, outputs)."""
-    if len(shape) == 1:
-        return shape
-    *positions, inputs, outputs = shape
-    return (outputs, inputs, *positions)
+def _convolutions() -> Iterator[tuple[str, int, int]]:
+    """The name, the inputs and the outputs of each convolution of ResNet20."""
+    inputs = _WIDTHS[0]
+    for stage, width in enumerate(_WIDTHS, start=1):
+        for block in (1, 2, 3):
+            yield f"stage{stage}_block{block}_first", inputs, width
+            yield f"stage{stage}_block{block}_second", width, width
+            inputs = width
+    yield "stem", 3, _WIDTHS[0]
 
 
 def _gaussian(rng: np.random.Generator, shape: tuple[int, ...], gain: float) -> np.ndarray:

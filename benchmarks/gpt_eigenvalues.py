@@ -1,6 +1,6 @@
 """The 10 largest eigenvalues of the Gauss-Newton matrix of a GPT with 124 million parameters.
 
-    python -m benchmarks.gpt_eigenvalues [--tokens=64] [--steps=20]
+    python -m benchmarks.gpt_eigenvalues [--tokens=64] [--steps=20] [--save]
 
 hessian-eigenthings takes so many Lanczos steps, of which each holds a vector of parameters; gnjax
 then works until its residuals are as small. Each runs in a process of its own. Seconds include
@@ -9,10 +9,6 @@ compilation, and for gnjax the certificate; peak memory is that of the process.
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
-import sys
 import time
 from functools import partial
 from typing import Any
@@ -22,45 +18,37 @@ import jax.numpy as jnp
 import numpy as np
 
 import gnjax
-from benchmarks import gpt, record
-from benchmarks.rivals import harness, install
-
-SHAPE = gpt.Shape()
+from benchmarks import gpt, harness, record
+from benchmarks.rivals import install
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--save", action="store_true", help="write what the README's tables show")
-    parser.add_argument("--rtol", type=float, help="run gnjax alone, to this residual")
-    options = parser.parse_args()
-    if options.rtol:
-        print(json.dumps(ours(options.tokens, options.rtol)))
-        return
-    began = record.environment()
-    given = [f"--tokens={options.tokens}", f"--steps={options.steps}"]
-    rival = _run(str(install.interpreter("hessian-eigenthings")), "rivals.torch_gpt", given)
-    given = [f"--tokens={options.tokens}", f"--rtol={rival['residual']}"]
-    own = _run(sys.executable, "gpt_eigenvalues", given)
+def measure(tokens: int = 64, steps: int = 20) -> list[record.Row]:
+    rival = harness.apart(
+        "benchmarks.rivals.hessian_eigenthings:language_model",
+        {"tokens": tokens, "steps": steps},
+        install.interpreter("hessian-eigenthings"),
+    )
+    given = {"tokens": tokens, "rtol": rival["residual"]}
+    own = harness.apart("benchmarks.gpt_eigenvalues:ours", given)
     name = (
         f"10 largest Gauss-Newton eigenvalues of a GPT with {own['parameters']:,} parameters, "
-        f"{options.tokens} tokens, float32, residuals below {rival['residual']:.0%} of the largest"
+        f"{tokens} tokens, float32, residuals below {rival['residual']:.0%} of the largest"
     )
-    rows = [
-        record.Row(name, tool, [found["seconds"]], note=f"one cold run, {found['peak_GiB']} GiB")
-        for tool, found in (("gnjax", own), ("hessian-eigenthings", rival))
-    ]
-    record.show(rows)
-    if options.save:
-        record.save("gpt_eigenvalues", rows, began)
+    rows = []
+    for tool, found in (("gnjax", own), ("hessian-eigenthings", rival)):
+        note = f"one cold run, {1e9 * found['gigabytes'] / 2**30:.2f} GiB"
+        rows.append(record.Row(name, tool, [found["seconds"]], note=note))
+    return rows
 
 
-def _run(python: str, module: str, given: list[str]) -> dict[str, Any]:
-    command = [python, "-m", f"benchmarks.{module}", *given]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    record: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return record
+def ours(tokens: int, rtol: float) -> dict[str, Any]:
+    """The seconds of gnjax to this residual."""
+    shape = gpt.Shape()
+    params = parameters(shape)
+    began = time.perf_counter()
+    op = gauss_newton(shape, params, tokens)
+    gnjax.eigenvalues(op, k=harness.EIGENVALUES, rtol=rtol)
+    return {"seconds": time.perf_counter() - began, "parameters": op.shape[0]}
 
 
 def parameters(shape: gpt.Shape) -> dict[str, Any]:
@@ -73,22 +61,6 @@ def gauss_newton(shape: gpt.Shape, params: dict[str, Any], tokens: int) -> gnjax
     """The Gauss-Newton matrix of a GPT for one sequence of tokens."""
     x, y = gpt.text(shape, tokens)
     return gnjax.gauss_newton((partial(logits, shape), params), x, y=y, loss="cross_entropy")
-
-
-def ours(tokens: int, rtol: float) -> dict[str, Any]:
-    params = parameters(SHAPE)
-    began = time.perf_counter()
-    op = gauss_newton(SHAPE, params, tokens)
-    found = gnjax.eigenvalues(op, k=harness.EIGENVALUES, rtol=rtol)
-    return {
-        "seconds": round(time.perf_counter() - began, 1),
-        "peak_GiB": round(harness.peak_bytes() / 2**30, 2),
-        "parameters": op.shape[0],
-        "largest": found.values.round(4).tolist(),
-        "error": float(found.errors.max()),
-        "converged": bool(found.converged),
-        "certificate": str(found.certificate),
-    }
 
 
 def logits(shape: gpt.Shape, params: dict[str, Any], tokens: jax.Array) -> jax.Array:
@@ -122,4 +94,4 @@ def _attention(shape: gpt.Shape, block: dict[str, Any], x: jax.Array) -> jax.Arr
 
 
 if __name__ == "__main__":
-    main()
+    record.command(measure)

@@ -11,8 +11,7 @@ and ``gnjax.eigenvalues`` certifies beside that no larger eigenvalue was missed.
 
 from __future__ import annotations
 
-import argparse
-import time
+from functools import partial
 from typing import Any
 
 import jax
@@ -20,7 +19,7 @@ import numpy as np
 import optax
 
 import gnjax
-from benchmarks import record
+from benchmarks import harness, record
 
 _EVERY, _BATCH, _RTOL = 100, 128, 2e-2
 _WARM_UP = 3  # rows, of which the first ones compile
@@ -31,22 +30,8 @@ _KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--rows", type=int, default=10)
-    parser.add_argument(
-        "--save", action="store_true", help="write benchmarks/measured/monitor.json"
-    )
-    options = parser.parse_args()
+def measure(rows: int = 10) -> list[record.Row]:
     gnjax.enable_x64()
-    began = record.environment()
-    found = rows(options.rows)
-    record.show(found)
-    if options.save:
-        record.save("monitor", found, began)
-
-
-def rows(count: int) -> list[record.Row]:
     images = gnjax.data.load("fashion_mnist_5000", seed=0)
     x = images.inputs.reshape(-1, 14, 2, 14, 2).mean((2, 4)).reshape(-1, 196)
     x, y = (x - x.mean()) / x.std(), images.labels
@@ -63,40 +48,40 @@ def rows(count: int) -> list[record.Row]:
         update, state = optimiser.update(jax.grad(loss)(params), state)
         return optax.apply_updates(params, update), state, update
 
+    def trained(params: Any, state: Any) -> Any:
+        for _ in range(_EVERY):
+            batch = rng.integers(0, len(x), _BATCH)
+            params, state, update = step(params, state, x[batch], y[batch])
+        return jax.block_until_ready((params, state, update))
+
     monitors = {kind: _monitor(x, y, **wanted) for kind, wanted in _KINDS.items()}
     training: list[float] = []
     watching: dict[str, list[float]] = {kind: [] for kind in _KINDS}
     products: dict[str, list[tuple[int, int]]] = {kind: [] for kind in _KINDS}
     certified: list[int] = []
-    for number in range(_WARM_UP + count):
-        began = time.perf_counter()
-        for _ in range(_EVERY):
-            batch = rng.integers(0, len(x), _BATCH)
-            params, state, update = step(params, state, x[batch], y[batch])
-        jax.block_until_ready(params)
-        trained = time.perf_counter() - began
+    for number in range(_WARM_UP + rows):
+        seconds, (params, state, update) = harness.once(partial(trained, params, state))
+        training.append(seconds)
         for kind, monitor in monitors.items():
-            began = time.perf_counter()
-            monitor(number, (apply, params), update=update, rate=1e-3)
-            elapsed = time.perf_counter() - began
+            ask = partial(monitor, number, (apply, params), update=update, rate=1e-3)
+            watching[kind].append(harness.once(ask)[0])
             if number >= _WARM_UP:
-                watching[kind].append(elapsed)
                 fresh = _monitor(x, y, **_KINDS[kind])
                 fresh(0, (apply, params), update=update)
                 pair = monitor.history[-1].products, fresh.history[-1].products
                 products[kind].append(pair)
         if number >= _WARM_UP:
-            training.append(trained)
             certified.append(_certified_products(apply, params, x, y))
-    case = f"{_EVERY} steps of Adam, batches of {_BATCH}"
+    case, training = f"{_EVERY} steps of Adam, batches of {_BATCH}", training[_WARM_UP:]
     note = f"eigenvalues(H, k=1) from a random start: {np.median(certified):.0f} products"
-    rows = [record.Row(case, "training", training, note=note)]
-    for kind, seconds in watching.items():
+    made = [record.Row(case, "training", training, note=note)]
+    for kind, seconds_of_rows in watching.items():
         warm, cold = np.median(products[kind], axis=0)
-        shares = [row / train for row, train in zip(seconds, training, strict=True)]
+        watched = seconds_of_rows[_WARM_UP:]
         text = f"median products: {warm:.0f} warm, {cold:.0f} cold"
-        rows.append(record.Row(case, f"one row: {kind}", seconds, shares, note=text))
-    return rows
+        shares = record.ratios(watched, training)
+        made.append(record.Row(case, f"one row: {kind}", watched, shares, note=text))
+    return made
 
 
 def _monitor(x: np.ndarray, y: np.ndarray, **wanted: Any) -> gnjax.Monitor:
@@ -114,4 +99,4 @@ def _certified_products(apply: Any, params: Any, x: np.ndarray, y: np.ndarray) -
 
 
 if __name__ == "__main__":
-    main()
+    record.command(measure)

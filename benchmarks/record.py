@@ -1,16 +1,19 @@
-"""What a benchmark measured and all that it depends on, as ``benchmarks/measured/NAME.json``.
+"""The command line of every benchmark, and what it measured as ``benchmarks/measured/NAME.json``.
 
 A row is a tool on a case: the seconds of every run, and where it took turns with gnjax the ratio of
-every pair. Medians and quartiles are made from these. ``python -m benchmarks.tables`` makes the
-README's tables from the committed files.
+every pair. Medians and quartiles are made from these, and kept with all that a speed depends on.
+``python -m benchmarks.tables`` makes the README's tables from the committed files.
 """
 
 from __future__ import annotations
 
+import argparse
+import inspect
 import json
 import os
 import platform
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -20,7 +23,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchmarks.rivals.harness import once
+from benchmarks.harness import once
 from gnjax.cli.machine import git_state, usable_cores
 
 FOLDER = Path(__file__).parent / "measured"
@@ -40,7 +43,46 @@ class Row:
     error: float | None = None
     gigabytes: float | None = None  # the peak of its process
     note: str = ""
-    rate: dict[str, float] | None = None  # GFLOP/s, and the device's peak
+
+
+def command(measure: Callable[..., Iterable[Row]]) -> None:
+    """Run a benchmark with the options of the command line; ``--save`` keeps its rows."""
+    name = Path(inspect.getfile(measure)).stem
+    given = options(measure, save=False)
+    save_them = given.pop("save")
+    began = environment()
+    rows = []
+    for row in measure(**given):
+        show([row])
+        rows.append(row)
+    if save_them:
+        save(name, rows, began)
+
+
+def options(function: Callable[..., Any], **more: Any) -> dict[str, Any]:
+    """The command line's options: a function's keywords with their defaults, and some ``more``.
+
+    A default of False makes a switch, and a sequence takes several values.
+    """
+    doc = sys.modules[function.__module__].__doc__ or ""
+    parser = argparse.ArgumentParser(description=doc.split("\n\n")[0])
+    defaults = {
+        name: keyword.default for name, keyword in inspect.signature(function).parameters.items()
+    }
+    for name, default in (defaults | more).items():
+        if default is False:
+            parser.add_argument(f"--{name}", action="store_true")
+            continue
+        several = isinstance(default, tuple)
+        kind = type(default[0] if several else default)
+        parser.add_argument(
+            f"--{name}",
+            type=kind,
+            nargs="*" if several else None,
+            default=default,
+            help=f"{default}, where it is not given",
+        )
+    return vars(parser.parse_args())
 
 
 def spread(values: Sequence[float]) -> dict[str, Any] | None:
@@ -107,9 +149,12 @@ def save(
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
-    record = {"environment": began, "rows": [*kept, *map(_written, rows)]}
-    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write(path, {"environment": began, "rows": [*kept, *map(_written, rows)]})
     return path
+
+
+def write(path: Path, found: dict[str, Any]) -> None:
+    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 def show(rows: Sequence[Row]) -> None:
@@ -119,20 +164,11 @@ def show(rows: Sequence[Row]) -> None:
         times = spread(row.ratios)
         ratio = "{median:8.2f} ({low:.2f}, {high:.2f})".format(**times) if times else ""
         error = "" if row.error is None else f"error {row.error:.1e}"
-        rate = "{gflops:.1f} of {peak:.1f} GFLOP/s".format(**row.rate) if row.rate else ""
-        parts = [part for part in (error, rate, row.note) if part]
+        parts = [part for part in (error, row.note) if part]
         print(f"{row.case}\n  {row.tool:40}{seconds}{ratio:24}  {', '.join(parts)}", flush=True)
 
 
 def _written(row: Row) -> dict[str, Any]:
-    entry = {
-        "case": row.case,
-        "tool": row.tool,
-        "seconds": spread(row.seconds or ()),
-        "ratio": spread(row.ratios),
-        "error": row.error,
-        "gigabytes": row.gigabytes,
-        "note": row.note,
-        "rate": row.rate,
-    }
+    entry = vars(row) | {"seconds": spread(row.seconds or ()), "ratio": spread(row.ratios)}
+    del entry["ratios"]
     return {name: value for name, value in entry.items() if value not in (None, "")}

@@ -1,18 +1,15 @@
 """kappa of the NTK of ResNet20 at the papers' size: seconds, peak memory, and the answer.
 
-    python -m benchmarks.resnet_kappa [--samples=1000] [--pruned=0] [--method=auto]
+    python -m benchmarks.resnet_kappa [--samples=1000] [--pruned=0] [--method=auto] [--save]
 
 n=1000 images of 32 x 32 x 3, k=10, p about 270,000: J J^T is 10,000 x 10,000, float64, and J would
 take 22 GB. BatchNorm is frozen at the statistics of the samples; photograph patches stand in for
 CIFAR-10. With ``--pruned`` a mask leaves out that share of the weights, drawn at random. Times are
-of one cold run, compilation included.
+of one cold run in a process of its own, compilation included.
 """
 
 from __future__ import annotations
 
-import argparse
-import time
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -20,39 +17,36 @@ import jax.numpy as jnp
 import numpy as np
 
 import gnjax
-from benchmarks import record
-from benchmarks.rivals import harness
+from benchmarks import harness, record
 from gnjax.models.mlp import freeze_statistics
 from gnjax.models.resnet import ResNet
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--samples", type=int, default=1000)
-    parser.add_argument("--pruned", type=float, default=0.0, help="the share of the weights")
-    parser.add_argument("--method", default="auto", help="that of gnjax.condition_number")
-    parser.add_argument("--save", action="store_true", help="write what the README's tables show")
-    parser.add_argument("--folder", type=Path, default=record.FOLDER, help="where --save writes")
-    options = parser.parse_args()
-    samples, started = options.samples, record.environment()
+def measure(samples: int = 1000, pruned: float = 0.0, method: str = "auto") -> list[record.Row]:
+    given = {"samples": samples, "pruned": pruned, "method": method}
+    found = harness.apart("benchmarks.resnet_kappa:cold", given)
+    print(found["answer"])
+    name = f"kappa of the NTK of ResNet20 ({found['rows']} x {found['rows']}, float64)"
+    note = f"one cold run{f', {pruned:.0%} pruned' if pruned else ''}"
+    gigabytes = found["gigabytes"]
+    return [record.Row(name, "gnjax", [found["seconds"]], gigabytes=gigabytes, note=note)]
+
+
+def cold(samples: int, pruned: float, method: str) -> dict[str, Any]:
+    """The seconds of kappa, from the model on."""
     gnjax.enable_x64()
     model, x = network(samples)
-    mask = _mask(model, options.pruned) if options.pruned else None
-    began = time.perf_counter()
-    kernel = gnjax.ntk(model, x, mask=mask)
-    kappa = gnjax.condition_number(kernel, method=options.method)
-    seconds = time.perf_counter() - began
-    print(kappa)
-    name = f"kappa of the NTK of ResNet20 ({kernel.shape[0]} x {kernel.shape[0]}, float64)"
-    peak = harness.peak_bytes() / 1e9
-    note = f"one cold run{f', {options.pruned:.0%} pruned' if options.pruned else ''}"
-    rows = [record.Row(name, "gnjax", [seconds], gigabytes=peak, note=note)]
-    record.show(rows)
-    if options.save:
-        record.save("resnet_kappa", rows, started, options.folder)
+    mask = random_mask(model, pruned) if pruned else None
+
+    def answer() -> tuple[int, gnjax.ConditionNumber]:
+        kernel = gnjax.ntk(model, x, mask=mask)
+        return kernel.shape[0], gnjax.condition_number(kernel, method=method)
+
+    seconds, (rows, kappa) = harness.once(answer)
+    return {"seconds": seconds, "rows": rows, "answer": str(kappa)}
 
 
-def _mask(model: Any, share: float) -> Any:
+def random_mask(model: Any, share: float) -> Any:
     """Leaves out a share of the weights of convolutions and dense layers, drawn at random."""
     rng, (_, params) = np.random.default_rng(0), gnjax.functional(model)
     return jax.tree.map(lambda w: rng.random(w.shape) >= (share if w.ndim > 1 else 0.0), params)
@@ -67,4 +61,4 @@ def network(samples: int) -> tuple[Any, jax.Array]:
 
 
 if __name__ == "__main__":
-    main()
+    record.command(measure)

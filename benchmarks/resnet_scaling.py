@@ -2,19 +2,15 @@
 
     python -m benchmarks.resnet_scaling [--samples 125 250 500 1000] [--pruned 0 0.5 0.9] [--save]
 
-Every size is one cold run of ``benchmarks.resnet_kappa`` in a process of its own, and every pruned
-share one more at ``--pruned_samples`` images. The exponents are the slopes of log seconds and log
-bytes over log n, by least squares over all sizes. ``--save`` writes the measurements and the
-picture; ``--draw`` draws it again from what was saved.
+Every size is one cold run of ``benchmarks.resnet_kappa``, and every pruned share one more at
+``--pruned_samples`` images. The exponents are the slopes of log seconds and log bytes over log n,
+by least squares over all sizes. ``--save`` writes the measurements and the picture; ``--draw``
+draws it again from what was saved.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +18,7 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from benchmarks import record
+from benchmarks import record, resnet_kappa
 from benchmarks.scaling import panel, slope
 
 MEASURED = record.FOLDER / "resnet_scaling.json"
@@ -30,35 +26,24 @@ PICTURE = Path(__file__).parents[1] / "docs" / "answers" / "resnet_scaling.svg"
 _QUANTITIES = {"seconds": "seconds of kappa, cold", "gigabytes": "GB, the peak of the process"}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--samples", type=int, nargs="+", default=[125, 250, 500, 1000])
-    parser.add_argument("--pruned", type=float, nargs="*", default=[0.0, 0.5, 0.9])
-    parser.add_argument("--pruned_samples", type=int, default=250)
-    parser.add_argument("--save", action="store_true", help="write the numbers and the picture")
-    parser.add_argument("--draw", action="store_true", help="draw what was saved, measure nothing")
-    options = parser.parse_args()
-    if options.draw:
-        found = json.loads(MEASURED.read_text("utf-8"))
-    else:
-        found = measured(options.samples, options.pruned, options.pruned_samples)
+def main(
+    samples: tuple[int, ...] = (125, 250, 500, 1000),
+    pruned: tuple[float, ...] = (0.0, 0.5, 0.9),
+    pruned_samples: int = 250,
+    save: bool = False,
+    draw: bool = False,
+) -> None:
+    if not draw:
+        began = record.environment()
+        sizes = [_cold(n, 0.0) for n in sorted(samples)]
+        shares = [_cold(pruned_samples, share) for share in pruned]
+        found = {"sizes": sizes, "pruned": shares, "exponents": exponents(sizes)}
         print(json.dumps(found["exponents"], indent=1))
-    if options.save:
-        MEASURED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    if options.save or options.draw:
-        figure(found).savefig(PICTURE, metadata={"Date": None})
-
-
-def measured(samples: Sequence[int], pruned: Sequence[float], count: int) -> dict[str, Any]:
-    """The cold runs of all sizes and of all pruned shares at ``count`` images, and exponents."""
-    began = record.environment()
-    sizes = [_cold(n, 0.0) for n in sorted(samples)]
-    return {
-        "environment": began,
-        "sizes": sizes,
-        "pruned": [_cold(count, share) for share in pruned],
-        "exponents": exponents(sizes),
-    }
+        if save:
+            record.write(MEASURED, {"environment": began, **found})
+    if save or draw:
+        saved = json.loads(MEASURED.read_text("utf-8"))
+        figure(saved).savefig(PICTURE, metadata={"Date": None})
 
 
 def exponents(sizes: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -72,20 +57,11 @@ def exponents(sizes: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def _cold(samples: int, pruned: float) -> dict[str, Any]:
-    """Seconds, gigabytes and the answer of one run in a process of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        options = [f"--samples={samples}", f"--pruned={pruned}", f"--folder={folder}", "--save"]
-        command = [sys.executable, "-m", "benchmarks.resnet_kappa", *options]
-        subprocess.run(command, check=True)
-        saved = json.loads((Path(folder) / "resnet_kappa.json").read_text("utf-8"))
-    (row,) = saved["rows"]
-    return {
-        "samples": samples,
-        "pruned": pruned,
-        "seconds": row["seconds"]["median"],
-        "gigabytes": row["gigabytes"],
-        "note": row["note"],
-    }
+    """Seconds and gigabytes of one run in a process of its own."""
+    (row,) = resnet_kappa.measure(samples, pruned)
+    (seconds,) = row.seconds or ()
+    held = {"seconds": seconds, "gigabytes": row.gigabytes, "note": row.note}
+    return {"samples": samples, "pruned": pruned, **held}
 
 
 def figure(found: dict[str, Any]) -> Figure:
@@ -103,4 +79,4 @@ def figure(found: dict[str, Any]) -> Figure:
 
 
 if __name__ == "__main__":
-    main()
+    main(**record.options(main))

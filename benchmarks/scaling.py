@@ -13,10 +13,8 @@ the method is that of the largest: small ones are overhead, and another method h
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import gc
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +28,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 import gnjax
-from benchmarks import record
-from benchmarks.rivals import harness
+from benchmarks import harness, record
 from gnjax import papers
 
 MEASURED = record.FOLDER / "scaling.json"
@@ -115,19 +112,15 @@ AXES = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--points", type=int, help="only so many of the smallest sizes")
-    parser.add_argument("--save", action="store_true", help="write the numbers and the picture")
-    options = parser.parse_args()
+def main(repeats: int = 3, points: int = 6, save: bool = False) -> None:
+    """Measure ``points`` of the smallest sizes of every axis."""
     gnjax.enable_x64()
     found: dict[str, Any] = {"environment": record.environment(), "axes": {}}
     for name, axis in AXES.items():
-        found["axes"][name] = measured(axis, axis.sizes[: options.points], options.repeats)
+        found["axes"][name] = measured(axis, axis.sizes[:points], repeats)
         print(f"{name}: {summary(found['axes'][name])}", flush=True)
-    if options.save:
-        MEASURED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if save:
+        record.write(MEASURED, found)
         figure(found).savefig(PICTURE, metadata={"Date": None})
 
 
@@ -241,4 +234,4 @@ def panel(
 
 
 if __name__ == "__main__":
-    main()
+    main(**record.options(main))

@@ -10,11 +10,7 @@ one array, with the same number of them at once in the network.
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +19,7 @@ import numpy as np
 from flax import nnx
 
 import gnjax
-from benchmarks import record
-from benchmarks.rivals import harness
+from benchmarks import harness, record
 
 BATCH, BATCHES, TIMES, SIDE, CLASSES = 64, 2, 10, 128, 10
 _EIGENVALUES, _RTOL, _RUNS = 5, 0.01, 2
@@ -60,8 +55,34 @@ class Generated:
             yield x, rng.integers(0, CLASSES, BATCH)
 
 
-def measure(batches: int, *, streamed: bool) -> dict[str, Any]:
-    """The seconds of the eigenvalues on this many batches, and the peak memory of this process."""
+def measure() -> Iterator[record.Row]:
+    for streamed in (True, False):
+        for batches in (BATCHES, TIMES * BATCHES):
+            yield _row(batches, streamed)
+
+
+def _row(batches: int, streamed: bool) -> record.Row:
+    """What several processes measure on the same batches; memory is the largest of their peaks."""
+    given = {"batches": batches, "streamed": streamed}
+    count = _RUNS if streamed else 1
+    runs = [harness.apart("benchmarks.streaming_memory:eigenvalues", given) for _ in range(count)]
+    peaks = [1e9 * run["gigabytes"] / 2**20 for run in runs]
+    case = (
+        f"{_EIGENVALUES} largest Gauss-Newton eigenvalues of a CNN with {runs[0]['parameters']:,} "
+        f"parameters, {batches * BATCH} images"
+    )
+    return record.Row(
+        case,
+        f"gnjax, {batches} batches made on the fly" if streamed else "gnjax, one array",
+        [run["seconds"] for run in runs],
+        error=max(run["error"] for run in runs),
+        gigabytes=max(run["gigabytes"] for run in runs),
+        note=f"peaks {', '.join(f'{peak:.0f}' for peak in peaks)} MiB",
+    )
+
+
+def eigenvalues(batches: int, streamed: bool) -> dict[str, Any]:
+    """The seconds of the eigenvalues on this many batches, and their error."""
     data: Any = Generated(batches)
     more: dict[str, Any] = {}
     if not streamed:
@@ -69,60 +90,9 @@ def measure(batches: int, *, streamed: bool) -> dict[str, Any]:
         data, more = x, {"y": y, "batch_size": BATCH}
     op = gnjax.gauss_newton(Network(nnx.Rngs(0)), data, loss="cross_entropy", **more)
     seconds, found = harness.once(lambda: gnjax.eigenvalues(op, k=_EIGENVALUES, rtol=_RTOL))
-    return {
-        "seconds": seconds,
-        "bytes": harness.peak_bytes(),
-        "parameters": op.shape[0],
-        "error": float(found.errors.max() / found.values.max()),
-    }
-
-
-def row(batches: int, runs: Sequence[dict[str, Any]], *, streamed: bool) -> record.Row:
-    """What several processes measured on the same batches; memory is the largest of their peaks."""
-    first, peaks = runs[0], [one["bytes"] for one in runs]
-    case = (
-        f"{_EIGENVALUES} largest Gauss-Newton eigenvalues of a CNN with {first['parameters']:,} "
-        f"parameters, {batches * BATCH} images"
-    )
-    return record.Row(
-        case,
-        f"gnjax, {batches} batches made on the fly" if streamed else "gnjax, one array",
-        [one["seconds"] for one in runs],
-        error=max(one["error"] for one in runs),
-        gigabytes=max(peaks) / 1e9,
-        note=f"peaks {', '.join(f'{peak / 2**20:.0f}' for peak in peaks)} MiB",
-    )
-
-
-def _in_a_process(batches: int, *, streamed: bool) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.streaming_memory", f"--batches={batches}"]
-    command += [] if streamed else ["--array"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-def main() -> None:
-    """Run every case in a process of its own, and show and save what came out."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--batches", type=int, help="run one case in this process")
-    parser.add_argument("--array", action="store_true", help="with all samples as one array")
-    parser.add_argument("--save", action="store_true", help="write benchmarks/measured")
-    options = parser.parse_args()
-    if options.batches:
-        print(json.dumps(measure(options.batches, streamed=not options.array)))
-        return
-    began = record.environment()
-    found = []
-    for streamed in (True, False):
-        for batches in (BATCHES, TIMES * BATCHES):
-            runs = range(_RUNS if streamed else 1)
-            measured = [_in_a_process(batches, streamed=streamed) for _ in runs]
-            found.append(row(batches, measured, streamed=streamed))
-    record.show(found)
-    if options.save:
-        record.save("streaming_memory", found, began)
+    error = float(found.errors.max() / found.values.max())
+    return {"seconds": seconds, "parameters": op.shape[0], "error": error}
 
 
 if __name__ == "__main__":
-    main()
+    record.command(measure)

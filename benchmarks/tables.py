@@ -40,12 +40,17 @@ def main() -> int:
 
 def renewed(text: str, folder: Path = FOLDER) -> str:
     """The page ``text`` with its tables made anew from the measurements in a folder."""
+    return between_marks(text, tables(folder))
+
+
+def between_marks(text: str, made: str) -> str:
+    """A page with what was made in place of what stands between its marks."""
     before, _, rest = text.partition(BEGIN)
     _, found, after = rest.partition(END)
     if not found:
         msg = f"the page has no lines {BEGIN} and {END}, between which the tables go"
         raise ValueError(msg)
-    return f"{before}{BEGIN}\n\n{tables(folder)}\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{made}\n{END}{after}"
 
 
 def tables(folder: Path = FOLDER) -> str:
@@ -84,13 +89,8 @@ def _number(value: float) -> str:
 
 
 def _remarks(row: dict[str, Any]) -> str:
-    rate = row.get("rate", {})
-    parts = [
-        row.get("note", ""),
-        f"{row['gigabytes']:.2g} GB" if "gigabytes" in row else "",
-        "{gflops:.0f} of {peak:.0f} GFLOP/s".format(**rate) if rate else "",
-    ]
-    return ", ".join(part for part in parts if part)
+    memory = f"{row['gigabytes']:.2g} GB" if "gigabytes" in row else ""
+    return ", ".join(part for part in (row.get("note", ""), memory) if part)
 
 
 def _measured(name: str, record: dict[str, Any]) -> str:

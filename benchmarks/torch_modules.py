@@ -1,7 +1,7 @@
 """Modules of PyTorch: kappa, ten Hessian eigenvalues and block spectra, beside other tools.
 
     pip install -e '.[torch]' -r benchmarks/rivals/requirements-torch-modules.txt
-    python -m benchmarks.torch_modules [--models=cnn,vit] [--tasks=kappa,hessian,blocks] [--save]
+    python -m benchmarks.torch_modules [--models cnn vit] [--tasks kappa hessian blocks] [--save]
 
 Six modules (benchmarks/rivals/public_modules.py) in float64. Every tool runs in a process of its
 own, one after the other, on the same cores. Seconds are of the first answer, with all that it
@@ -16,31 +16,41 @@ docs/howto/models/torch_modules.md.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from benchmarks import record, tables
+from benchmarks import harness, record, tables
 
 NAME = "torch_modules"
 PAGE = Path(__file__).parents[1] / "docs" / "howto" / "models" / "torch_modules.md"
+MODELS = {
+    "cnn": "CNN with BatchNorm",
+    "resnet18": "resnet18 of torchvision",
+    "resnet10t": "resnet10t of timm",
+    "vit": "ViT of transformers",
+    "gpt2": "GPT-2 of transformers",
+    "bert": "BERT of transformers",
+}
 TASKS = {
     "kappa": "kappa of G",
     "hessian": "ten Hessian eigenvalues",
     "blocks": "spectra of all layers",
 }
-TOOLS = ("gnjax", "curvlinops", "hessian-eigenthings")
+TOOLS = {
+    "gnjax": "benchmarks.torch_modules:gnjax_answer",
+    "curvlinops": "benchmarks.rivals.curvlinops:module",
+    "hessian-eigenthings": "benchmarks.rivals.hessian_eigenthings:module",
+}
 REFERENCE = "torch.func"
 PATIENCE = 400.0  # seconds for one tool on one task
+_BASIS = 4e9  # bytes of a Krylov basis: 40 vectors of ResNet18, as ARPACK has for curvlinops
 INTRODUCTION = f"""## How long it takes
 
 Seconds of the first answer, compilation included, and where it was measured of the next one; in
@@ -49,37 +59,32 @@ dash: the tool does not do it, not at this size, or not in {PATIENCE:.0f} second
 hessian-eigenthings also has to find the number of steps that leaves a residual of 1e-6."""
 
 
-def main() -> None:
-    from benchmarks.rivals.public_modules import CASES  # which needs PyTorch
-
-    by_function = {function.__name__: name for name, function in CASES.items()}
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--models", default=",".join(by_function), help="separated by commas")
-    parser.add_argument("--tasks", default=",".join(TASKS))
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument(
-        "--patience", type=float, default=PATIENCE, help="seconds for one tool on one task"
-    )
-    parser.add_argument("--save", action="store_true", help="write the numbers and the table")
-    options = parser.parse_args()
-    models, tasks = options.models.split(","), options.tasks.split(",")
-    for given, known in ((models, by_function), (tasks, TASKS)):
+def main(
+    models: tuple[str, ...] = tuple(MODELS),
+    tasks: tuple[str, ...] = tuple(TASKS),
+    threads: int = os.cpu_count() or 1,
+    repeats: int = 3,
+    patience: float = PATIENCE,
+    save: bool = False,
+) -> None:
+    for given, known in ((models, MODELS), (tasks, TASKS)):
         if wrong := [name for name in given if name not in known]:
-            parser.error(f"no {', '.join(wrong)}; there are {', '.join(known)}")
+            sys.exit(f"no {', '.join(wrong)}; there are {', '.join(known)}")
     began = record.environment()
     for model in models:
         rows: list[record.Row] = []
         for task in tasks:
-            found = list(_compared(by_function[model], task, options))
+            found = list(compared(model, task, repeats, threads, patience))
             record.show(found)
             rows += found
-        if options.save:
-            save(rows, began)
+        if save:
+            kept_and(rows, began)
             PAGE.write_text(renewed(PAGE.read_text("utf-8")), "utf-8")
 
 
-def save(rows: Sequence[record.Row], began: dict[str, Any], folder: Path = record.FOLDER) -> None:
+def kept_and(
+    rows: Sequence[record.Row], began: dict[str, Any], folder: Path = record.FOLDER
+) -> None:
     """Write the rows of one model, in place of those of it that were written before."""
     measured = {_model(row.case) for row in rows}
     path = folder / f"{NAME}.json"
@@ -92,64 +97,69 @@ def _model(case: str) -> str:
     return case.partition(", ")[2]
 
 
-def _compared(model: str, task: str, options: argparse.Namespace) -> Iterator[record.Row]:
+def compared(
+    model: str, task: str, repeats: int, threads: int, patience: float
+) -> Iterator[record.Row]:
     """A row for each tool, with its difference from the reference."""
-    case = f"{TASKS[task]}, {model}"
-    with tempfile.TemporaryDirectory() as folder:
-        reference, exact = _run(model, task, REFERENCE, Path(folder), options, repeats=0)
-        if exact is None:
-            yield record.Row(case, REFERENCE, None, note=reference["refused"])
-        for tool in TOOLS:
-            report, arrays = _run(model, task, tool, Path(folder), options, options.repeats)
-            if arrays is None:
-                yield record.Row(case, tool, None, note=report["refused"])
-                continue
-            apart = None if exact is None else difference(task, arrays, exact)
-            again = f", then {median(report['again']):.3g} s" if report["again"] else ""
-            yield record.Row(
-                case,
-                tool,
-                [report["first"]],
-                error=apart,
-                gigabytes=report["peak_gb"],
-                note=f"{report['parameters']:,} parameters{again}",
-            )
-
-
-def _run(
-    model: str, task: str, tool: str, folder: Path, options: argparse.Namespace, repeats: int
-) -> tuple[dict[str, Any], dict[str, np.ndarray] | None]:
-    """The report of a tool and its numbers; None where it has none, and the report says why."""
-    out = folder / f"{tool}.json"
-    command = [sys.executable, "-m", "benchmarks.rivals.torch_tools", model, task, tool, str(out)]
-    command += [f"--threads={options.threads}", f"--repeats={repeats}"]
-    try:
-        subprocess.run(
-            command, check=True, timeout=options.patience, capture_output=True, text=True
+    case, exact = f"{TASKS[task]}, {MODELS[model]}", None
+    functions = {REFERENCE: "benchmarks.rivals.public_modules:reference"} | TOOLS
+    for tool, function in functions.items():
+        count = 0 if tool == REFERENCE else repeats
+        given = {"name": model, "task": task, "repeats": count}
+        try:
+            report = harness.apart(function, given, threads=threads, patience=patience)
+        except harness.NoAnswerError as reason:
+            yield record.Row(case, tool, None, note=str(reason))
+            continue
+        if tool == REFERENCE:
+            exact = report["found"]
+            continue
+        apart = None if exact is None else difference(task, report["found"], exact)
+        again = f", then {median(report['again']):.3g} s" if len(report["again"]) else ""
+        yield record.Row(
+            case,
+            tool,
+            [report["first"]],
+            error=apart,
+            gigabytes=report["gigabytes"],
+            note=f"{report['parameters']:,} parameters{again}",
         )
-    except subprocess.TimeoutExpired:
-        return {"refused": f"no answer in {options.patience:.0f} s"}, None
-    except subprocess.CalledProcessError as error:
-        return {"refused": _why(error)}, None
-    report: dict[str, Any] = json.loads(out.read_text("utf-8"))
-    if "refused" in report:
-        return report, None
-    with np.load(out.with_suffix(".npz")) as stored:
-        return report, dict(stored)
 
 
-def _why(error: subprocess.CalledProcessError) -> str:
-    """The last line that a failed tool printed, or how it ended if it printed nothing."""
-    if lines := error.stderr.strip().splitlines():
-        return str(lines[-1])
-    if error.returncode < 0:
-        return f"killed by signal {-error.returncode}; 9 often means that memory ran out"
-    return f"ended with the status {error.returncode} and printed nothing"
+def gnjax_answer(name: str, task: str, repeats: int) -> dict[str, Any]:
+    from benchmarks.rivals import public_modules
+
+    return public_modules.answer(gnjax_solver, name, task, repeats)
 
 
-def difference(
-    task: str, found: Mapping[str, np.ndarray], exact: Mapping[str, np.ndarray]
-) -> float:
+def gnjax_solver(case: Any, task: str) -> Callable[[], harness.Arrays]:
+    import gnjax
+
+    gnjax.enable_x64()
+    models: list[Any] = []  # made with the first answer
+    options: dict[str, Any] = {"y": case.y, "loss": "cross_entropy"}
+
+    def solve() -> harness.Arrays:
+        from benchmarks.rivals.public_modules import nonzero
+
+        models[:] = models or [gnjax.from_torch(case.module)]
+        if task == "hessian":
+            limits = gnjax.Limits(basis_bytes=_BASIS)
+            hessian = gnjax.hessian(models[0], case.x, **options)
+            found = gnjax.eigenvalues(hessian, k=harness.EIGENVALUES, limits=limits)
+            return {"values": found.values, "errors": found.errors}
+        if task == "kappa":
+            op = gnjax.gauss_newton(models[0], case.x, side="outputs", **options)
+            kappa = gnjax.condition_number(op)
+            value = kappa.value if kappa.resolved or kappa.at_rank is None else kappa.at_rank[0]
+            return {"kappa": np.array(value), "rank": np.array(kappa.rank)}
+        spectra = gnjax.block_spectra(models[0], case.x, **options)
+        return {block.name: nonzero(block.spectrum.values) for block in spectra.blocks}
+
+    return solve
+
+
+def difference(task: str, found: Mapping[str, Any], exact: Mapping[str, Any]) -> float:
     """The largest difference of eigenvalues over the largest one, or of kappa over kappa."""
     if task == "kappa":
         values = exact["all"]
@@ -169,14 +179,8 @@ def _apart(found: np.ndarray, exact: np.ndarray) -> float:
 
 def renewed(text: str, folder: Path = record.FOLDER) -> str:
     """The page with its table made anew from the measurement in a folder."""
-    before, _, rest = text.partition(tables.BEGIN)
-    _, found, after = rest.partition(tables.END)
-    if not found:
-        msg = f"the page has no lines {tables.BEGIN} and {tables.END}, between which the table goes"
-        raise ValueError(msg)
     measured = json.loads((folder / f"{NAME}.json").read_text("utf-8"))
-    text = f"{INTRODUCTION}\n\n{table(measured)}"
-    return f"{before}{tables.BEGIN}\n\n{text}\n{tables.END}{after}"
+    return tables.between_marks(text, f"{INTRODUCTION}\n\n{table(measured)}")
 
 
 def table(measured: Mapping[str, Any]) -> str:
@@ -192,7 +196,9 @@ def table(measured: Mapping[str, Any]) -> str:
     for model, cells in found.items():
         shown = (cells.get((TASKS[task], tool), "-") for task, tool in columns)
         lines.append(f"| {model} | {' | '.join(shown)} |")
-    return "\n".join([*lines, "", _measured(measured["environment"]), ""])
+    where = measured["environment"]
+    when = f"{where['cores']} cores ({where['cpu']}), {where['date']} at {where['commit']}."
+    return "\n".join([*lines, "", f"`python -m benchmarks.torch_modules` on {when}", ""])
 
 
 def _cell(row: Mapping[str, Any]) -> str:
@@ -203,13 +209,5 @@ def _cell(row: Mapping[str, Any]) -> str:
     return f"{row['seconds']['median']:.3g}{then}{apart}"
 
 
-def _measured(environment: Mapping[str, Any]) -> str:
-    """A sentence that says when, on what machine and with which versions it was measured."""
-    return (
-        f"`python -m benchmarks.torch_modules` on {environment['cores']} cores"
-        f" ({environment['cpu']}), {environment['date']} at {environment['commit']}."
-    )
-
-
 if __name__ == "__main__":
-    main()
+    main(**record.options(main))

@@ -2,80 +2,96 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import scipy.sparse.linalg
 import torch
 from curvlinops import GGNLinearOperator, HessianLinearOperator
 
-from benchmarks.rivals import harness, torch_models
+from benchmarks import harness
+from benchmarks.rivals import public_modules, torch_models
 
 _BATCHES = (1000, 250, 50)
 _BASIS = 40
+_MOST_ROWS = 6_000  # parameters of a matrix that is formed by products
 
 
-def ggn(case: harness.Case, options: harness.Options) -> harness.Answer:
+def _operator(kind: Any, model: torch.nn.Module, parameters: Any, data: Any, **more: Any) -> Any:
+    loss = torch.nn.CrossEntropyLoss()
+    return kind(model, loss, list(parameters), data, check_deterministic=False, **more)
+
+
+def ggn(case: harness.Case, repeats: int) -> dict[str, Any]:
     """G V for the block of the case, in the batches that are fastest."""
-    torch.set_num_threads(options.threads)
     model = torch_models.network(case)
+    x, y = torch_models.data(case)
     block = torch.from_numpy(case.vectors)
     block = block.squeeze(1) if block.shape[1] == 1 else block
-    operators = {batch: _ggn(model, case, batch) for batch in _batches(case)}
+    operators = {}
+    for batch in sorted({min(batch, len(x)) for batch in _BATCHES}):
+        batches = list(zip(x.split(batch), y.split(batch), strict=True))
+        operators[batch] = _operator(GGNLinearOperator, model, model.parameters(), batches)
     batch = min(operators, key=lambda batch: harness.timed(lambda: operators[batch] @ block, 1)[0])
-    operator = operators[batch]
-    seconds, product = options.timed(lambda: operator @ block)
-    arrays = {"product": product.reshape(len(block), -1).numpy()}
-    return harness.Answer(seconds, arrays, note=f"batches of {batch}")
+    runs, product = harness.in_turn(lambda: operators[batch] @ block, repeats)
+    product = product.reshape(len(block), -1).numpy()
+    return {"tool": _signed(), "runs": runs, "product": product, "note": f"batches of {batch}"}
 
 
-def _batches(case: harness.Case) -> list[int]:
-    return sorted({min(batch, len(case.x)) for batch in _BATCHES})
+def _signed() -> str:
+    return harness.signed("curvlinops-for-pytorch")
 
 
-def _ggn(model: torch.nn.Module, case: harness.Case, batch: int) -> GGNLinearOperator:
-    x, y = torch_models.data(case)
-    batches = list(zip(x.split(batch), y.split(batch), strict=True))
-    return GGNLinearOperator(
-        model,
-        torch.nn.CrossEntropyLoss(),
-        list(model.parameters()),
-        batches,
-        check_deterministic=False,
-    )
-
-
-def hessian(case: harness.Case, options: harness.Options) -> harness.Answer:
-    """The largest eigenvalues by ARPACK, which stops at residuals of tol |lambda|."""
-    torch.set_num_threads(options.threads)
+def hessian(case: harness.Case, repeats: int) -> dict[str, Any]:
+    """The largest eigenvalues by ARPACK."""
     model = torch_models.network(case)
-    operator = HessianLinearOperator(
-        model,
-        torch.nn.CrossEntropyLoss(),
-        list(model.parameters()),
-        [torch_models.data(case)],
-        check_deterministic=False,
-    )
-    product = operator.to_scipy()
-    start = np.random.default_rng(0).standard_normal(product.shape[0])
-    calls = 0
+    data = [torch_models.data(case)]
+    operator = _operator(HessianLinearOperator, model, model.parameters(), data)
+    runs, found = harness.in_turn(lambda: _largest(operator), repeats)
+    return {"tool": _signed(), "runs": runs, "note": f"ARPACK, ncv {_BASIS}", **found}
+
+
+def _largest(operator: Any) -> dict[str, Any]:
+    """ARPACK stops at residuals of tol |lambda|."""
+    product, calls = operator.to_scipy(), [0]
 
     def counted(v: np.ndarray) -> np.ndarray:
-        nonlocal calls
-        calls += 1
+        calls[0] += 1
         return product @ v.ravel()
 
-    def solve() -> tuple[np.ndarray, np.ndarray]:
-        nonlocal calls
-        calls = 0
-        linear = scipy.sparse.linalg.LinearOperator(product.shape, counted, dtype=np.float64)
-        return scipy.sparse.linalg.eigsh(
-            linear, harness.EIGENVALUES, which="LA", tol=harness.TOLERANCE, ncv=_BASIS, v0=start
-        )
-
-    seconds, (values, vectors) = options.timed(solve)
+    linear = scipy.sparse.linalg.LinearOperator(product.shape, counted, dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal(product.shape[0])
+    options = {"which": "LA", "tol": harness.TOLERANCE, "ncv": _BASIS, "v0": start}
+    values, vectors = scipy.sparse.linalg.eigsh(linear, harness.EIGENVALUES, **options)
     order = np.argsort(-values)
-    arrays = {"values": values[order], "vectors": vectors[:, order]}
-    return harness.Answer(seconds, arrays, products=calls, note=f"ARPACK, ncv {_BASIS}")
+    return {"values": values[order], "vectors": vectors[:, order], "products": calls[0]}
 
 
-if __name__ == "__main__":
-    harness.answer("curvlinops-for-pytorch", {"ggn": ggn, "hessian": hessian}, ("torch", "scipy"))
+def module(name: str, task: str, repeats: int) -> dict[str, Any]:
+    return public_modules.answer(_solver, name, task, repeats)
+
+
+def _solver(case: public_modules.Case, task: str) -> Callable[[], harness.Arrays]:
+    """Hessian eigenvalues by ARPACK, or those of G's blocks, each formed by products."""
+    if task == "kappa":
+        msg = "kappa needs the smallest eigenvalue that is not zero, and products find none"
+        raise harness.NoAnswerError(msg)
+    model = public_modules.Logits(case.module)
+    data = [(torch.from_numpy(case.x), torch.from_numpy(case.y).flatten())]
+    counted = {"num_data": len(case.x)}  # inputs, each of which may have many labels
+    if task == "hessian":
+        options = (HessianLinearOperator, model, model.parameters(), data)
+        return lambda: {"values": _largest(_operator(*options, **counted))["values"]}
+
+    def formed(parameters: list[torch.Tensor]) -> np.ndarray:
+        size = sum(p.numel() for p in parameters)
+        if size > _MOST_ROWS:
+            msg = f"a block of {size:,} parameters is formed by as many products"
+            raise harness.NoAnswerError(msg)
+        operator = _operator(GGNLinearOperator, model, parameters, data, **counted)
+        matrix = (operator @ torch.eye(size).double()).numpy()
+        return public_modules.nonzero(np.linalg.eigvalsh((matrix + matrix.T) / 2))
+
+    parts = public_modules.blocks(case.module)
+    return lambda: {path: formed([p for _, p in part]) for path, part in parts.items()}

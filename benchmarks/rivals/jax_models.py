@@ -6,11 +6,14 @@ derivatives are 150 times slower at n = 20.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from benchmarks.harness import Case
 
 Weights = Mapping[str, jax.Array]
 _NORM_EPSILON = 1e-5
@@ -70,6 +73,17 @@ def cross_entropy(outputs: jax.Array, labels: jax.Array) -> jax.Array:
     """The cross-entropy, a mean over the samples."""
     chosen = jnp.take_along_axis(outputs, labels[:, None], axis=1)[:, 0]
     return (jax.nn.logsumexp(outputs, axis=1) - chosen).mean()
+
+
+def hessian_product(case: Case) -> tuple[jax.Array, Callable[[jax.Array], jax.Array]]:
+    """The weights of ``tanh_mlp`` as a vector, and products with the Hessian of its risk there."""
+    flat, unravel = ravel_pytree(to_jax(case.weights))
+    x, y = jnp.asarray(case.x), jnp.asarray(case.y)
+
+    def risk(flat: jax.Array) -> jax.Array:
+        return cross_entropy(tanh_mlp(unravel(flat), x), y)
+
+    return flat, lambda v: jax.jvp(jax.grad(risk), (flat,), (v,))[1]
 
 
 def to_jax(weights: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import kfac_jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from benchmarks.rivals import harness, jax_models
+from benchmarks import harness
+from benchmarks.rivals import jax_models
 
 Batch = tuple[jax.Array, jax.Array]
 
 
-def ggn(case: harness.Case, options: harness.Options) -> harness.Answer:
+def ggn(case: harness.Case, repeats: int) -> dict[str, Any]:
     """G V for the block of the case, vectorised over its columns."""
     weights, statistics = jax_models.to_jax(case.weights), jax_models.to_jax(case.statistics)
     batch = (jnp.asarray(case.x), jnp.asarray(case.y))
@@ -34,12 +37,9 @@ def ggn(case: harness.Case, options: harness.Options) -> harness.Answer:
     single = case.vectors.shape[1] == 1
     block = jax.tree.map(lambda a: a[..., 0], columns) if single else columns
     multiply = product if single else jax.jit(jax.vmap(product, (None, None, -1), -1))
-    seconds, images = options.timed(lambda: jax.block_until_ready(multiply(weights, batch, block)))
+    ready = jax.block_until_ready
+    runs, images = harness.in_turn(lambda: ready(multiply(weights, batch, block)), repeats)
     leaves = [np.asarray(a).reshape(-1, case.vectors.shape[1]) for a in jax.tree.leaves(images)]
     in_case = np.empty_like(case.vectors)
     in_case[order] = np.concatenate(leaves)
-    return harness.Answer(seconds, {"product": in_case})
-
-
-if __name__ == "__main__":
-    harness.answer("kfac-jax", {"ggn": ggn}, ("jax", "jaxlib"))
+    return {"tool": harness.signed("kfac-jax"), "runs": runs, "product": in_case}

@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib
 import sys
 import types
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.rivals import harness, jax_models
+from benchmarks import harness
+from benchmarks.rivals import jax_models
 
 
-def ntk(case: harness.Case, options: harness.Options) -> harness.Answer:
+def ntk(case: harness.Case, repeats: int) -> dict[str, Any]:
     """J J^T, (n k, n k), sample by sample."""
     jax.config.update("jax_enable_x64", True)
     tangents = _package()
@@ -27,10 +29,10 @@ def ntk(case: harness.Case, options: harness.Options) -> harness.Answer:
         static_argnums=(1,),
     )
     weights, x = jax_models.to_jax(case.weights), jnp.asarray(case.x)
-    seconds, blocks = options.timed(lambda: kernel(x, None, weights).block_until_ready())
+    runs, blocks = harness.in_turn(lambda: kernel(x, None, weights).block_until_ready(), repeats)
     n, _, k, _ = blocks.shape  # (n, n, k, k)
     matrix = np.asarray(blocks).transpose(0, 2, 1, 3).reshape(n * k, n * k)
-    return harness.Answer(seconds, {"matrix": matrix})
+    return {"tool": harness.signed("neural-tangents"), "runs": runs, "matrix": matrix}
 
 
 def _package() -> types.ModuleType:
@@ -38,7 +40,3 @@ def _package() -> types.ModuleType:
     left_out = "neural_tangents.experimental"
     sys.modules[left_out] = types.ModuleType(left_out)
     return importlib.import_module("neural_tangents")
-
-
-if __name__ == "__main__":
-    harness.answer("neural-tangents", {"ntk": ntk}, ("jax", "jaxlib"))

@@ -1,7 +1,7 @@
 """Six modules of PyTorch as users have them, with random weights, in float64 and evaluation mode.
 
 They need torchvision, timm and transformers. Their outputs are (n, k) or, for the language model,
-(n, t, k); the labels are (n,) or (n, t).
+(n, t, k); the labels are (n,) or (n, t). ``reference`` has their spectra from torch.func.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse.linalg
 import torch
 from torch import nn
+from torch.func import functional_call, grad, jvp, vjp, vmap
 
+from benchmarks import harness
+
+_CHUNK = 64  # outputs at a time in reverse mode
 _CLASSES = 3
 _WORDS = 32
 _WIDTH = 64  # of the transformers: biases and norms are then 2% of their parameters
@@ -95,12 +100,7 @@ def bert() -> Case:
 
 
 CASES: dict[str, Callable[[], Case]] = {
-    "CNN with BatchNorm": cnn,
-    "resnet18 of torchvision": resnet18,
-    "resnet10t of timm": resnet10t,
-    "ViT of transformers": vit,
-    "GPT-2 of transformers": gpt2,
-    "BERT of transformers": bert,
+    made.__name__: made for made in (cnn, resnet18, resnet10t, vit, gpt2, bert)
 }
 
 
@@ -143,3 +143,98 @@ def _finished(module: nn.Module, x: np.ndarray, y: np.ndarray) -> Case:
         if isinstance(part, nn.BatchNorm2d | nn.LayerNorm):
             part.weight.data.uniform_(0.5, 1.5)
     return Case(module.eval(), x, y)
+
+
+Solve = Callable[[], harness.Arrays]
+
+
+def answer(
+    solver: Callable[[Case, str], Solve], name: str, task: str, repeats: int
+) -> dict[str, Any]:
+    """The numbers of a tool, and the seconds of its first answer and of those after it."""
+    case = made(name)
+    solve = solver(case, task)
+    first, found = harness.once(solve)
+    return {
+        "found": found,
+        "first": first,
+        "again": [harness.once(solve)[0] for _ in range(repeats)],
+        "parameters": sum(p.numel() for p in case.module.parameters()),
+    }
+
+
+def reference(name: str, task: str, repeats: int) -> dict[str, Any]:
+    return answer(by_torch, name, task, repeats)
+
+
+def by_torch(case: Case, task: str) -> Solve:
+    """The eigenvalues of G that are not zero, those of its blocks, or the Hessian's by ARPACK."""
+    if task == "hessian":
+        return lambda: {"values": _hessian_eigenvalues(case)}
+
+    def solve() -> harness.Arrays:
+        root = _root(case)  # R with G = R^T R
+        if task == "kappa":
+            return {"all": _squares(list(root.values()))}
+        parts = blocks(case.module)
+        return {layer: _squares([root[path] for path, _ in part]) for layer, part in parts.items()}
+
+    return solve
+
+
+def _squares(columns: list[np.ndarray]) -> np.ndarray:
+    return nonzero(np.linalg.svd(np.concatenate(columns, axis=1), compute_uv=False) ** 2)
+
+
+def _root(case: Case) -> dict[str, np.ndarray]:
+    """Rows (diag(s) - s s^T)^{1/2} J / n^{1/2} for the softmax s of each output."""
+    model = Logits(case.module)
+    names = {f"module.{name}": p.detach() for name, p in case.module.named_parameters()}
+    x = torch.from_numpy(case.x)
+    outputs, pull = vjp(lambda p: functional_call(model, p, (x,)), names)
+    count, classes = outputs.shape
+    share = outputs.softmax(-1)
+    rows = torch.zeros(count, classes, count, classes, dtype=outputs.dtype)
+    middle = torch.diag_embed(share) - share[:, :, None] * share[:, None, :]
+    values, vectors = torch.linalg.eigh(middle)
+    half = vectors * values.clamp(min=0).sqrt()[:, None, :]
+    rows[torch.arange(count), :, torch.arange(count), :] = half.transpose(1, 2)
+    flat = rows.flatten(0, 1) / count**0.5
+    found = vmap(pull, chunk_size=_CHUNK)(flat)[0]
+    return {name.removeprefix("module."): p.flatten(1).numpy() for name, p in found.items()}
+
+
+def _hessian_eigenvalues(case: Case) -> np.ndarray:
+    """The largest ones by ARPACK, to the last digits, with products of torch.func."""
+    model, x = Logits(case.module), torch.from_numpy(case.x)
+    y = torch.from_numpy(case.y).flatten()
+    names = {f"module.{name}": p.detach() for name, p in case.module.named_parameters()}
+    sizes = [p.numel() for p in names.values()]
+
+    def loss(parameters: Any) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(functional_call(model, parameters, (x,)), y)
+
+    def product(v: np.ndarray) -> np.ndarray:
+        parts = torch.from_numpy(v.ravel().copy()).split(sizes)
+        pairs = zip(names.items(), parts, strict=True)
+        tangents = {name: part.view_as(p) for (name, p), part in pairs}
+        _, image = jvp(grad(loss), (names,), (tangents,))
+        return torch.cat([part.flatten() for part in image.values()]).numpy()
+
+    whole = scipy.sparse.linalg.LinearOperator((sum(sizes),) * 2, product, dtype=np.float64)
+    found = scipy.sparse.linalg.eigsh(whole, harness.EIGENVALUES, which="LA", tol=1e-11, ncv=40)
+    return np.sort(found[0])[::-1]
+
+
+def blocks(module: torch.nn.Module) -> dict[str, list[tuple[str, torch.Tensor]]]:
+    """The parameters of each layer under its name in gnjax, its path with slashes."""
+    found: dict[str, list[tuple[str, torch.Tensor]]] = {}
+    for path, parameter in module.named_parameters():
+        found.setdefault(path.rpartition(".")[0].replace(".", "/"), []).append((path, parameter))
+    return found
+
+
+def nonzero(values: np.ndarray) -> np.ndarray:
+    """From the largest down, without those below 1e-13 of it."""
+    values = np.sort(np.asarray(values))[::-1]
+    return values[values > 1e-13 * values[0]]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch.nn import functional
 
-from benchmarks.rivals.harness import Arrays, Case
+from benchmarks import gpt
+from benchmarks.harness import Arrays, Case
 
 _NORM_EPSILON = 1e-5
 
@@ -83,3 +86,48 @@ def data(case: Case) -> tuple[torch.Tensor, torch.Tensor]:
     """Inputs with channels first, and labels."""
     x = np.moveaxis(case.x, -1, 1) if case.x.ndim == 4 else case.x
     return torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(case.y)
+
+
+class Module(torch.nn.Module):
+    """A tree of arrays as parameters, under the names of the tree."""
+
+    def __init__(self, tree: dict[str, Any]) -> None:
+        super().__init__()
+        for name, part in tree.items():
+            if isinstance(part, dict):
+                setattr(self, name, Module(part))
+            elif isinstance(part, list):
+                setattr(self, name, torch.nn.ModuleList(Module(one) for one in part))
+            else:
+                setattr(self, name, torch.nn.Parameter(torch.from_numpy(part)))
+
+
+class GPT(Module):
+    """Logits (n, v, t) of :mod:`benchmarks.gpt`, as torch's cross-entropy takes them."""
+
+    def __init__(self, shape: gpt.Shape, tree: dict[str, Any]) -> None:
+        super().__init__(tree)
+        self.shape = shape
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        n, t = tokens.shape
+        x = self.tokens[tokens] + self.positions[:t]
+        for block in self.blocks:
+            parts = _dense(block.qkv, _norm(block.norm1, x))
+            q, k, v = parts.reshape(n, t, 3, self.shape.heads, -1).permute(2, 0, 3, 1, 4)
+            scores = q @ k.transpose(2, 3) / (self.shape.width // self.shape.heads) ** 0.5
+            allowed = torch.ones(t, t, dtype=torch.bool).tril()
+            scores = scores.masked_fill(~allowed, -torch.inf)
+            mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(n, t, -1)
+            x = x + _dense(block.out, mixed)
+            up = functional.gelu(_dense(block.up, _norm(block.norm2, x)), approximate="tanh")
+            x = x + _dense(block.down, up)
+        return (_norm(self.norm, x) @ self.tokens.T).transpose(1, 2)
+
+
+def _dense(layer: Any, x: torch.Tensor) -> torch.Tensor:
+    return x @ layer.kernel + layer.bias
+
+
+def _norm(layer: Any, x: torch.Tensor) -> torch.Tensor:
+    return functional.layer_norm(x, x.shape[-1:], layer.scale, layer.bias, gpt.EPSILON)

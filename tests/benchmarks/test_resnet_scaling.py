@@ -36,7 +36,7 @@ def test_the_picture_shows_every_size_and_the_exponents():
 
 def test_a_mask_leaves_out_a_share_of_the_weights_and_no_vector():
     model = ResNet(8, 3, width=8, key=jax.random.key(0))
-    entries = jax.tree.leaves(resnet_kappa._mask(model, 0.9))
+    entries = jax.tree.leaves(resnet_kappa.random_mask(model, 0.9))
     matrices = np.concatenate([m.ravel() for m in entries if m.ndim > 1])
     assert matrices.mean() == pytest.approx(0.1, abs=4 * (0.09 / matrices.size) ** 0.5)
     assert all(m.all() for m in entries if m.ndim == 1)

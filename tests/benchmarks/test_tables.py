@@ -71,7 +71,7 @@ def test_runs_take_turns():
 
 
 def test_the_linear_rows_at_toy_size():
-    rows = linear_kappa._small(2, (12, 3, 14, 3))
+    rows = linear_kappa.small(2, (12, 3, 14, 3))
     assert rows[0].tool == "gnjax"
     assert len(rows[2].ratios) == 2
     assert all(row.error is None or row.error < 1e-2 for row in rows)

@@ -1,13 +1,11 @@
 """The table of modules of PyTorch: differences, cells, and what the page shows."""
 
-import argparse
 import json
-import subprocess
 
 import numpy as np
 import pytest
 
-from benchmarks import record, tables, torch_modules
+from benchmarks import harness, record, tables, torch_modules
 
 
 def test_differences_are_those_of_the_numbers():
@@ -68,24 +66,19 @@ def test_a_model_is_measured_again_and_the_others_are_kept(tmp_path):
         [row("ViT", "gnjax", 3.0)],
         [row("CNN", "gnjax", 4.0)],
     ):
-        torch_modules.save(rows, record.environment(), tmp_path)
+        torch_modules.kept_and(rows, record.environment(), tmp_path)
     kept, new = ("kappa of G, ViT", "gnjax"), ("kappa of G, CNN", "gnjax")
     assert seconds() == {kept: 3.0, new: 4.0}
 
 
-@pytest.mark.parametrize(
-    ("status", "printed", "why"),
-    [(-9, "", "killed by signal 9"), (1, "first\nMemoryError: no room\n", "MemoryError: no room")],
-)
-def test_a_tool_that_fails_says_why(status, printed, why, monkeypatch, tmp_path):
-    def run(command, **options):
-        raise subprocess.CalledProcessError(status, command, stderr=printed)
+def test_a_tool_without_an_answer_says_why(monkeypatch):
+    def apart(function, given, **options):
+        raise harness.NoAnswerError(f"{function} has none")
 
-    monkeypatch.setattr(subprocess, "run", run)
-    options = argparse.Namespace(threads=1, patience=1.0)
-    report, arrays = torch_modules._run("CNN", "kappa", "gnjax", tmp_path, options, 1)
-    assert report["refused"].startswith(why)
-    assert arrays is None
+    monkeypatch.setattr(harness, "apart", apart)
+    rows = list(torch_modules.compared("cnn", "kappa", 1, threads=1, patience=1.0))
+    assert [row.tool for row in rows] == ["torch.func", *torch_modules.TOOLS]
+    assert all(row.seconds is None and row.note.endswith("has none") for row in rows)
 
 
 def test_the_page_shows_the_committed_measurement():

@@ -11,9 +11,13 @@ torch = pytest.importorskip("torch", reason="torch comes with gnjax[torch]")
 for package in ("torchvision", "timm", "transformers"):
     pytest.importorskip(package, reason="make test-torch installs it")
 
-from benchmarks.rivals import public_modules, torch_tools  # noqa: E402
+from benchmarks.rivals import public_modules  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.export
+
+
+def test_every_model_has_a_title():
+    assert list(public_modules.CASES) == list(torch_modules.MODELS)
 
 
 def test_nearly_all_parameters_are_in_known_layers():
@@ -38,6 +42,6 @@ def test_numbers_are_those_of_torch_func(name, task):
     """To 1e-10 of the largest; the spectra of a ResNet's Hessian: test_residual_networks."""
     case = public_modules.made(name)
     found, exact = (
-        tool(case, task)() for tool in (torch_tools.gnjax_tool, torch_tools.reference_tool)
+        solver(case, task)() for solver in (torch_modules.gnjax_solver, public_modules.by_torch)
     )
     assert torch_modules.difference(task, found, exact) <= 1e-10
