@@ -53,7 +53,7 @@ def command(measure: Callable[..., Iterable[Row]]) -> None:
     began = environment()
     rows = []
     for row in measure(**given):
-        show([row])
+        show(row)
         rows.append(row)
     if save_them:
         save(name, rows, began)
@@ -157,15 +157,14 @@ def write(path: Path, found: dict[str, Any]) -> None:
     path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
-def show(rows: Sequence[Row]) -> None:
-    """Print the rows as aligned lines: medians, and ratios with their quartiles."""
-    for row in rows:
-        seconds = f"{np.median(row.seconds):10.4f} s" if row.seconds else f"{'-':>10}  "
-        times = spread(row.ratios)
-        ratio = "{median:8.2f} ({low:.2f}, {high:.2f})".format(**times) if times else ""
-        error = "" if row.error is None else f"error {row.error:.1e}"
-        parts = [part for part in (error, row.note) if part]
-        print(f"{row.case}\n  {row.tool:40}{seconds}{ratio:24}  {', '.join(parts)}", flush=True)
+def show(row: Row) -> None:
+    """Print a row as an aligned line: the median, and the ratio with its quartiles."""
+    seconds = f"{np.median(row.seconds):10.4f} s" if row.seconds else f"{'-':>10}  "
+    times = spread(row.ratios)
+    ratio = "{median:8.2f} ({low:.2f}, {high:.2f})".format(**times) if times else ""
+    error = "" if row.error is None else f"error {row.error:.1e}"
+    parts = [part for part in (error, row.note) if part]
+    print(f"{row.case}\n  {row.tool:40}{seconds}{ratio:24}  {', '.join(parts)}", flush=True)
 
 
 def _written(row: Row) -> dict[str, Any]:

@@ -74,9 +74,9 @@ def main(
     for model in models:
         rows: list[record.Row] = []
         for task in tasks:
-            found = list(compared(model, task, repeats, threads, patience))
-            record.show(found)
-            rows += found
+            for row in compared(model, task, repeats, threads, patience):
+                record.show(row)
+                rows.append(row)
         if save:
             kept_and(rows, began)
             PAGE.write_text(renewed(PAGE.read_text("utf-8")), "utf-8")
