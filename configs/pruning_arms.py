@@ -2,9 +2,10 @@
 
     python -m experiments.pruning_arms --config=configs/pruning_arms.py:laptop
 
-From that protocol one thing is changed at a time: every tensor is pruned or kernels alone, images
-are cropped and flipped or not, J has all columns or those of the weights that are left, and
-BatchNorm takes the statistics of batches of 64, of all samples, or its running averages.
+From that protocol one thing is changed at a time: every tensor is pruned or kernels alone, of the
+scales of BatchNorm, which are all equal, the first ones are pruned or some at random, images are
+cropped and flipped or not, J has all columns or those of the weights that are left, and BatchNorm
+takes the statistics of batches of 64, of all samples, or its running averages.
 
 smoke: under a minute, most of it compilation. laptop: 64 images of Fashion-MNIST and networks of a
 quarter of the width. paper: the 1,000 images of CIFAR-10's part (gnjax.data.load says where it is
@@ -18,7 +19,7 @@ from ml_collections import ConfigDict
 from sweeps.config import unknown_profile
 
 PROFILES = ("smoke", "laptop", "paper")
-EVERY, KERNELS = "every tensor", "kernels"
+EVERY, KERNELS, SCATTERED = "every tensor", "kernels", "every tensor, ties at random"
 PAPER_RATIOS = (
     *((figure, "p/(k n)", 5.4, 27.2) for figure in ("1, 14", "14")),
     ("15", "p/(k n)", 9.3, 46.7),
@@ -66,6 +67,12 @@ def _paper() -> dict[str, object]:
             "other_rates": _arm(rates=(0.2, 0.6), seeds=1, kappas=(("all", STOPS),)),
             "kernels": _arm(tensors=KERNELS, rates=(0.4, 0.8), kappas=(("all", STOPS),)),
             "plain": _arm(augment=False, kappas=(("all", (100,)),)),
+            "ties": _arm(
+                tensors=SCATTERED,
+                rates=(0.4, 0.8),
+                kappas=(("all", ends),),
+                largest=(("batches", ends),),
+            ),
             "resnet32": _arm(
                 network="resnet32", depth=32, rates=(0.0, 0.2, 0.4, 0.6, 0.8), seeds=1, measured=0
             ),

@@ -161,15 +161,16 @@ def _errors() -> str:
     """The substantive errors; what else is corrected stands on its page."""
     rows = [row for row in texts.corrections() if row.kind == texts.WRONG]
     cells = [tuple(map(escaped, (r.paper, r.where, r.printed, r.corrected))) for r in rows]
-    conditions, stronger, misprints = (
+    conditions, stronger, misprints, contradictions = (
         [row for row in texts.corrections() if row.kind == kind] for kind in list(texts.KINDS)[1:]
     )
     places = "; ".join(f"{row.paper}, {row.where}" for row in conditions)
     return (
         table(("paper", "where", "printed", "instead"), cells)
         + f"\n\nA condition that is not stated is needed at {escaped(places)}."
-        f" {len(stronger)} statements can be strengthened, and {len(misprints)} misprints change"
-        " nothing ([corrections](findings/corrections.md),"
+        f" {len(stronger)} statements can be strengthened, {len(misprints)} misprints change"
+        f" nothing, and {len(contradictions)} places contradict others"
+        " ([corrections](findings/corrections.md),"
         " [every numbered statement](findings/theory.md))."
     )
 

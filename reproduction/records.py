@@ -30,8 +30,9 @@ LEGEND = (
     ' "undecided" where its interval of 95% over the seeds lies on both sides of the value that'
     ' decides, and "not testable" where a size or the data that decide are not the paper\'s. All'
     " readings of a sentence have to hold where its words are about each of them, and some where"
-    " the text leaves open which one is meant. Numbers in brackets are such intervals; where a"
-    " figure of the paper is from one seed, one seed decides and the number says so."
+    " the text leaves open which one is meant. Numbers in brackets are such intervals. What a"
+    " sentence says of a figure that the paper has from one seed is decided by one, and the number"
+    " says so; a sentence about networks in general needs several."
     " A reading is made as printed (what the text leaves open is filled from the code that the"
     " authors of paper A published), as computed (with a slip of that code), certified (the same"
     " networks, data and steps with the slip mended), or of other data or settings. A sentence has"

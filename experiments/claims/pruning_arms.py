@@ -17,6 +17,7 @@ from sweeps.effects import decide, exponent, ratio
 from sweeps.rows import geometric_means, points
 
 EVERY, KERNELS = "every tensor", "kernels"
+SCATTERED = "every tensor, ties at random"
 SPARSE = 0.8  # the largest pruning rate
 DEAD = (
     "All scales of a BatchNorm start at 1, so pruning takes a share of the channels themselves: 616"
@@ -286,6 +287,28 @@ CLAIMS = (
             lambda frame: last(losses(frame, "resnet20", EVERY, augment=False)),
             "loss",
             "loss / loss unpruned after training",
+        ),
+    ),
+    Claim(
+        "C4",
+        "with ties among equal scales drawn at random, every tensor pruned, training is slower at"
+        " each rate",
+        BEYOND,
+        _over_unpruned(
+            lambda frame: last(losses(frame, "resnet20", SCATTERED)),
+            "loss",
+            "loss / loss unpruned after training",
+        ),
+    ),
+    Claim(
+        "C4",
+        "with ties among equal scales drawn at random, every tensor pruned, lambda_max of J with"
+        " every column grows in training at each rate",
+        BEYOND,
+        _over_unpruned(
+            lambda frame: last(kappas(frame, "batches", "all", SCATTERED, "largest")),
+            "lambda_max",
+            "lambda_max / lambda_max unpruned after training",
         ),
     ),
 )

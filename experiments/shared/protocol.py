@@ -30,6 +30,7 @@ from gnjax.papers.training.recipe import Recipe
 
 BATCH = 64
 EVERY, KERNELS = "every tensor", "kernels"  # what is pruned
+SCATTERED = "every tensor, ties at random"
 MEAN = (0.49154913, 0.4821251, 0.44642678)  # of the channels of CIFAR-10
 SPREAD = (0.24703223, 0.24348513, 0.26158784)
 BORDER = 4  # pixels of black around an image, from which a crop is taken
@@ -99,16 +100,31 @@ def begun(run: Training) -> Begun:
     net = networks.KINDS[run.network].make(run.depth, run.width, x.shape[1:], classes, key)
     if isinstance(net, ViT):
         _start_small(net, key)
-    only = None if run.tensors == EVERY else networks.KERNELS
-    params = nnx.state(net, nnx.Param)
-    mask = pruning.magnitude_mask(
-        params, run.pruned, only=only, vectors=run.tensors == EVERY, count=int
-    )
+    mask = _mask(nnx.state(net, nnx.Param), run)
     crops = _resized if run.network == "vit" else Crops(black)
     change = crops if run.augment else None
     recipe = RECIPES[run.network](run.batch)
     problem, state = training.begin(net, x, labels, recipe, key, mask=mask, augment=change)
     return Begun(net, x, labels, classes, mask, problem, state, key, data, source)
+
+
+def _mask(params: Any, run: Training) -> Any:
+    """What pruning leaves. Among equal entries, as the scales of BatchNorm, the first ones go.
+
+    With ``SCATTERED`` they are drawn anew for each tensor, so that layers lose other channels.
+    """
+    if run.tensors not in (EVERY, KERNELS, SCATTERED):
+        msg = f"tensors={run.tensors!r} is not one of {EVERY!r}, {KERNELS!r}, {SCATTERED!r}"
+        raise ValueError(msg)
+    kernels = run.tensors == KERNELS
+    return pruning.magnitude_mask(
+        params,
+        run.pruned,
+        only=networks.KERNELS if kernels else None,
+        vectors=not kernels,
+        count=int,
+        ties=run.seed if run.tensors == SCATTERED else None,
+    )
 
 
 @cache
@@ -218,14 +234,18 @@ def trained(run: Training, stops: tuple[int, ...], folder: Path) -> list[dict[st
 
 
 def _dead(state: training.State) -> int:
-    """The channels that BatchNorm multiplies by a scale of zero.
+    """The channels whose scale and shift in BatchNorm are zero.
 
     Scales start alike, and so do shifts: pruned by the same share they are zero together, for good.
     """
-    return sum(
-        int(np.count_nonzero(np.asarray(leaf) == 0))
+    leaves = {
+        jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf)
         for path, leaf in jax.tree_util.tree_leaves_with_path(state.params)
-        if "norm/scale" in jax.tree_util.keystr(path, simple=True, separator="/")
+    }
+    return sum(
+        int(np.count_nonzero((scale == 0) & (leaves[name.replace("scale", "bias")] == 0)))
+        for name, scale in leaves.items()
+        if "norm/scale" in name
     )
 
 

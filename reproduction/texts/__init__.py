@@ -29,6 +29,7 @@ KINDS: Mapping[str, str] = {
     CONDITION: "Needs a condition that the paper does not state",
     "stronger": "Can be strengthened, or has been shown elsewhere",
     "misprint": "Misprints and names, which change no result",
+    "contradiction": "Places of a paper that contradict each other",
 }
 """The heading of each kind of correction."""
 
@@ -75,7 +76,7 @@ class Correction:
       about: the numbered statements whose status it decides, as in "Eqs 3, 28"; "" for none.
       printed: what is printed, in short.
       corrected: what holds instead.
-      test: the test that shows it, as file::test.
+      test: the test that shows it, as file::test; "" where two places contradict each other.
     """
 
     kind: str

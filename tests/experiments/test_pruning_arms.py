@@ -18,8 +18,8 @@ from experiments.shared import protocol
 from experiments.shared.pruned_kernel import pruned_kernel
 from experiments.shared.pruned_networks import frozen
 from gnjax.numerics.limits import Limits
-from gnjax.papers.training import minibatch
-from sweeps.claims import FAILS, HOLDS, UNDECIDED
+from gnjax.papers.training import minibatch, pruning
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED
 from sweeps.table import read
 
 RUN = protocol.Training(
@@ -113,6 +113,63 @@ def test_a_pruned_scale_kills_its_channel():
     np.testing.assert_array_equal(before, state(jnp.asarray(start.x)))
 
 
+def test_ties_at_random_leave_channels_alive_that_the_first_ones_kill():
+    """A channel is dead where scale and shift are drawn, by chance: fewer than with the first."""
+    counts = {}
+    for tensors in (protocol.EVERY, protocol.SCATTERED):
+        start = protocol.begun(replace(RUN, width=8, tensors=tensors))
+        pruned = replace(start.state, params=start.mask)  # every shift starts at 0, pruned or not
+        counts[tensors] = protocol._dead(pruned), pruning.remaining(start.mask)
+    (dead, left), (fewer, same) = counts.values()
+    assert left == same
+    assert 0 < fewer < dead
+    with pytest.raises(ValueError, match="'biases' is not one of 'every tensor', 'kernels'"):
+        protocol.begun(replace(RUN, tensors="biases"))
+
+
+def _silent(kernel, pruned):
+    """Entries of a 1 x 1 shortcut from live channels into live ones without variance, by hand.
+
+    The first channels of every layer lose scale and shift and are 0. A live output whose kept
+    weights all come from such inputs is constant: BatchNorm divides its variance 0 by the root of
+    1e-5, and so what its pruned weights from live inputs would do counts 316 times.
+    """
+    (inputs, outputs) = kernel.shape[2:]
+    from_live, into_live = (np.arange(size) >= int(pruned * size) for size in (inputs, outputs))
+    kept = np.asarray(kernel[0, 0]) != 0
+    constant = into_live & ~kept[from_live].any(axis=0)
+    return np.outer(from_live, constant)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_what_grows_are_pruned_weights_of_shortcuts_into_channels_without_variance(seed):
+    """Most of the top right singular vector of J lies in these entries, and none of them is left.
+
+    Without their columns lambda_max is at least ten times smaller.
+    """
+    run = replace(RUN, width=8, pruned=0.8, augment=False, seed=seed)
+    start = protocol.begun(run)
+    net = minibatch.trained(start.net, start.state)
+    of = kernels.function(run, net, "all", 0)
+    jacobian = np.concatenate([kernels._rows(of.apply, of.params, group) for group in of.groups])
+    places = jax.tree_util.tree_leaves_with_path(of.params)
+    entries = np.concatenate(
+        [
+            _silent(leaf, run.pruned).ravel() if "shortcut/conv" in name else np.zeros(leaf.size)
+            for name, leaf in (
+                (jax.tree_util.keystr(path, simple=True, separator="/"), leaf)
+                for path, leaf in places
+            )
+        ]
+    ).astype(bool)
+    assert entries.any()
+    assert not of.kept[entries].any()
+    top = np.linalg.svd(jacobian, full_matrices=False)[2][0]
+    assert np.sum(top[entries] ** 2) > 0.5
+    largest = np.linalg.norm(jacobian, 2) ** 2
+    assert np.linalg.norm(jacobian[:, ~entries], 2) ** 2 < largest / 10
+
+
 def test_a_crop_is_a_window_of_the_image_in_black_and_perhaps_its_mirror():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((3, 5, 5, 3))
@@ -180,6 +237,7 @@ def test_a_claim_can_fail(claim):
         kappa_high=1 / frame["kappa_low"],
     )
     opposites = {HOLDS: {FAILS}, FAILS: {HOLDS, FAILS}, UNDECIDED: {UNDECIDED, FAILS}}
+    opposites[NOT_TESTABLE] = {NOT_TESTABLE}  # an arm that is not published
     assert claim.check(turned).status in opposites[claim.check(frame).status]
 
 

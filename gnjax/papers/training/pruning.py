@@ -18,13 +18,15 @@ def magnitude_mask(
     only: str | None = None,
     vectors: bool = False,
     count: Callable[[float], int] = round,
+    ties: int | None = None,
 ) -> Params:
     """True for the weights that stay when the smallest of every layer are pruned.
 
     Each leaf with s entries loses the count(rate s) entries of the smallest magnitude, the first
     ones among equals. Leaves with fewer than two axes (biases, normalisations) stay whole, unless
     ``vectors`` prunes them too. All scales of a normalisation are equal at the start, and so are
-    its shifts: pruned by the same rate, the first channels lose both and are dead.
+    its shifts: pruned by the same rate, the first channels lose both and are dead, and they are the
+    same channels in all layers of one width.
 
     Args:
       params: a pytree of arrays, as :func:`gnjax.functional` returns it.
@@ -32,6 +34,8 @@ def magnitude_mask(
       only: a pattern of paths such as "*kernel*"; other leaves stay whole, too.
       vectors: whether leaves with one axis are pruned as well.
       count: how rate s becomes a whole number; ``int`` rounds down.
+      ties: a seed, by which entries of equal magnitude are drawn, in every leaf on its own; the
+        first ones go without it.
 
     Returns:
       a pytree like ``params``, what ``mask=`` of :func:`gnjax.ntk` and of
@@ -41,17 +45,24 @@ def magnitude_mask(
         msg = f"rate={rate} is not in [0, 1); it is the share of each layer's weights to prune"
         raise ValueError(msg)
 
+    rng = None if ties is None else np.random.default_rng(ties)
+
     def mask_of(path: tuple[object, ...], leaf: jax.Array) -> np.ndarray:
         name = jax.tree_util.keystr(path, simple=True, separator="/")
         pruned = (leaf.ndim >= 2 or vectors) and (only is None or fnmatch.fnmatch(name, only))
-        return _largest_entries(np.asarray(leaf), count(rate * leaf.size) if pruned else 0)
+        dropped = count(rate * leaf.size) if pruned else 0
+        return _largest_entries(np.asarray(leaf), dropped, rng)
 
     return jax.tree_util.tree_map_with_path(mask_of, params)
 
 
-def _largest_entries(leaf: np.ndarray, dropped: int) -> np.ndarray:
+def _largest_entries(
+    leaf: np.ndarray, dropped: int, ties: np.random.Generator | None
+) -> np.ndarray:
+    """True for all entries but the smallest; of equal ones the first go, or those drawn first."""
+    order = np.arange(leaf.size) if ties is None else ties.permutation(leaf.size)
     mask = np.ones(leaf.size, bool)
-    mask[np.argsort(np.abs(leaf), axis=None, kind="stable")[:dropped]] = False
+    mask[order[np.argsort(np.abs(leaf).ravel()[order], kind="stable")[:dropped]]] = False
     return mask.reshape(leaf.shape)
 
 

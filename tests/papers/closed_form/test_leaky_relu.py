@@ -79,6 +79,18 @@ def test_three_roads_to_eq_10(sizes, slope, work, seed):
     assert allowed <= 1e-12 * scale + 1e-300  # what underflow could have taken, of nothing
 
 
+def test_minus_alpha_in_lambda_is_the_derivative_of_a_mirrored_function():
+    """Appendix H prints -alpha: J J^T of max(x, -alpha x), and far from that of Leaky ReLU."""
+    v, w, x = _draw(3, 5, 4, 6, 2)
+    printed = _written(v, w, x, -0.5)
+    mirrored, leaky = (_jacobian(v, w, x, slope) for slope in (-0.5, 0.5))
+    np.testing.assert_allclose(printed, mirrored @ mirrored.T, rtol=1e-10, atol=1e-10)
+    z = np.linspace(-2, 2, 9)
+    np.testing.assert_allclose(jax.nn.leaky_relu(z, -0.5), np.maximum(z, -0.5 * z))
+    true = leaky @ leaky.T
+    assert np.linalg.norm(printed - true) > 0.1 * np.linalg.norm(true)
+
+
 @pytest.mark.parametrize("work", [0, 1e10])
 def test_several_slopes_give_the_matrices_of_each(work):
     v, w, x = _draw(5, 4, 6, 7, 2)

@@ -28,6 +28,20 @@ def test_the_smallest_of_a_layer_go(weight, rate):
     assert pruning.remaining({"w": mask}) == kept.size
 
 
+def test_ties_go_from_the_first_on_or_are_drawn_in_every_leaf():
+    """Smaller entries go before equal ones, whichever of these are drawn."""
+    params = {name: np.r_[np.ones(100), 0.5] for name in "ab"}
+    first = pruning.magnitude_mask(params, 0.4, vectors=True)
+    drawn = pruning.magnitude_mask(params, 0.4, vectors=True, ties=0)
+    for name, leaf in drawn.items():
+        assert not first[name][:39].any()
+        assert first[name][39:100].all()
+        assert leaf.sum() == first[name].sum() == 61
+        assert not leaf[-1]
+        assert 5 < (~leaf[50:100]).sum() < 35
+    assert (drawn["a"] != drawn["b"]).any()
+
+
 def test_layers_are_pruned_one_by_one_and_biases_not_at_all():
     """A global threshold would take the whole of the small layer."""
     params = {"small": 1e-3 * np.ones((4, 5)), "large": np.ones((4, 5)), "bias": np.zeros(4)}
