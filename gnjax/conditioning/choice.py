@@ -29,14 +29,17 @@ def cheapest(problem: Problem) -> Method:
     if problem.preconditioner is not None:
         return asked_for(problem, "preconditioned")
     methods = methods_for(problem.op).values()
-    applying = [method for method in methods if not method.refuses(problem)]
-    if not applying:
-        reasons = "; ".join(method.refuses(problem) for method in methods)
-        msg = f"no method applies: {reasons}"
-        raise ValueError(msg)
     by_structure = {method.name for method in methods_of(problem.op)} | _by_factor(problem)
-    preferred = [method for method in applying if method.name in by_structure]
-    return min(preferred or applying, key=lambda method: method.cost(problem))
+    preferred = [method for method in methods if method.name in by_structure]
+    for some in (preferred, methods):
+        applying = [method for method in some if not method.refuses(problem)]
+        if len(applying) == 1:
+            return applying[0]
+        if applying:
+            return min(applying, key=lambda method: method.cost(problem))
+    reasons = "; ".join(method.refuses(problem) for method in methods)
+    msg = f"no method applies: {reasons}"
+    raise ValueError(msg)
 
 
 def _by_factor(problem: Problem) -> set[str]:

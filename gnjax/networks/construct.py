@@ -26,13 +26,13 @@ from gnjax.networks.model import (
     apply_params_and_inputs,
     check_outputs,
 )
-from gnjax.networks.network import Network
+from gnjax.networks.network import Network, facts_of
 from gnjax.networks.outputs.hessians import check_convex
 from gnjax.networks.outputs.shapes import Outputs, described_outputs
 from gnjax.networks.outputs.targets import make_target
 from gnjax.networks.outputs.values import check_values
 from gnjax.networks.parameters import Only, choose
-from gnjax.numerics.bounded_jit import bounded_jit
+from gnjax.numerics.bounded_jit import bounded_jit, by_shapes
 from gnjax.numerics.memory.device import device
 from gnjax.numerics.precision import real_dtype
 
@@ -93,13 +93,15 @@ def network(
         written=1.0,
         batch=size,
         layered=(),
+        narrowest=real_dtype(),
     )
     takes_one = _takes_one(apply, params, inputs, shapes)
     if not (takes_one or coupled):
         _check_not_one_sample(inputs)
     few = 1 if takes_one else size
-    net, coarsest = _with_facts(net, few)
+    facts, coarsest = _facts(replace(net, target=None), few)
     compare_maxima("the model", apply, params, take(inputs, slice(0, few)))
+    net = replace(net, **facts)
     net = replace(net, batch=_batch(net, batch_size))
     coupling = _checked_coupling(net, size, coarsest, coupled, takes_one, convex)
     _check_coupled(coupling, coupled, batch_size)
@@ -177,6 +179,7 @@ def _check_not_one_sample(x: Any) -> None:
         raise ValueError(msg)
 
 
+@by_shapes
 def _takes_one(apply: Apply, params: Any, x: Any, shapes: Outputs) -> bool:
     """Whether the model takes a single sample; a graph network with a fixed graph does not."""
     if sample_count(x) == 1:
@@ -188,24 +191,18 @@ def _takes_one(apply: Apply, params: Any, x: Any, shapes: Outputs) -> bool:
         return False
 
 
-def _with_facts(net: Network, samples: int) -> tuple[Network, float]:
-    """Add the facts that the equations of the model state; also return their coarsest eps."""
-    trace = layers.trace(net.outputs, net.leaves, take(net.x, slice(0, samples)))
+@by_shapes
+def _facts(net: Network, samples: int) -> tuple[dict[str, Any], float]:
+    """What the equations of the model at the first samples state, and their coarsest eps."""
+    few = take(net.x, slice(0, samples))
+    trace = layers.trace(net.outputs, net.leaves, few)
     jaxpr = trace.jaxpr
-    forward = not jaxprs.has_custom_vjp(jaxpr)
-    if jaxprs.may_have_no_derivative(jaxpr) or not forward:
-        some = partial(net.outputs, x=take(net.x, slice(0, samples)))
-        check_differentiable(some, list(net.leaves), forward=forward)
-    entries = sum(v.aval.size for eqn in jaxpr.eqns for v in eqn.outvars)
-    names = {eqn.primitive.name for eqn in jaxpr.eqns}
-    net = replace(
-        net,
-        written=max(entries / samples, 1.0),
-        convolves="conv_general_dilated" in names,
-        forward=forward,
-        layered=tuple(layer.leaf for layer in trace.layers),
-    )
-    return net, max(jaxprs.coarsest_eps(jaxpr), float(jnp.finfo(net.dtype).eps))
+    facts = facts_of(jaxpr, samples)
+    if jaxprs.may_have_no_derivative(jaxpr) or not facts["forward"]:
+        some = partial(net.outputs, x=few)
+        check_differentiable(some, list(net.leaves), forward=facts["forward"])
+    facts["layered"] = tuple(layer.leaf for layer in trace.layers)
+    return facts, max(jaxprs.coarsest_eps(jaxpr), float(jnp.finfo(net.dtype).eps))
 
 
 def _batch(net: Network, batch_size: int | None) -> int:

@@ -230,6 +230,16 @@ def coarsest_eps(jaxpr: Any) -> float:
     return max((float(jnp.finfo(kind).eps) for kind in kinds), default=0.0)
 
 
+def narrowest(jaxpr: Any) -> jnp.dtype:
+    """The floating dtype with the smallest exponent range among the results in a jaxpr."""
+    kinds = {v.aval.dtype for eqn in equations(jaxpr) for v in eqn.outvars if inexact(v.aval)}
+    return max(kinds, key=lambda kind: float(jnp.finfo(kind).tiny), default=jnp.dtype(float))
+
+
+def inexact(value: Any) -> bool:
+    return bool(jnp.issubdtype(value.dtype, jnp.inexact))
+
+
 def floats(v: Any) -> bool:
     return hasattr(v.aval, "dtype") and jnp.issubdtype(v.aval.dtype, jnp.floating)
 

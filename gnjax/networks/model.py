@@ -15,7 +15,7 @@ from flax import nnx
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
-from gnjax.networks.equations.rewritten import rewritten
+from gnjax.networks.equations.rewritten import rewritten, rewritten_alike
 from gnjax.networks.forms import frameworks
 from gnjax.networks.forms.frameworks import Apply, Params
 from gnjax.networks.forms.refusals import RAISED, Refused, refusal
@@ -27,8 +27,8 @@ from gnjax.networks.forms.samples import (
 )
 from gnjax.networks.outputs.shapes import Outputs, described_outputs
 from gnjax.networks.parameters import paths
-from gnjax.networks.torch_modules.comparison import compare_modules, watching
-from gnjax.numerics.bounded_jit import bounded_jit
+from gnjax.networks.torch_modules.comparison import Watch, compare_modules, watching
+from gnjax.numerics.bounded_jit import bounded_jit, by_shapes
 from gnjax.numerics.host import all_finite
 from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.validation import check_finite
@@ -221,13 +221,21 @@ def apply_and_outputs(apply: Apply, params: Params, x: Any) -> tuple[Apply, Outp
     :mod:`gnjax.networks.equations.rewritten`. Only modules of PyTorch are evaluated, see
     :mod:`gnjax.networks.torch_modules.comparison`.
     """
-    with watching() as watch, _refusing(x):
-        apply_rewritten, outputs = rewritten(apply, params, x)
-    described = described_outputs(outputs, sample_count(x))
+    example, described, watch = _traced(apply, params, x)
+    apply_rewritten = rewritten_alike(apply, example)
     if watch.met:
         with _refusing(x):
             compare_modules(apply, params, x, like=apply_rewritten, any_size=watch.any_size)
     return apply_rewritten, described
+
+
+@by_shapes
+def _traced(apply: Apply, params: Params, x: Any) -> tuple[Any, Outputs, Watch]:
+    """The rewritten model without its numbers, its outputs, and what it calls."""
+    with watching() as watch, _refusing(x):
+        apply_rewritten, outputs = rewritten(apply, params, x)
+    example = jax.tree.map(lambda number: None, apply_rewritten)
+    return example, described_outputs(outputs, sample_count(x)), watch
 
 
 @contextmanager

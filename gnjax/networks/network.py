@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import jax
@@ -51,7 +51,13 @@ class Network:
     forward: bool = field(metadata={"static": True})  # the model has a forward mode
     written: float = field(metadata={"static": True})  # numbers written for a sample
     batch: int = field(metadata={"static": True})
-    layered: tuple[int, ...] = field(metadata={"static": True})  # leaves in layers of known types
+    layered: tuple[int, ...] = field(metadata={"static": True})  # the leaf of each known layer
+    narrowest: jnp.dtype = field(metadata={"static": True})  # of the smallest exponent range
+
+    @cached_property
+    def kept(self) -> dict[str, Any]:
+        """What is computed once for this network, by names: its operators share it."""
+        return {}
 
     @property
     def samples(self) -> int:
@@ -91,6 +97,17 @@ class Network:
     def _plain(self, leaves: Sequence[jax.Array], x: Any) -> jax.Array:
         params = jax.tree.unflatten(self.structure, list(leaves))
         return self.shapes.ravel(self.apply(params, x), self.dtype)
+
+
+def facts_of(jaxpr: Any, samples: int = 1) -> dict[str, Any]:
+    """What the equations at some samples state, as the fields of a :class:`Network`."""
+    entries = sum(v.aval.size for eqn in jaxpr.eqns for v in eqn.outvars)
+    return {
+        "written": max(entries / samples, 1.0),
+        "convolves": any(eqn.primitive.name == "conv_general_dilated" for eqn in jaxpr.eqns),
+        "forward": not jaxprs.has_custom_vjp(jaxpr),
+        "narrowest": jaxprs.narrowest(jaxpr),
+    }
 
 
 def restricted(net: Network, places: Sequence[int]) -> Network:

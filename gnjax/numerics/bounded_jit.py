@@ -11,6 +11,7 @@ each layer, shares that ``jax.jit`` and displaces no other.
 from __future__ import annotations
 
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from functools import lru_cache, partial, update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -63,6 +64,28 @@ def bounded_jit(function: Callable[..., Any] | None = None, **options: Any) -> A
     if function is None:
         return partial(bounded_jit, **options)
     return BoundedJit(function, **options)
+
+
+def by_shapes(function: Callable[..., Value]) -> Callable[..., Value]:
+    """Remember what a function of pytrees says of their structure, shapes and dtypes alone.
+
+    The numbers in the arrays must not matter; leaves that are no arrays count with their values.
+    Answers for the last few structures are kept.
+    """
+    answers: OrderedDict[Hashable, Value] = OrderedDict()
+
+    def remembered(*args: Any) -> Value:
+        leaves, structure = jax.tree.flatten(args)
+        kinds = [(x.shape, x.dtype) if hasattr(x, "dtype") else x for x in leaves]
+        key = structure, tuple(kinds)
+        answer = answers.pop(key) if key in answers else function(*args)
+        answers[key] = answer
+        if len(answers) > _REMEMBERED:
+            answers.popitem(last=False)
+        return answer
+
+    update_wrapper(remembered, function)
+    return remembered
 
 
 def functions_of(owner: Any) -> tuple[Hashable, ...]:

@@ -276,6 +276,13 @@ def test_extras_beside_the_outputs_hide_no_layer():
     np.testing.assert_allclose(op.as_matrix(), np.kron(x @ x.T, np.eye(2)), rtol=1e-13, atol=1e-14)
 
 
+@pytest.mark.parametrize("case", KNOWN)
+def test_a_network_lists_its_layers_in_the_order_of_its_trace(case):
+    """So that the columns of J need no trace of their own."""
+    net = gnjax.ntk(KNOWN[case][:2], KNOWN[case][2]).net
+    assert net.layered == tuple(layer.leaf for layer in jacobians.sample_trace(net).layers)
+
+
 def test_sum_over_uses_is_one_product_where_they_have_the_same_matrix():
     """An unrolled cell makes as many matrix products as a scanned one."""
     _, params, x = KNOWN["recurrent cell"]

@@ -10,8 +10,8 @@ import pytest
 
 import gnjax
 from gnjax.networks.construct import network
-from gnjax.networks.jaxprs import equations
-from gnjax.networks.rounding.monte_carlo import narrowest, perturbed
+from gnjax.networks.jaxprs import equations, narrowest
+from gnjax.networks.rounding.monte_carlo import perturbed
 from tests.networks import CASES
 
 _U = 2.0**-53
@@ -256,8 +256,9 @@ def _spread_of(f, leaves):
 
 def test_the_narrowest_type_is_found_inside_calls():
     inner = jax.checkpoint(jax.jit(lambda x: x.astype(jnp.float32) * 2))
-    assert narrowest(lambda x: inner(x).astype(x.dtype) + 1, np.ones(2)) == jnp.float32
-    assert narrowest(lambda x: x + 1, np.ones(2)) == jnp.float64
+    called = jax.make_jaxpr(lambda x: inner(x).astype(x.dtype) + 1)(np.ones(2)).jaxpr
+    assert narrowest(called) == jnp.float32
+    assert narrowest(jax.make_jaxpr(lambda x: x + 1)(np.ones(2)).jaxpr) == jnp.float64
 
 
 def test_bits_are_drawn_once_however_many_operations_use_them():

@@ -69,6 +69,7 @@ def items_of(net: Network, trace: layers.Trace) -> tuple[Item, ...]:
 
 def as_rows(net: Network) -> tuple[Item, ...]:
     """The items of J with all of its columns."""
-    of_leaf = {} if net.coupled else layer_of_leaf(sample_trace(net))
+    layered = () if net.coupled else net.layered
+    of_leaf = {leaf: index for index, leaf in enumerate(layered)}
     parameters = enumerate(zip(net.leaf_indices, net.counts, strict=True))
     return tuple(Item(place, of_leaf.get(leaf), "rows", n) for place, (leaf, n) in parameters)

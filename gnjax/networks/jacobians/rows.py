@@ -15,6 +15,8 @@ from gnjax.networks.jacobians.pieces import pieces_of
 from gnjax.networks.network import Network
 from gnjax.numerics.host import on_host
 
+SMALL = 1e6  # the most entries of a J that is kept with its network
+
 
 def row_blocks(net: Network, first: int = 0) -> Iterator[jax.Array]:
     """Yield J (n r, p) some rows at a time, columns in the order of the parameter vector.
@@ -26,8 +28,15 @@ def row_blocks(net: Network, first: int = 0) -> Iterator[jax.Array]:
 
 
 def jacobian(net: Network) -> np.ndarray:
-    """J (n r, p), columns in the order of the parameter vector."""
-    return np.concatenate(list(map(on_host, row_blocks(net))))
+    """J (n r, p), columns in the order of the parameter vector; a small one is formed once."""
+    if net.samples * net.rows * net.parameters > SMALL:
+        return np.concatenate(list(map(on_host, row_blocks(net))))
+    if "jacobian" not in net.kept:
+        rows = np.concatenate(list(map(on_host, row_blocks(net))))
+        rows.setflags(write=False)
+        net.kept["jacobian"] = rows
+    kept: np.ndarray = net.kept["jacobian"]
+    return kept
 
 
 def parameter_gram(net: Network, vectors: np.ndarray) -> tuple[jax.Array, np.ndarray]:

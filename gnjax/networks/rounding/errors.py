@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -29,12 +28,12 @@ import numpy as np
 from jax.tree_util import Partial
 
 from gnjax.networks.equations.rewritten import is_widened
-from gnjax.networks.forms.samples import sample_count, take
-from gnjax.networks.jacobians import jacobian
+from gnjax.networks.forms.samples import sample_count
+from gnjax.networks.jacobians import SMALL, jacobian
+from gnjax.networks.jaxprs import narrowest
 from gnjax.networks.network import Network, backward, forward
 from gnjax.networks.rounding.formed import SAFETY, Forms, forms_of_images
 from gnjax.networks.rounding.gaps import compiled, gaps
-from gnjax.networks.rounding.monte_carlo import narrowest
 from gnjax.networks.rounding.sampled import plain_backward, total_rounding
 from gnjax.numerics.certificate import MEASURED, Error, unknown
 from gnjax.numerics.host import dot, length, on_cpu, on_device, on_host
@@ -43,7 +42,6 @@ from gnjax.numerics.memory.free import free_memory
 _MOST, _FEWEST = 16, 3  # the largest and the smallest number of draws
 _WORK = 3e6  # if all draws together write more numbers than this, fewer are made
 _FEW_OUTPUTS = 256.0
-_SMALL_JACOBIAN = 1e6  # the most entries of a J whose rows are formed
 _LARGE = 1e8  # for vectors of more bytes the free memory is checked
 _SHARED = 4.0  # an error up to this times that of backward products is shared among parts
 _NETWORK = "rounding of the network, by Monte Carlo arithmetic"
@@ -123,17 +121,15 @@ def measured(
         lambda batch, first: _add_images(net, batch, scaling, first, backward_sums),
         rng,
     )
-    some = net.x if net.coupled else take(net.x, slice(0, 1))
-    smallest = narrowest(partial(net.outputs, x=some), net.leaves)
     backward_error, part_errors = length(backward_sums.columns), []
     reason = reason_of(net)
     for part in parts:
         divided = 0 < total <= _SHARED * backward_error < math.inf
         share = length(backward_sums.columns[part]) / backward_error if divided else 1.0
-        part_errors.append(_bound(share * total, rows * len(part), smallest, reason))
+        part_errors.append(_bound(share * total, rows * len(part), net.narrowest, reason))
     images = np.stack(backward_sums.images)
     return Measured(
-        _bound(total, rows * net.parameters, smallest, reason),
+        _bound(total, rows * net.parameters, net.narrowest, reason),
         tuple(part_errors),
         forms_of_images(images),
         tuple(forms_of_images(images[:, part]) for part in parts),
@@ -208,7 +204,7 @@ def measured_product(
     products = np.array([[dot(on_host(v), image) for image in images] for v in vectors])
     differences = (products - products.T)[~np.eye(count, dtype=bool)]
     largest = max(_root_mean_square(change_sizes), _root_mean_square(differences))
-    smallest = narrowest(function, vectors[0], *parts[0])
+    smallest = narrowest(jax.make_jaxpr(function)(vectors[0], *parts[0]).jaxpr)
     image_size = _root_mean_square([length(image) for image in images])
     return MeasuredProduct(_bound(largest, size**2, smallest, reason), image_size)
 
@@ -274,7 +270,7 @@ def _batch_size(
     """
     shape = (sample_count(batch[0]), net.rows)
     vectors = [_direction(rng, (net.parameters,), net.dtype) for _ in range(count)]
-    is_small = net.samples * net.rows * net.parameters <= _SMALL_JACOBIAN
+    is_small = net.samples * net.rows * net.parameters <= SMALL
     scaled = [_scaled(scaling, v) for v in vectors] if is_small else []
     sources = scaled or (_scaled(scaling, v) for v in vectors)
     images, pushed, pulled, differences = [], [], [], []
@@ -329,7 +325,8 @@ def _from_rows(
 ) -> list[float]:
     """|J_b v - image| for the rows of J_b as the kernels form them, and each v with its image."""
     x, target = batch
-    rows = jacobian(replace(net, x=x, target=target)).astype(np.float64)
+    part = net if x is net.x else replace(net, x=x, target=target)
+    rows = jacobian(part).astype(np.float64)
     products = [rows @ on_host(v).astype(np.float64) for v in vectors]
     pairs = zip(products, images, strict=True)
     return [length(product - image.astype(np.float64).ravel()) for product, image in pairs]

@@ -39,13 +39,12 @@ import jax
 import jax.numpy as jnp
 
 from gnjax.networks.equations.control_flow import LOOPS, Inside
-from gnjax.networks.jaxprs import bind, equations, evaluate, evaluate_call, wrapped
+from gnjax.networks.jaxprs import bind, evaluate, evaluate_call, inexact, wrapped
 from gnjax.networks.rounding.random_roundings import (
     GOLDEN,
     Roundings,
     Stepped,
     Traced,
-    inexact,
     mixed,
 )
 from gnjax.numerics.rounding import unit_roundoff
@@ -111,15 +110,6 @@ def perturbed_steps(closed: Any, seed: int, leaves: Sequence[Any]) -> list[Any]:
         [stepped.flushed(leaf) for leaf in leaves],
         partial(_bind, stepped),
     )
-
-
-def narrowest(function: Callable[..., Any], *args: Any) -> jnp.dtype:
-    """The floating dtype with the smallest exponent range that is a result in ``function``."""
-    closed = jax.make_jaxpr(function)(*args)
-    dtypes = {
-        v.aval.dtype for eqn in equations(closed.jaxpr) for v in eqn.outvars if inexact(v.aval)
-    }
-    return max(dtypes, key=lambda dtype: float(jnp.finfo(dtype).tiny), default=jnp.dtype(float))
 
 
 def _bind(roundings: Roundings, eqn: Any, operands: Sequence[Any]) -> Any:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.jaxprs import bind
+from gnjax.networks.jaxprs import bind, inexact
 from gnjax.networks.rounding.by_numpy import bind_by_numpy
 
 GOLDEN = 0x9E3779B9
@@ -189,7 +189,3 @@ def mixed(word: jax.Array) -> jax.Array:
     word = (word ^ (word >> 16)) * jnp.uint32(0x7FEB352D)
     word = (word ^ (word >> 15)) * jnp.uint32(0x846CA68B)
     return word ^ (word >> 16)
-
-
-def inexact(value: Any) -> bool:
-    return bool(jnp.issubdtype(value.dtype, jnp.inexact))

@@ -26,7 +26,7 @@ from gnjax.networks.forms.refusals import (
     types_of,
 )
 from gnjax.networks.model import checked_parameters
-from gnjax.networks.network import Network
+from gnjax.networks.network import Network, facts_of
 from gnjax.networks.outputs.shapes import flat_outputs
 from gnjax.networks.parameters import Only, choose
 from gnjax.numerics.bounded_jit import bounded_jit
@@ -99,11 +99,9 @@ def _as_network(
         counts=counts,
         shapes=flat_outputs(1),
         coupled=False,
-        convolves=any(eqn.primitive.name == "conv_general_dilated" for eqn in jaxpr.eqns),
-        forward=not jaxprs.has_custom_vjp(jaxpr),
-        written=float(max(1, sum(v.aval.size for eqn in jaxpr.eqns for v in eqn.outvars))),
         batch=1,
         layered=(),
+        **facts_of(jaxpr),
     )
 
 

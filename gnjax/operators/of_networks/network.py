@@ -312,8 +312,7 @@ class _GramProduct:
 
 def _measured_once(net: Network) -> Measured:
     """The error of J, remembered with the network: an operator and its twin have the same J."""
-    remembered = vars(net)
-    if "measured" not in remembered:
-        remembered["measured"] = measured(net)
-    result: Measured = remembered["measured"]
-    return result
+    if "measured" not in net.kept:
+        net.kept["measured"] = measured(net)
+    kept_errors: Measured = net.kept["measured"]
+    return kept_errors

@@ -1,0 +1,71 @@
+"""How far a reader walks: the functions that the first example of README enters."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import jax
+import pytest
+
+import gnjax
+from gnjax.networks.jacobians import rows
+
+_ROOT = os.path.dirname(gnjax.__file__)
+
+# The numbers of today: they may fall, and what would raise them needs a reason.
+_FUNCTIONS, _FILES = 243, 57
+
+
+@contextmanager
+def entered() -> Iterator[set[tuple[str, str]]]:
+    """The named functions of gnjax that are called, each with its file."""
+    seen: set[tuple[str, str]] = set()
+
+    def note(frame: FrameType, event: str, value: Any) -> None:
+        code = frame.f_code
+        named = event == "call" and not code.co_name.startswith("<")
+        if named and code.co_filename.startswith(_ROOT):
+            seen.add((code.co_filename, code.co_qualname))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield seen
+    finally:
+        sys.setprofile(before)
+
+
+@pytest.fixture
+def ask() -> Callable[[], gnjax.ConditionNumber]:
+    """The first example of README."""
+    model = gnjax.models.MLP((8, 16, 3), activation="tanh", key=jax.random.key(0))
+    x = jax.random.normal(jax.random.key(1), (20, 8))
+    return lambda: gnjax.condition_number(gnjax.gauss_newton(model, x))
+
+
+def test_the_first_example_enters_few_functions(ask: Callable[[], Any]) -> None:
+    ask()
+    with entered() as functions:
+        ask()
+    files = {file for file, _ in functions}
+    assert len(functions) <= _FUNCTIONS
+    assert len(files) <= _FILES
+
+
+def test_asking_again_does_not_call_the_model(ask: Callable[[], Any]) -> None:
+    ask()
+    with entered() as functions:
+        ask()
+    assert not [name for file, name in functions if file.endswith("models/mlp.py")]
+
+
+def test_a_jacobian_is_formed_once(ask: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    times, formed = [], rows.row_blocks
+    monkeypatch.setattr(rows, "row_blocks", lambda net: times.append(1) or formed(net))
+    ask()
+    assert len(times) == 1
