@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.extend import core
 
-_CALLS = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
-CHECKPOINTS = ("checkpoint", "remat", "remat2")
-_WRAPPERS = {
-    **dict.fromkeys(CHECKPOINTS, "jaxpr"),
+# The name that each primitive has for the equations that it evaluates once:
+CALLS = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
+CHECKPOINTS = dict.fromkeys(("checkpoint", "remat", "remat2"), "jaxpr")
+CUSTOM_RULES = {
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
     "custom_vjp_call_jaxpr": "fun_jaxpr",
 }
+CALLS_AND_CHECKPOINTS = {**CALLS, **CHECKPOINTS}
+ALL_CALLS = {**CALLS_AND_CHECKPOINTS, **CUSTOM_RULES}
 _FEW_PAIRS = 256  # pairs of input and output channels up to which XLA's convolution is slow
 
 Bind = Callable[[Any, Sequence[Any]], Any]
@@ -32,22 +33,14 @@ def inlined(function: Callable[..., Any], *args: Any) -> Any:
     closed_jaxpr, leaves = jax.make_jaxpr(function)(*args), jax.tree.leaves(args)
 
     def bind_inlined(eqn: Any, operands: Sequence[Any]) -> Any:
-        if eqn.primitive.name in CHECKPOINTS:
-            return evaluate_call(eqn, operands, bind_inlined)
         if eqn.primitive.name == "scan":
-            return scanned(eqn, operands, partial(_inside, bind_inlined))[0]
+            return scanned(eqn, operands, lambda body, args, row: (inside(body, args), None))[0]
         return bind(eqn, operands)
 
-    def flat(*args: Any) -> list[Any]:
-        return evaluate(closed_jaxpr.jaxpr, closed_jaxpr.consts, args, bind_inlined)
+    def inside(body: Any, args: Sequence[Any]) -> list[Any]:
+        return evaluate(body.jaxpr, body.consts, args, bind_inlined, CALLS_AND_CHECKPOINTS)
 
-    return jax.make_jaxpr(flat)(*leaves)
-
-
-def _inside(
-    bind: Bind, closed_jaxpr: Any, args: Sequence[Any], row: None
-) -> tuple[list[Any], None]:
-    return evaluate(closed_jaxpr.jaxpr, closed_jaxpr.consts, args, bind), None
+    return jax.make_jaxpr(lambda *args: inside(closed_jaxpr, args))(*leaves)
 
 
 def widened(function: Callable[..., Any], *args: Any) -> Any:
@@ -57,10 +50,18 @@ def widened(function: Callable[..., Any], *args: Any) -> Any:
     return evaluate(closed_jaxpr.jaxpr, closed_jaxpr.consts, flat, bind_widened)[0]
 
 
-def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], bind: Bind) -> list[Any]:
-    """Run a jaxpr with calls inlined, on values of any kind that ``bind`` takes.
+def evaluate(
+    jaxpr: Any,
+    consts: Sequence[Any],
+    args: Sequence[Any],
+    bind: Bind,
+    entered: Mapping[str, str] = CALLS,
+) -> list[Any]:
+    """Run a jaxpr on values of any kind that ``bind`` takes.
 
-    The memory of a value is freed after the last equation that uses it.
+    The calls whose primitives are in ``entered`` are inlined, and ``bind`` is given every other
+    equation. To enter checkpoints and functions with rules of their own changes derivatives and
+    memory, and no value. The memory of a value is freed after the last equation that uses it.
     """
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     values.update(zip(jaxpr.invars, args, strict=True))
@@ -70,7 +71,12 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], bind: Bind)
         return v.val if isinstance(v, core.Literal) else values[v]
 
     for place, eqn in enumerate(jaxpr.eqns):
-        results = _results(eqn, [value_of(v) for v in eqn.invars], bind)
+        operands = [value_of(v) for v in eqn.invars]
+        if eqn.primitive.name in entered:
+            results = evaluate(*called(eqn), operands, bind, entered)
+        else:
+            bound = bind(eqn, operands)
+            results = bound if eqn.primitive.multiple_results else [bound]
         values.update(zip(eqn.outvars, results, strict=True))
         for v in unused.get(place, ()):
             values.pop(v, None)
@@ -125,23 +131,9 @@ def scanned(
     return [*last, *stacked], more
 
 
-def _results(eqn: Any, operands: Sequence[Any], bind: Bind) -> list[Any]:
-    if (inner := called(eqn)) is not None:
-        return evaluate(*inner, operands, bind)
-    bound = bind(eqn, operands)
-    return bound if eqn.primitive.multiple_results else [bound]
-
-
-def called(eqn: Any) -> tuple[Any, Sequence[Any]] | None:
-    """The jaxpr and the constants of a call, which :func:`evaluate` inlines; None if it is none."""
-    return _inner(eqn, _CALLS)
-
-
-def _inner(eqn: Any, names: Mapping[str, str]) -> tuple[Any, Sequence[Any]] | None:
-    """The jaxpr and the constants under the name that a primitive has for them, if it has one."""
-    if eqn.primitive.name not in names:
-        return None
-    inner = eqn.params[names[eqn.primitive.name]]
+def called(eqn: Any) -> tuple[Any, Sequence[Any]]:
+    """The jaxpr and the constants of a call, a checkpoint or a function with rules of its own."""
+    inner = eqn.params[ALL_CALLS[eqn.primitive.name]]
     return getattr(inner, "jaxpr", inner), getattr(inner, "consts", ())
 
 
@@ -260,20 +252,3 @@ def bind(eqn: Any, operands: Sequence[Any]) -> Any:
     bound = eqn.primitive.get_bind_params(eqn.params)
     functions, params = bound if isinstance(bound, tuple) else ([], bound)
     return eqn.primitive.bind(*functions, *operands, **params)
-
-
-def wrapped(eqn: Any) -> tuple[Any, Sequence[Any]] | None:
-    """The jaxpr and the constants that an equation evaluates once; None if it is no such call.
-
-    Calls that :func:`evaluate` inlines by itself do not get here: these are the ones that matter to
-    differentiation (checkpoints, functions with rules of their own), and to nothing else.
-    """
-    return _inner(eqn, _WRAPPERS)
-
-
-def evaluate_call(eqn: Any, operands: Sequence[Any], bind: Bind) -> Any:
-    """The results of an equation that is :func:`wrapped`, with ``bind`` inside of it too."""
-    inner = wrapped(eqn)
-    assert inner is not None
-    values = evaluate(*inner, operands, bind)
-    return values if eqn.primitive.multiple_results else values[0]

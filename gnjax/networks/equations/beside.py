@@ -20,12 +20,11 @@ from gnjax.networks.equations.control_flow import LOOPS, Inside
 from gnjax.networks.equations.maxima import ByComparison, differentiates_maxima
 from gnjax.networks.forms.refusals import Refused
 from gnjax.networks.jaxprs import (
-    CHECKPOINTS,
+    CALLS_AND_CHECKPOINTS,
     bind,
     coarsest_eps,
     equations_of,
     evaluate,
-    evaluate_call,
 )
 from gnjax.numerics.bounded_jit import bounded_jit
 
@@ -83,12 +82,10 @@ def _by_steps(closed_jaxpr: Any) -> _Flat:
 
 
 def _steps(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-    return evaluate(jaxpr, consts, args, _bind)
+    return evaluate(jaxpr, consts, args, _bind, CALLS_AND_CHECKPOINTS)
 
 
 def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
-    if eqn.primitive.name in CHECKPOINTS:
-        return evaluate_call(eqn, operands, _bind)
     if eqn.primitive.name in LOOPS:
         return LOOPS[eqn.primitive.name](Inside(_steps), eqn, operands)
     return bind(eqn, operands)

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gnjax.networks.jaxprs import CHECKPOINTS, scanned, wrapped
+from gnjax.networks.jaxprs import CHECKPOINTS, called, scanned
 
 Evaluate = Callable[[Any, Sequence[Any], Sequence[Any]], list[Any]]
 """(jaxpr, constants, arguments) to results."""
@@ -45,15 +45,8 @@ class Inside:
         del state
 
 
-def jaxpr_and_consts(eqn: Any) -> tuple[Any, Sequence[Any]]:
-    """The jaxpr and the constants inside an equation."""
-    inner = wrapped(eqn)
-    assert inner is not None
-    return inner
-
-
 def _checkpoint(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    jaxpr, consts = jaxpr_and_consts(eqn)
+    jaxpr, consts = called(eqn)
     again = {name: eqn.params[name] for name in ("prevent_cse", "policy")}
     run = partial(inside.run, inside.state, jaxpr, consts)
     return list(jax.checkpoint(lambda *a: run(a), **again)(*operands))

@@ -12,8 +12,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gnjax.networks.equations.control_flow import Evaluate, jaxpr_and_consts
-from gnjax.networks.jaxprs import bind
+from gnjax.networks.equations.control_flow import Evaluate
+from gnjax.networks.jaxprs import bind, called
 
 
 def _shape(v: Any) -> jax.ShapeDtypeStruct:
@@ -44,7 +44,7 @@ def _floating(eqn: Any, values: Sequence[Any]) -> list[Any]:
 
 def custom_jvp(inside: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     """A function with a forward rule: both are traced in float32 and evaluated in float64."""
-    jaxpr, consts = jaxpr_and_consts(eqn)
+    jaxpr, consts = called(eqn)
 
     @jax.custom_jvp
     def function(*args: Any) -> tuple[Any, ...]:
@@ -67,7 +67,7 @@ def custom_jvp(inside: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]
 
 def custom_vjp(inside: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     """A function with a reverse rule: both are traced in float32 and evaluated in float64."""
-    jaxpr, consts = jaxpr_and_consts(eqn)
+    jaxpr, consts = called(eqn)
 
     @jax.custom_vjp
     def function(*args: Any) -> tuple[Any, ...]:

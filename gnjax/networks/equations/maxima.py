@@ -28,6 +28,7 @@ import jax.numpy as jnp
 
 from gnjax.networks.equations.control_flow import CONTROL_FLOW, Inside
 from gnjax.networks.jaxprs import (
+    CALLS,
     bind,
     called,
     equations_inside,
@@ -81,10 +82,11 @@ def _differentiated(jaxpr: Any, results: Sequence[Any]) -> frozenset[int]:
         if not outputs or name == "stop_gradient":
             continue
         needed.update(variables(eqn.invars))
-        if (inner := called(eqn)) is not None:
-            results_of_call = zip(eqn.outvars, inner[0].outvars, strict=True)
+        if name in CALLS:
+            inner, _ = called(eqn)
+            results_of_call = zip(eqn.outvars, inner.outvars, strict=True)
             equation_ids |= _differentiated(
-                inner[0], [result for v, result in results_of_call if v in outputs]
+                inner, [result for v, result in results_of_call if v in outputs]
             )
         elif name in _OF_TWO or name in _OVER_AXES or _holds_maxima(eqn):
             equation_ids.add(id(eqn))

@@ -85,8 +85,8 @@ class Followed:
         if key not in self.programs:
             self.programs[key] = jaxprs.equations_of(self.function, *shapes)[0]
         closed = self.programs[key]
-        (result,) = jaxprs.evaluate(closed.jaxpr, closed.consts, flat, bind)
-        return _number(result).known
+        (result,) = _evaluated(closed, flat)
+        return result.known
 
 
 def _is_number(leaf: Any) -> bool:
@@ -103,13 +103,17 @@ def _number(operand: Any) -> Number:
     return operand if isinstance(operand, Number) else number(operand)
 
 
+def _evaluated(closed: Any, operands: Sequence[Any]) -> list[Number]:
+    """The results of equations on numbers."""
+    results = jaxprs.evaluate(closed.jaxpr, closed.consts, operands, bind, jaxprs.ALL_CALLS)
+    return [_number(result) for result in results]
+
+
 def bind(eqn: Any, operands: Sequence[Any]) -> Any:
     """The results of an equation on numbers."""
     numbers, name = [_number(operand) for operand in operands], eqn.primitive.name
     if name in _LOOPS:
         return _LOOPS[name](eqn, numbers)
-    if jaxprs.wrapped(eqn) is not None:
-        return jaxprs.evaluate_call(eqn, numbers, bind)
     if any(_is_complex(v) for v in (*eqn.invars, *eqn.outvars)):
         raise NotFollowedError(f"{name} of complex numbers")
     floating = [jaxprs.floats(v) for v in eqn.outvars]
@@ -304,8 +308,7 @@ def _scan(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
     stacked: list[list[Number]] = []
     for step in reversed(steps) if params["reverse"] else steps:
         row = [_map(lambda array, step=step: array[step], each) for each in rows]
-        results = jaxprs.evaluate(body.jaxpr, body.consts, [*consts, *carry, *row], bind)
-        results = [_number(result) for result in results]
+        results = _evaluated(body, [*consts, *carry, *row])
         carry = results[: len(carry)]
         stacked.append(results[len(carry) :])
     if params["reverse"]:
@@ -334,17 +337,15 @@ def _while(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
     first = eqn.params["cond_nconsts"]
     second = first + eqn.params["body_nconsts"]
     asked, given, carry = numbers[:first], numbers[first:second], list(numbers[second:])
-    while _decision(jaxprs.evaluate(condition.jaxpr, condition.consts, [*asked, *carry], bind)[0]):
-        results = jaxprs.evaluate(body.jaxpr, body.consts, [*given, *carry], bind)
-        carry = [_number(result) for result in results]
+    while _decision(_evaluated(condition, [*asked, *carry])[0]):
+        carry = _evaluated(body, [*given, *carry])
     return carry
 
 
 def _cond(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
     branches = eqn.params["branches"]
     branch = branches[min(max(_decision(numbers[0]), 0), len(branches) - 1)]
-    results = jaxprs.evaluate(branch.jaxpr, branch.consts, numbers[1:], bind)
-    return [_number(result) for result in results]
+    return _evaluated(branch, numbers[1:])
 
 
 def _decision(given: Any) -> int:

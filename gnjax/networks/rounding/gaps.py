@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from gnjax.networks.jaxprs import equations, evaluate, evaluate_call, wrapped
+from gnjax.networks.jaxprs import ALL_CALLS, equations, evaluate
 from gnjax.networks.rounding.by_numpy import bind_by_numpy
 from gnjax.networks.rounding.monte_carlo import perturbed, perturbed_steps
 from gnjax.numerics.bounded_jit import bounded_jit
@@ -155,7 +155,7 @@ def _steps(
     product: Partial, rng: np.random.Generator, vectors: jax.Array, batch: Sequence[Any]
 ) -> tuple[Any, Any]:
     closed, leaves = _traced(product, vectors, batch)
-    (plain,) = evaluate(closed.jaxpr, closed.consts, leaves, _bind)
+    (plain,) = evaluate(closed.jaxpr, closed.consts, leaves, bind_by_numpy, ALL_CALLS)
     (moved,) = perturbed_steps(closed, int(_seed(rng)), leaves)
     return plain, np.asarray(moved) - np.asarray(plain)
 
@@ -179,12 +179,3 @@ def _repeated(times: int, leaf: Any) -> Any:
 def _applied(product: Partial, vectors: jax.Array, *batch: Any) -> jax.Array:
     """The products with all vectors; it is traced only once for arguments of the same shapes."""
     return jax.vmap(lambda product, v, batch: product(v, *batch))(product, vectors, batch)
-
-
-def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
-    """The results of an equation; calls are entered, so that only single operations compile."""
-    return (
-        bind_by_numpy(eqn, operands)
-        if wrapped(eqn) is None
-        else evaluate_call(eqn, operands, _bind)
-    )

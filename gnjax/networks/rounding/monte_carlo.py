@@ -39,7 +39,7 @@ import jax
 import jax.numpy as jnp
 
 from gnjax.networks.equations.control_flow import LOOPS, Inside
-from gnjax.networks.jaxprs import bind, evaluate, evaluate_call, inexact, wrapped
+from gnjax.networks.jaxprs import ALL_CALLS, bind, evaluate, inexact
 from gnjax.networks.rounding.random_roundings import (
     GOLDEN,
     Roundings,
@@ -93,7 +93,7 @@ def perturbed(function: Callable[..., Any], seed: jax.typing.ArrayLike, *args: A
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
     roundings = Traced(jnp.asarray(seed).astype(jnp.uint32))
     leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(args)]
-    results = evaluate(closed.jaxpr, closed.consts, leaves, partial(_bind, roundings))
+    results = evaluate(closed.jaxpr, closed.consts, leaves, partial(_bind, roundings), ALL_CALLS)
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
@@ -109,6 +109,7 @@ def perturbed_steps(closed: Any, seed: int, leaves: Sequence[Any]) -> list[Any]:
         [stepped.flushed(const) for const in closed.consts],
         [stepped.flushed(leaf) for leaf in leaves],
         partial(_bind, stepped),
+        ALL_CALLS,
     )
 
 
@@ -117,8 +118,6 @@ def _bind(roundings: Roundings, eqn: Any, operands: Sequence[Any]) -> Any:
     name = eqn.primitive.name
     if name in LOOPS:
         return LOOPS[name](_Perturbed(roundings.word()), eqn, operands)
-    if wrapped(eqn) is not None:
-        return evaluate_call(eqn, operands, partial(_bind, roundings))
     before, after = _sizes(eqn)
     if before:
         operands = [roundings.moved(_as_wide(eqn, o), before) for o in operands]
@@ -209,7 +208,7 @@ class _Perturbed(Inside):
         self.state = seed
 
     def run(self, state: Any, jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-        return evaluate(jaxpr, consts, args, partial(_bind, Traced(state)))
+        return evaluate(jaxpr, consts, args, partial(_bind, Traced(state)), ALL_CALLS)
 
     def of_steps(self, length: int) -> jax.Array:
         return mixed(self.state + jax.lax.iota(jnp.uint32, length) * jnp.uint32(GOLDEN))

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.jaxprs import bind, evaluate, wrapped
+from gnjax.networks.jaxprs import ALL_CALLS, bind, evaluate
 
 _CONSTANT, _AFFINE, _UNKNOWN = range(3)
 
@@ -62,10 +62,8 @@ def what_bends(function: Callable[[Any], Any], x: Any) -> str:
     """
     closed_jaxpr = jax.make_jaxpr(function)(x)
     inputs = [_Form(_AFFINE) for _ in closed_jaxpr.jaxpr.invars]
-    results = evaluate(
-        closed_jaxpr.jaxpr, [_constant(c) for c in closed_jaxpr.consts], inputs, _bind
-    )
-    reasons = [form.reason for form in map(_form, results) if form.kind == _UNKNOWN]
+    results = _inside(closed_jaxpr.jaxpr, closed_jaxpr.consts, inputs)
+    reasons = [form.reason for form in results if form.kind == _UNKNOWN]
     return reasons[0] if reasons else ""
 
 
@@ -82,10 +80,7 @@ def _constant(value: Any) -> _Form:
 def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     """The forms of an equation's results."""
     forms, name = [_form(o) for o in operands], eqn.primitive.name
-    inner = wrapped(eqn)
-    if inner is not None:
-        results = _inside(*inner, forms)
-    elif all(form.kind == _CONSTANT for form in forms) and name not in _LOOPS:
+    if all(form.kind == _CONSTANT for form in forms) and name not in _LOOPS:
         results = _constants(eqn, forms)
     else:
         rule = _LOOPS.get(name, _plain)
@@ -94,7 +89,7 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
 
 
 def _inside(jaxpr: Any, consts: Sequence[Any], forms: Sequence[_Form]) -> list[_Form]:
-    results = evaluate(jaxpr, [_constant(c) for c in consts], list(forms), _bind)
+    results = evaluate(jaxpr, [_constant(c) for c in consts], list(forms), _bind, ALL_CALLS)
     return [_form(result) for result in results]
 
 
