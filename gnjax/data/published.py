@@ -58,26 +58,14 @@ _IDX_NAMES = {
 
 
 def _idx_archives(
-    samples: Mapping[str, int],
-    sizes: Mapping[str, tuple[int, int]],
-    packed: Mapping[str, tuple[str, str]],
-    plain: Mapping[str, tuple[str, str]],
+    packed: Mapping[str, tuple[str, str]], plain: Mapping[str, tuple[str, str]]
 ) -> Mapping[str, tuple[Archive, ...]]:
-    """Images (28 x 28) and labels of each split, from sizes and sha256 of the .gz files, and the
-    sha256 of their contents."""
-    contents = {split: (16 + 784 * count, 8 + count) for split, count in samples.items()}
+    """Images and labels of each split, from the sha256 of the .gz files and of their contents."""
     return {
         split: tuple(
-            Archive(
-                f"{name}.gz", packed_hash, (Member(name, f"sha256:{plain_hash}", most),), "", size
-            )
-            for name, size, packed_hash, plain_hash, most in zip(
-                _IDX_NAMES[split],
-                sizes[split],
-                packed[split],
-                plain[split],
-                contents[split],
-                strict=True,
+            Archive(f"{name}.gz", packed_hash, (Member(name, f"sha256:{plain_hash}"),))
+            for name, packed_hash, plain_hash in zip(
+                _IDX_NAMES[split], packed[split], plain[split], strict=True
             )
         )
         for split in packed
@@ -91,8 +79,6 @@ _MNIST = Published(
     licence="CC BY-SA 3.0 (LeCun, Cortes, Burges)",
     parse=parse_idx_pair,
     archives=_idx_archives(
-        samples={"train": 60_000, "test": 10_000},
-        sizes={"train": (9_912_422, 28_881), "test": (1_648_877, 4_542)},
         packed={
             "train": (
                 "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
@@ -128,8 +114,6 @@ _FASHION_MNIST = Published(
     licence="MIT (Zalando SE)",
     parse=parse_idx_pair,
     archives=_idx_archives(
-        samples={"train": 60_000, "test": 10_000},
-        sizes={"train": (26_421_880, 29_515), "test": (4_422_102, 5_148)},
         packed={
             "train": (
                 "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
@@ -168,8 +152,6 @@ _FASHION_MNIST_5000 = Published(
     licence="MIT (Zalando SE)",
     parse=parse_idx_pair,
     archives=_idx_archives(
-        samples={"train": 5_000},
-        sizes={"train": (2_177_716, 2_557)},
         packed={
             "train": (
                 "b240910d2f9a3dad10993db98ccd0cce3dd9149f4e70b24a0b03b57d41908dae",
@@ -189,16 +171,15 @@ _FASHION_MNIST_5000 = Published(
 
 _CIFAR10_NAME = "cifar-10-python.tar.gz"
 _CIFAR10_SHA256 = "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"
-_CIFAR10_BATCH = 32_000_000  # bytes: 10,000 rows of 3,072 pixels, their labels and file names
 _CIFAR10_MEMBERS = {  # md5 is all that was published for the files inside
     "train": (
-        Member("data_batch_1", "md5:c99cafc152244af753f735de768cd75f", _CIFAR10_BATCH),
-        Member("data_batch_2", "md5:d4bba439e000b95fd0a9bffe97cbabec", _CIFAR10_BATCH),
-        Member("data_batch_3", "md5:54ebc095f3ab1f0389bbae665268c751", _CIFAR10_BATCH),
-        Member("data_batch_4", "md5:634d18415352ddfa80567beed471001a", _CIFAR10_BATCH),
-        Member("data_batch_5", "md5:482c414d41f54cd18b22e5b47cb7c3cb", _CIFAR10_BATCH),
+        Member("data_batch_1", "md5:c99cafc152244af753f735de768cd75f"),
+        Member("data_batch_2", "md5:d4bba439e000b95fd0a9bffe97cbabec"),
+        Member("data_batch_3", "md5:54ebc095f3ab1f0389bbae665268c751"),
+        Member("data_batch_4", "md5:634d18415352ddfa80567beed471001a"),
+        Member("data_batch_5", "md5:482c414d41f54cd18b22e5b47cb7c3cb"),
     ),
-    "test": (Member("test_batch", "md5:40351d587109b95175f43aff81a1287e", _CIFAR10_BATCH),),
+    "test": (Member("test_batch", "md5:40351d587109b95175f43aff81a1287e"),),
 }
 
 _CIFAR10 = Published(
@@ -208,9 +189,7 @@ _CIFAR10 = Published(
     licence="none stated (Krizhevsky 2009)",
     parse=parse_cifar,
     archives={
-        split: (
-            Archive(_CIFAR10_NAME, _CIFAR10_SHA256, members, "cifar-10-batches-py", 170_498_071),
-        )
+        split: (Archive(_CIFAR10_NAME, _CIFAR10_SHA256, members, "cifar-10-batches-py"),)
         for split, members in _CIFAR10_MEMBERS.items()
     },
     mirrors=("https://www.cs.toronto.edu/~kriz/",),
@@ -226,8 +205,8 @@ _PART_SHA256 = {
 
 
 def _part_archive(split: str) -> Archive:
-    name, sha256, size = f"{split}_part.bin", _PART_SHA256[split], 3_073 * sum(_PART_COUNTS[split])
-    return Archive(name, sha256, (Member(name, f"sha256:{sha256}", size),), size=size)
+    name, sha256 = f"{split}_part.bin", _PART_SHA256[split]
+    return Archive(name, sha256, (Member(name, f"sha256:{sha256}"),))
 
 
 _CIFAR10_PART = Published(

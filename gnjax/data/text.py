@@ -22,7 +22,6 @@ _TOPICS = Archive(
         Member(
             "python_topics.txt",
             "sha256:c140e36dee0a1621f7b8beb0eb63c9d866ad707f415c3af5a89a4de7ceb65b96",
-            466_272,
         ),
     ),
 )

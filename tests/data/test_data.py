@@ -65,7 +65,6 @@ def tiny(
                     f"{name}.gz",
                     hashlib.sha256(gzip.compress(plain, mtime=0)).hexdigest(),
                     (Member(name, hashed("sha256", plain)),),
-                    size=len(gzip.compress(plain, mtime=0)),
                 )
                 for name, plain in files.items()
             )
@@ -281,7 +280,7 @@ def test_the_umask_decides_who_reads_a_download(
     assert {path.stat().st_mode & 0o777 for path in paths} == {mode}
 
 
-def test_corrupt_cache_is_said_and_fetched_again(
+def test_a_corrupt_cache_is_fetched_again(
     tiny: Callable[..., None],
     files: dict[str, bytes],
     tmp_path: Path,
@@ -291,10 +290,7 @@ def test_corrupt_cache_is_said_and_fetched_again(
     write(tmp_path / "www", files, zipped=True)
     tiny(mirrors=(f"{address}/",))
     write(tmp_path / "cache" / "mnist", dict.fromkeys(files, b"damaged"), zipped=True)
-    with pytest.warns(UserWarning, match="fetching it again") as warned:
-        loaded = data.load("mnist")
-    assert len(warned) == 2
-    assert loaded.inputs.shape == (12, 6)
+    assert data.load("mnist").inputs.shape == (12, 6)
 
 
 def test_unreachable_is_an_error_that_names_places_and_alternatives(
@@ -340,22 +336,6 @@ class Exploit:
         return os.mkdir, (str(self.path),)
 
 
-def test_malicious_pickle_is_refused(tmp_path: Path) -> None:
-    target = tmp_path / "made by the pickle"
-    batch = pickle.dumps({b"data": Exploit(target)}, protocol=2)
-    with pytest.raises(ValueError, match="mkdir"):
-        archives.unpickle_arrays(batch, "data_batch_1")
-    assert not target.exists()
-    pickle.loads(batch)  # the payload is a real one
-    assert target.exists()
-
-
-@pytest.mark.parametrize("content", [b"", b"junk", b"\x80\x02}", pickle.dumps(np.sum)])
-def test_no_pickle_at_all(content: bytes) -> None:
-    with pytest.raises(ValueError, match="data_batch_1"):
-        archives.unpickle_arrays(content, "data_batch_1")
-
-
 def python2_pickle(array: NDArray[np.uint8]) -> bytes:
     """A uint8 array the way Python 2 pickled it, opcode by opcode, as CIFAR-10 has it."""
     raw = array.tobytes()
@@ -370,7 +350,11 @@ def python2_pickle(array: NDArray[np.uint8]) -> bytes:
 
 def test_python2_array() -> None:
     array = np.arange(12, dtype=np.uint8).reshape(3, 4)
-    np.testing.assert_array_equal(archives.unpickle_arrays(python2_pickle(array), "x"), array)
+    labels_of_batch = b"U\x06labels](K\x07K\x01K\x02eu."
+    batch = b"\x80\x02}(U\x04data" + python2_pickle(array)[2:-1] + labels_of_batch
+    pixels, labels = archives._parse_batch(batch)
+    np.testing.assert_array_equal(pixels, array)
+    np.testing.assert_array_equal(labels, [7, 1, 2])
 
 
 @pytest.fixture
@@ -419,9 +403,11 @@ def test_changed_cifar_batch_is_not_unpickled(
     cifar: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cifar["data_batch_2"] = pickle.dumps({b"data": Exploit(tmp_path / "made")}, protocol=2)
-    monkeypatch.setattr(archives, "unpickle_arrays", lambda *_: pytest.fail("was unpickled"))
     with pytest.raises(ValueError, match=r"data_batch_2.*md5"):
         data.load("cifar10", directory=write(tmp_path / "data", cifar))
+    assert not (tmp_path / "made").exists()
+    pickle.loads(cifar["data_batch_2"])  # the payload is a real one
+    assert (tmp_path / "made").exists()
 
 
 def test_broken_tar(cifar: dict[str, bytes], tmp_path: Path) -> None:

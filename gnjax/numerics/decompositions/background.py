@@ -1,16 +1,14 @@
-"""Work that another thread does, while this one listens for Ctrl-C and looks at the clock.
+"""Work that another thread does, while this one listens for Ctrl-C.
 
-Python hears Ctrl-C between two of its own instructions, and not inside of a call to LAPACK or to a
-server that does not answer. The other thread cannot be ended: it goes on to its end unseen, with
+Python hears Ctrl-C between two of its own instructions, and not inside of a call to LAPACK. The
+other thread cannot be ended: it goes on to its end unseen, with
 the memory that it has.
 """
 
 from __future__ import annotations
 
 import contextvars
-import math
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
@@ -30,19 +28,6 @@ def interruptible(work: Callable[[], Value]) -> Value:
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
-    return _awaited(work, math.inf, daemon=False)
-
-
-def within(seconds: float, work: Callable[[], Value]) -> Value:
-    """The value of ``work``, or a ``TimeoutError`` after so many seconds.
-
-    The end of the process ends the work, too.
-    """
-    return _awaited(work, seconds, daemon=True)
-
-
-def _awaited(work: Callable[[], Value], seconds: float, *, daemon: bool) -> Value:
-    """The value of ``work()`` in a thread; a TimeoutError after so many seconds."""
     outcome: Future[Value] = Future()
     context = contextvars.copy_context()
 
@@ -50,13 +35,9 @@ def _awaited(work: Callable[[], Value], seconds: float, *, daemon: bool) -> Valu
         with _Raised(outcome):
             outcome.set_result(context.run(work))
 
-    end = time.monotonic() + seconds
-    threading.Thread(target=run, daemon=daemon).start()
-    while not outcome.done() and (seconds_left := end - time.monotonic()) > 0:
-        wait([outcome], min(_LISTEN, seconds_left))  # an interrupted Thread.join forgets its thread
-    if not outcome.done():
-        msg = f"it took longer than {seconds:.0f} seconds"
-        raise TimeoutError(msg)
+    threading.Thread(target=run).start()
+    while not outcome.done():
+        wait([outcome], _LISTEN)  # an interrupted Thread.join forgets its thread
     return outcome.result()
 
 
