@@ -15,7 +15,7 @@ import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 
-EXTRAS = ("matplotlib", "pooch", "sklearn", "torch", "ml_collections")
+EXTRAS = ("matplotlib", "pandas", "pooch", "sklearn", "torch", "ml_collections")
 
 
 def main(dist: Path) -> None:
@@ -66,6 +66,7 @@ def _missing() -> None:
     spectrum = gnjax.eigenvalues(np.eye(3))
     for extra, task in (
         ("gnjax[plot]", lambda: gnjax.plot(spectrum)),
+        ("gnjax[tables]", spectrum.to_pandas),
         ("gnjax[data]", lambda: gnjax.data.load("digits")),
         ("gnjax[data]", lambda: gnjax.data.load("photo_patches", samples=10)),
     ):

@@ -49,7 +49,7 @@ def test_the_library_imports_what_it_depends_on_and_nothing_else():
 
 def test_every_extra_that_a_message_names_installs_the_package():
     extras = _PROJECT["optional-dependencies"]
-    for module in ("matplotlib", "orbax", "pooch", "sklearn", "torch"):
+    for module in ("matplotlib", "orbax", "pandas", "pooch", "sklearn", "torch"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(sys.modules, module, None)
             with pytest.raises(MissingExtraError, match="pip install") as refused:
@@ -62,6 +62,7 @@ def test_every_extra_that_a_message_names_installs_the_package():
     ("module", "extra", "ask"),
     [
         ("matplotlib", "plot", lambda: gnjax.plot(gnjax.eigenvalues(np.eye(2)))),
+        ("pandas", "tables", lambda: gnjax.eigenvalues(np.eye(2)).to_pandas()),
         ("sklearn", "data", lambda: gnjax.data.load("digits")),
         ("sklearn", "data", lambda: gnjax.data.load("photo_patches", samples=10)),
     ],
@@ -97,7 +98,7 @@ def test_something_else_that_is_missing_is_not_called_an_extra(monkeypatch, tmp_
 def test_the_engine_answers_with_no_extra_installed():
     code = """
 import sys
-for name in ("matplotlib", "pooch", "sklearn", "torch", "ml_collections", "ray"):
+for name in ("matplotlib", "pandas", "pooch", "sklearn", "torch", "ml_collections", "ray"):
     sys.modules[name] = None
 import numpy as np, gnjax, gnjax.papers
 gnjax.enable_x64()

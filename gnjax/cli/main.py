@@ -29,10 +29,11 @@ from gnjax.cli.factories import (
 from gnjax.cli.terminal import Terminal, column, exit_status
 from gnjax.data.datasets import describe, origin_of_part
 from gnjax.diagnosis.diagnose import diagnose
-from gnjax.diagnosis.picture import check_format, figure_of
+from gnjax.diagnosis.picture import check_format
 from gnjax.networks.losses import LOSSES
 from gnjax.numerics import precision
 from gnjax.numerics.extras import MissingExtraError, optional
+from gnjax.pictures.plot import plot
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -148,7 +149,7 @@ def _diagnose(parsed: argparse.Namespace) -> None:
         )
     print(diagnosis)
     if parsed.out is not None:
-        write_picture(figure_of(diagnosis), parsed.out)
+        write_picture(plot(diagnosis), parsed.out)
         print(f"\npicture: {parsed.out}")
 
 

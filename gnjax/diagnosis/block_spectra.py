@@ -46,6 +46,8 @@ class BlockSpectrum(Result):
     a: 1 parameters, trace 2.5, kappa = 1 in [1, 1] (rank 1 of 1, full; factored, measured)
     """
 
+    _also = ("trace",)
+
     name: str
     parameters: int
     spectrum: Spectrum
@@ -86,6 +88,9 @@ class BlockSpectra(Result):
     >>> gnjax.BlockSpectra.from_json(spectra.to_json()).off_block_share == spectra.off_block_share
     True
     """
+
+    _rows = ("blocks",)
+    _also = ("mean_distance", "mean_distance_error")
 
     blocks: tuple[BlockSpectrum, ...]
     distances: np.ndarray

@@ -75,6 +75,9 @@ class Diagnosis(Result):
     ['dense1', 'dense2']
     """
 
+    _rows = ("layers",)
+    _also = ("learning_rate", "hessian_learning_rate", "best_learning_rate", "steps_per_decade")
+
     condition: ConditionNumber
     samples: int
     outputs: int

@@ -29,6 +29,8 @@ class LayerShare(Result):
       block: kappa of G_l alone, the layer's own block; None where it was not computed.
     """
 
+    _also = ("sensitivity",)
+
     name: str
     parameters: int
     top: float

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,7 @@ from gnjax.networks.losses import Loss
 from gnjax.networks.network import HESSIAN
 from gnjax.networks.parameters import Only
 from gnjax.networks.rounding import product_error
+from gnjax.numerics.answers.tables import frame_of, row
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
 from gnjax.operators.curvature import gauss_newton, hessian
 from gnjax.operators.facts import SYMMETRIC, evidence_for
@@ -38,6 +39,9 @@ from gnjax.operators.of_networks.hessian import NetworkHessian
 from gnjax.operators.of_networks.linearised import Linearised, fits
 from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.spectra.krylov.tracked import Tracked, tracked
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _SMALL = 100  # kappa is computed by default if the smaller side of G has at most so many rows
 _RENEWED = 10  # at every tenth row the start is half random, and rounding is measured again
@@ -160,6 +164,10 @@ class Monitor:
     def __repr__(self) -> str:
         last = f", the last: {self.history[-1]}" if self.history else ""
         return f"<Monitor: {len(self.history)} rows{last}>"
+
+    def to_pandas(self) -> DataFrame:
+        """The rows as a pandas data frame; what was never asked for has no column."""
+        return frame_of([row(measured) for measured in self.history])
 
     def __call__(
         self,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.diagnosis.diagnose import Diagnosis
 from gnjax.numerics.extras import optional
 
@@ -37,14 +40,25 @@ def blank(width: float, height: float) -> Figure:
     return figure
 
 
-def figure_of(diagnosis: Diagnosis) -> Figure:
-    """The picture itself."""
+def two_axes(diagnosis: Diagnosis) -> Sequence[Axes]:
+    """The two pairs of axes of a new figure, as tall as the layers need it."""
     height = min(max(3.0, 1.4 + _LAYER_INCHES * 2 * len(diagnosis.layers)), _TALLEST)
-    figure = blank(8.0, height)
-    spectrum, shares = figure.subplots(1, 2)
+    return tuple(blank(8.0, height).subplots(1, 2))
+
+
+def draw(axes: Sequence[Axes], diagnosis: Diagnosis) -> None:
+    """Draw the spectrum on the first pair of axes, and the shares of the layers on the second."""
+    spectrum, shares = axes
     _spectrum(spectrum, diagnosis)
     _shares(shares, diagnosis)
-    return figure
+
+
+def with_kappa(name: str, condition: ConditionNumber | None) -> str:
+    """The name of a layer or a block, and its own kappa below it where that is known."""
+    if condition is None or math.isnan(condition.value):
+        return name
+    relation = "" if condition.bounded else "\N{GREATER-THAN OR EQUAL TO} "
+    return f"{name}\nkappa {relation}{condition.value:.3g}"
 
 
 def _spectrum(axes: Axes, diagnosis: Diagnosis) -> None:
@@ -78,7 +92,10 @@ def _shares(axes: Axes, diagnosis: Diagnosis) -> None:
     if len(bottoms) == len(places):
         axes.barh(places + 0.2, bottoms, 0.38, color=_BOTTOM, label="lambda_min")
     step = -(-len(places) // _NAMES)
-    axes.set_yticks(places[::step], [layer.name for layer in diagnosis.layers[::step]])
+    names = [layer.name for layer in diagnosis.layers[::step]]
+    if step == 1:
+        names = [with_kappa(layer.name, layer.block) for layer in diagnosis.layers]
+    axes.set_yticks(places[::step], names)
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
     axes.set_title("share of each layer", loc="left")

@@ -103,6 +103,9 @@ class Certificate(Result):
     measured (LAPACK's rounding, by a constant found in practice)
     """
 
+    _rows = ("parts",)
+    _also = ("kind", "failure")
+
     parts: tuple[Error, ...] = ()
 
     @property

@@ -9,6 +9,7 @@ from typing import Any
 _EXTRAS = {  # by module: the name of the package, and the extra of gnjax that installs it
     "matplotlib": ("matplotlib", "plot"),
     "orbax": ("orbax-checkpoint", "checkpoints"),
+    "pandas": ("pandas", "tables"),
     "pooch": ("pooch", "data"),
     "sklearn": ("scikit-learn", "data"),
     "torch": ("torch", "torch"),

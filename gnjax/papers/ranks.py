@@ -41,6 +41,8 @@ class RankSensitivity(Result):
     ([1.0, 2.0, 4.0], 3)
     """
 
+    _rows = ("ranks", "values", "errors", "kappa", "low", "high")
+
     values: np.ndarray
     errors: np.ndarray
     kappa: np.ndarray

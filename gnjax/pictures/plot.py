@@ -11,7 +11,8 @@ from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.diagnosis.block_spectra import BlockSpectra
 from gnjax.diagnosis.diagnose import Diagnosis
 from gnjax.diagnosis.monitor import Monitor
-from gnjax.diagnosis.picture import blank, figure_of
+from gnjax.diagnosis.picture import blank, draw, two_axes, with_kappa
+from gnjax.numerics.extras import optional
 from gnjax.spectra.density import SpectralDensity
 from gnjax.spectra.spectrum import Spectrum
 
@@ -24,42 +25,60 @@ _WIDE = 100.0  # an axis is logarithmic if largest / smallest is at least this
 _SPREAD = 2.0  # standard errors in the band of a density
 _MANY = 60  # with so many eigenvalues or more, markers are small and have no caps
 _MOST_NAMES = 40  # the most blocks whose names are written
+_FEW_NAMES = 6  # up to so many names of blocks are written from left to right
 _FEW = 12  # up to so many eigenvalues have a tick each
 _DEEPEST = 1e-30  # relative to the largest: the smallest value on a logarithmic axis
 
 
-def plot(result: Any) -> Figure:
+def plot(result: Any, ax: Any = None) -> Figure:
     """A matplotlib figure of a spectrum, a density, a condition number, a monitor or a diagnosis.
 
-    ``plot(result).savefig("name.png")`` writes it to a file. Any other result may draw itself by a
-    method ``draw(axes)``.
+    ``plot(result).savefig("name.png")`` writes it to a file. With ``ax`` the result is drawn on
+    those axes, and their figure is returned; a diagnosis takes two: ``ax=(left, right)``. Any other
+    result may draw itself by a method ``draw(axes)``.
 
     >>> figure = gnjax.plot(gnjax.eigenvalues(np.diag([4.0, 2.0, 1.0])))
     >>> len(figure.axes)
     1
     """
-    if isinstance(result, Diagnosis):
-        return figure_of(result)
-    for kind, draw in _DRAWN.items():
+    drawing = _drawing_of(result)
+    wanted = 2 if isinstance(result, Diagnosis) else 1
+    axes = _axes_in(ax, wanted, type(result).__name__)
+    if axes is None:
+        axes = two_axes(result) if wanted == 2 else _empty()
+    drawing(axes if wanted == 2 else axes[0], result)
+    return axes[0].figure
+
+
+def _drawing_of(result: Any) -> Callable[[Any, Any], None]:
+    """What draws a result on its axes."""
+    for kind, drawing in _DRAWN.items():
         if isinstance(result, kind):
-            figure, axes = _empty()
-            draw(axes, result)
-            return figure
+            return drawing
     if hasattr(result, "draw"):
-        figure, axes = _empty()
-        result.draw(axes)
-        return figure
-    kinds = ", ".join(kind.__name__ for kind in (*_DRAWN, Diagnosis))
+        return lambda axes, drawn: drawn.draw(axes)
+    kinds = ", ".join(kind.__name__ for kind in _DRAWN)
     msg = f"gnjax.plot draws a {kinds}, got a {type(result).__name__}; print shows other results"
     raise ValueError(msg)
 
 
-def _empty() -> tuple[Figure, Axes]:
-    """A figure with one pair of axes."""
-    figure = blank(6.0, 4.0)
-    axes = figure.subplots()
+def _axes_in(ax: Any, wanted: int, kind: str) -> list[Axes] | None:
+    """The axes that a caller gave, as a list of as many as a picture needs; None for none."""
+    if ax is None:
+        return None
+    found = list(np.ravel(np.array(ax, dtype=object)))
+    if len(found) == wanted and all(hasattr(axes, "get_xaxis") for axes in found):
+        return found
+    several = "two pairs of axes, ax=(left, right)" if wanted == 2 else "one pair of axes"
+    msg = f"a {kind} is drawn on {several}; ax={ax!r} is something else"
+    raise ValueError(msg)
+
+
+def _empty() -> list[Axes]:
+    """One pair of axes in a new figure."""
+    axes = blank(6.0, 4.0).subplots()
     axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
+    return [axes]
 
 
 def _spectrum(axes: Axes, spectrum: Spectrum) -> None:
@@ -154,8 +173,8 @@ def _condition(axes: Axes, condition: ConditionNumber) -> None:
 
 
 def _blocks(axes: Axes, spectra: BlockSpectra) -> None:
-    """The eigenvalues above the floor as a column of dots for each block; negative ones orange."""
-    names = [block.name for block in spectra.blocks]
+    """A column of eigenvalues above the floor for each block, and its kappa; negative ones orange."""
+    names = [with_kappa(block.name, block.condition) for block in spectra.blocks]
     axes.set_yscale("log")
     for place, block in enumerate(spectra.blocks):
         values = block.spectrum.values
@@ -163,7 +182,9 @@ def _blocks(axes: Axes, spectra: BlockSpectra) -> None:
             sizes = np.abs(values[chosen])
             axes.plot(np.full(len(sizes), place), sizes, "_", ms=9, color=color, alpha=0.6)
     step = -(-len(names) // _MOST_NAMES)
-    axes.set_xticks(range(0, len(names), step), names[::step], rotation=90, fontsize="small")
+    turned = 90 if len(names) > _FEW_NAMES else 0
+    axes.set_xticks(range(0, len(names), step), names[::step], rotation=turned, fontsize="small")
+    axes.set_xlim(-0.6, len(names) - 0.4)
     axes.set_ylabel("size of eigenvalue")
     text = f"{100 * spectra.off_block_share:.3g}% off the blocks, mean distance "
     axes.set_title(text + f"{spectra.mean_distance:.3g}", loc="left", fontsize="medium")
@@ -173,7 +194,7 @@ def _monitor(axes: Axes, monitor: Monitor) -> None:
     """Sharpness over steps with a band for its error, the other eigenvalues, and 2 / rate."""
     rows = monitor.history
     steps = [row.step for row in rows]
-    axes.set_yscale("log")
+    drawn = []
     for name, color, text in (
         ("sharpness", BLUE, "largest of H"),
         ("gauss_newton", _GREY, "largest of G"),
@@ -184,22 +205,37 @@ def _monitor(axes: Axes, monitor: Monitor) -> None:
         if np.isfinite(values).any():
             axes.plot(steps, values, "o-", ms=3, lw=1.2, color=color, label=text)
             axes.fill_between(steps, values - errors, values + errors, color=color, alpha=0.2, lw=0)
+            drawn.append(values[np.isfinite(values)])
     thresholds = np.array([row.threshold for row in rows], float)
     if np.isfinite(thresholds).any():
         axes.plot(steps, thresholds, color="black", ls="--", lw=0.9, label="2 / rate")
+        drawn.append(thresholds[np.isfinite(thresholds)])
+    _readable(axes, np.concatenate(drawn))
     axes.legend(frameon=False)
     axes.set_xlabel("step")
     axes.set_ylabel("eigenvalue")
     axes.set_title(f"curvature at {len(rows)} steps", loc="left")
 
 
-_DRAWN: dict[type, Callable[[Axes, Any], None]] = {
+_DRAWN: dict[type, Callable[[Any, Any], None]] = {
     Spectrum: _spectrum,
     SpectralDensity: _density,
     ConditionNumber: _condition,
     BlockSpectra: _blocks,
     Monitor: _monitor,
+    Diagnosis: draw,
 }
+
+
+def _readable(axes: Axes, values: np.ndarray) -> None:
+    """A logarithmic axis where values differ much, with ticks as plain numbers; whole steps."""
+    ticker = optional("matplotlib.ticker", "a picture")
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(nbins=8, integer=True))
+    if _is_wide(values):
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
+        axes.yaxis.set_minor_formatter(ticker.NullFormatter())
+    axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
 
 
 def _is_wide(values: np.ndarray) -> bool:

@@ -40,6 +40,8 @@ class CertifiedPairs(Result):
     (False, 1)
     """
 
+    _rows = ("values", "residuals", "errors", "angles")
+
     values: np.ndarray
     residuals: np.ndarray
     errors: np.ndarray

@@ -46,6 +46,8 @@ class DiagonalEstimate(Result):
     ([4.0, 2.0, 1.0], [0.0, 0.0, 0.0])
     """
 
+    _rows = ("values", "standard_errors")
+
     values: np.ndarray
     standard_errors: np.ndarray
     products: int

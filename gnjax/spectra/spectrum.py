@@ -35,6 +35,8 @@ class Spectrum(Result):
     ([4.0, 2.0, 1.0], np.True_)
     """
 
+    _rows = ("values", "errors", "angles")
+
     values: np.ndarray
     errors: np.ndarray
     method: str

@@ -15,7 +15,6 @@ from gnjax.cli.main import main
 from gnjax.data import standardise, whiten
 from gnjax.diagnosis.classes import class_shares
 from gnjax.diagnosis.diagnose import diagnose
-from gnjax.diagnosis.picture import figure_of
 from gnjax.diagnosis.remedies.suggestion import HELPS, HURTS, SAME, UNKNOWN, Suggestion
 from gnjax.models import MLP, LinearNet
 from gnjax.models.linear import weights
@@ -244,7 +243,7 @@ def test_large_matrices_keep_what_krylov_gives(found, tmp_path):
     assert large.culprit is None
     assert "not available" in str(large)
     assert "at most 2" in _left_out(large, "all remedies")
-    figure_of(large).savefig(tmp_path / "large.png")
+    gnjax.plot(large).savefig(tmp_path / "large.png")
     assert (tmp_path / "large.png").stat().st_size > 1000
 
 
@@ -353,7 +352,7 @@ def test_only_some_parameters(found):
 def test_the_picture_of_many_layers_fits_a_page(found):
     layers = [dataclasses.replace(found.layers[i % 3], name=f"layers/{i}") for i in range(120)]
     many = dataclasses.replace(found, layers=tuple(layers))
-    assert figure_of(many).get_size_inches()[1] <= 9
+    assert gnjax.plot(many).get_size_inches()[1] <= 9
     assert len(str(many).splitlines()) < 80
 
 

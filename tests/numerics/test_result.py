@@ -16,6 +16,7 @@ from hypothesis.extra import numpy as arrays
 import gnjax
 from gnjax import papers
 from gnjax.numerics.answers.result import Result
+from gnjax.numerics.answers.schema import inheriting
 
 _NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 
@@ -141,3 +142,81 @@ def test_other_text_is_refused_in_a_sentence(results):
             gnjax.Trace.from_json(text)
     with pytest.raises(ValueError, match="a function cannot be written"):
         dataclasses.replace(kappa, method=math.sin and (lambda: None)).to_json()
+
+
+def _agrees(plain, tree):
+    """Whether ``to_dict`` says what JSON says, which is made by other code."""
+    if isinstance(plain, dict):
+        for name, part in tree.items():
+            assert name == "type" or _agrees(plain[name], part)
+    elif isinstance(plain, list):
+        assert all(_agrees(*pair) for pair in zip(plain, tree, strict=True))
+    elif isinstance(plain, np.ndarray):
+        numbers = [float(number) for number in tree["array"]]
+        np.testing.assert_array_equal(plain, np.reshape(numbers, tree["shape"]))
+    elif isinstance(tree, dict):
+        np.testing.assert_equal(plain, float(tree["float"]))
+    else:
+        assert (type(plain), plain) == (type(tree), tree)
+    return True
+
+
+@pytest.mark.parametrize("index", range(14))
+def test_a_dict_has_every_field_and_the_evidence(results, index):
+    result = results[index]
+    plain = result.to_dict()
+    _agrees(plain, json.loads(result.to_json()))
+    certificate = getattr(result, "certificate", None)
+    if certificate is not None:
+        assert plain["certificate"]["kind"] == certificate.kind
+        assert plain["certificate"]["failure"] == certificate.failure
+
+
+@pytest.mark.parametrize("index", range(14))
+def test_a_table_has_the_numbers_of_its_rows_and_the_evidence_in_each(results, index):
+    result = results[index]
+    frame, rows = result.to_pandas(), type(result)._rows
+    if not rows:
+        assert len(frame) == 1
+    for name in rows:
+        values = getattr(result, name)
+        if isinstance(values, np.ndarray) and values.size:
+            np.testing.assert_array_equal(frame[name].to_numpy(), values.ravel())
+        elif isinstance(values, tuple):
+            assert len(frame) == len(values)
+    for name, value in vars(result).items():
+        if isinstance(value, tuple) and value and isinstance(value[0], float):
+            ends = frame.iloc[0][[f"{name}_low", f"{name}_high"]].to_numpy(float)
+            np.testing.assert_array_equal(ends, value)
+    if hasattr(result, "certificate"):
+        assert set(frame["certificate_kind"]) == {result.certificate.kind}
+
+
+def test_what_a_class_says_of_its_table_is_there():
+    """Class: a field is renamed, and its column is lost."""
+    for kind in inheriting(Result):
+        for name in (*kind._rows, *kind._also):
+            assert hasattr(kind, name) or name in {f.name for f in dataclasses.fields(kind)}, kind
+
+
+def test_tables_of_blocks_layers_and_steps():
+    model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
+    x, y = np.random.default_rng(0).standard_normal((5, 3)), np.zeros((5, 2))
+    spectra = gnjax.block_spectra(model, x)
+    frame = spectra.to_pandas().set_index("name")
+    for block in spectra.blocks:
+        row = frame.loc[block.name]
+        assert row["condition_value"] == block.condition.value
+        assert (row["condition_interval_low"], row["condition_interval_high"]) == (
+            block.condition.interval
+        )
+        assert row["spectrum_certificate_kind"] == block.spectrum.certificate.kind
+        assert row["trace"] == block.trace
+    monitor = gnjax.Monitor(x, y, kappa=False)
+    rows = [monitor(step, model, rate=0.1) for step in range(2)]
+    frame = monitor.to_pandas()
+    assert frame["sharpness_error"].tolist() == [row.sharpness_error for row in rows]
+    assert frame["threshold"].tolist() == [20.0, 20.0]
+    assert "kappa" not in frame
+    indefinite = gnjax.block_spectra(gnjax.hessian(model, x, y)).to_pandas()
+    assert len(indefinite) == 2

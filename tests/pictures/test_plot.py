@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 import gnjax
 from gnjax import papers
@@ -79,3 +83,49 @@ def test_kappa_ranks_and_diagnoses_have_pictures():
 def test_other_results_are_refused():
     with pytest.raises(ValueError, match=r"draws a Spectrum, .* got a Trace; print shows"):
         gnjax.plot(gnjax.trace(np.eye(2), method="exact"))
+
+
+def test_a_picture_goes_onto_axes_of_the_callers():
+    figure = Figure()
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+    spectrum = gnjax.Spectrum(np.array([3.0, 2.0]), np.zeros(2), "dense")
+    assert gnjax.plot(spectrum, ax=left) is figure
+    assert left.get_title(loc="left")
+    assert not right.get_title(loc="left")
+    model = gnjax.models.LinearNet(3, 2, depth=1, width=(), key=jax.random.key(0))
+    diagnosis = gnjax.diagnose(model, np.random.default_rng(1).standard_normal((5, 3)))
+    assert gnjax.plot(diagnosis, ax=(left, right)) is figure
+    assert right.get_title(loc="left") == "share of each layer"
+    for result, ax, said in (
+        (spectrum, (left, right), "a Spectrum is drawn on one pair of axes"),
+        (spectrum, "left", "one pair of axes; ax='left' is something else"),
+        (diagnosis, left, "a Diagnosis is drawn on two pairs of axes, ax=\\(left, right\\)"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            gnjax.plot(result, ax=ax)
+
+
+def test_layers_are_drawn_with_their_kappa():
+    model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
+    spectra = gnjax.block_spectra(model, np.random.default_rng(1).standard_normal((5, 3)))
+    labels = [text.get_text() for text in _axes(spectra).get_xticklabels()]
+    expected = [f"{b.name}\nkappa {b.condition.value:.3g}" for b in spectra.blocks]
+    assert labels == expected
+
+
+@pytest.mark.parametrize("largest", [5.0, 5e4])
+def test_a_series_has_ticks_that_can_be_read(largest):
+    """Class: a logarithmic axis over less than a decade, whose only ticks say 2x10^0."""
+    monitor = gnjax.Monitor(np.ones((1, 2)), np.zeros((1, 2)))
+    first = monitor(0, (lambda w, x: x * w, np.ones((1, 2))))
+    monitor.history = [
+        dataclasses.replace(first, step=step, sharpness=value)
+        for step, value in ((0, 4.0), (1, 4.5), (7, largest))
+    ]
+    axes = _axes(monitor)
+    low, high = axes.get_ylim()
+    ticks = [text.get_text() for text in axes.get_yticklabels()]
+    shown = [float(text) for text in ticks if text]
+    assert 3 <= sum(low <= value <= high for value in shown) <= 15
+    assert all(float(place).is_integer() for place in axes.get_xticks())

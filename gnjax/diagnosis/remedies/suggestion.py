@@ -28,6 +28,8 @@ RTOL = 1e-2  # rtol of a kappa whose interval is only compared with another inte
 class Suggestion(Result):
     """kappa before and after one change, and the theorem behind the change."""
 
+    _also = ("verdict",)
+
     name: str
     before: ConditionNumber
     after: ConditionNumber

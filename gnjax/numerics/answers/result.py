@@ -15,18 +15,42 @@ import html
 import json
 import math
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
 import numpy as np
 
+from gnjax.numerics.answers import tables
 from gnjax.numerics.answers.schema import brief, inheriting, parsed, value_of
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _SHOWN = 6  # numbers of an array
 
 
 class Result:
     """The base class of frozen dataclasses of numbers, arrays, words and other results."""
+
+    _rows: ClassVar[tuple[str, ...]] = ()  # the fields whose entries are the rows of a table
+    _also: ClassVar[tuple[str, ...]] = ()  # properties that are told like fields
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every field by its name, as values of Python and arrays of NumPy.
+
+        An answer inside this one is a dict too: ``["certificate"]["kind"]`` is the evidence.
+        """
+        fields: dict[str, Any] = tables.plain(self)
+        return fields
+
+    def to_pandas(self) -> DataFrame:
+        """A pandas data frame, with a row for each eigenvalue, block or layer, or one for all.
+
+        Its columns are named as the fields. Those of an answer inside this one begin with its name,
+        as ``certificate_kind``, and both ends of an interval are ``interval_low`` and
+        ``interval_high``. What does not fit into a row, as vectors, is in :meth:`to_dict`.
+        """
+        return tables.frame(self)
 
     def to_json(self) -> str:
         """This answer as text, for :meth:`from_json` of its class."""

@@ -43,6 +43,8 @@ class Estimate(Result):
     (2,)
     """
 
+    _rows = ("value", "standard_error", "quadrature")
+
     value: np.ndarray
     standard_error: np.ndarray
     quadrature: np.ndarray = field(default_factory=lambda: np.zeros(0))
@@ -75,6 +77,8 @@ class SpectralDensity(Result):
     >>> density.pdf(np.linspace(0, 4, 50), width=0.2).value.shape
     (50,)
     """
+
+    _rows = ("nodes", "weights")
 
     nodes: np.ndarray
     weights: np.ndarray
