@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,12 +42,10 @@ def plot(result: Any, ax: Any = None) -> Figure:
     1
     """
     drawing = _drawing_of(result)
-    wanted = 2 if isinstance(result, Diagnosis) else 1
-    axes = _axes_in(ax, wanted, type(result).__name__)
-    if axes is None:
-        axes = two_axes(result) if wanted == 2 else _empty()
-    drawing(axes if wanted == 2 else axes[0], result)
-    return axes[0].figure
+    axes = _axes_for(result, ax)
+    drawing(axes if len(axes) == 2 else axes[0], result)
+    figure: Any = axes[0].figure
+    return figure
 
 
 def _drawing_of(result: Any) -> Callable[[Any, Any], None]:
@@ -62,23 +60,24 @@ def _drawing_of(result: Any) -> Callable[[Any, Any], None]:
     raise ValueError(msg)
 
 
-def _axes_in(ax: Any, wanted: int, kind: str) -> list[Axes] | None:
-    """The axes that a caller gave, as a list of as many as a picture needs; None for none."""
+def _axes_for(result: Any, ax: Any) -> Sequence[Axes]:
+    """The one or two pairs of axes that a result is drawn on: the caller's, or new ones."""
+    two = isinstance(result, Diagnosis)
     if ax is None:
-        return None
-    found = list(np.ravel(np.array(ax, dtype=object)))
-    if len(found) == wanted and all(hasattr(axes, "get_xaxis") for axes in found):
+        return two_axes(result) if two else [_empty()]
+    found: list[Any] = list(np.ravel(np.array(ax, dtype=object)))
+    if len(found) == 1 + two and all(hasattr(axes, "get_xaxis") for axes in found):
         return found
-    several = "two pairs of axes, ax=(left, right)" if wanted == 2 else "one pair of axes"
-    msg = f"a {kind} is drawn on {several}; ax={ax!r} is something else"
+    several = "two pairs of axes, ax=(left, right)" if two else "one pair of axes"
+    msg = f"a {type(result).__name__} is drawn on {several}; ax={ax!r} is something else"
     raise ValueError(msg)
 
 
-def _empty() -> list[Axes]:
+def _empty() -> Axes:
     """One pair of axes in a new figure."""
     axes = blank(6.0, 4.0).subplots()
     axes.spines[["top", "right"]].set_visible(False)
-    return [axes]
+    return axes
 
 
 def _spectrum(axes: Axes, spectrum: Spectrum) -> None:
@@ -173,7 +172,7 @@ def _condition(axes: Axes, condition: ConditionNumber) -> None:
 
 
 def _blocks(axes: Axes, spectra: BlockSpectra) -> None:
-    """A column of eigenvalues above the floor for each block, and its kappa; negative ones orange."""
+    """Eigenvalues above the floor, a column for each block with its kappa; negative ones orange."""
     names = [with_kappa(block.name, block.condition) for block in spectra.blocks]
     axes.set_yscale("log")
     for place, block in enumerate(spectra.blocks):
