@@ -12,13 +12,25 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 project = "gnjax"
 author = "the gnjax authors"
 version = release = installed("gnjax")
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-myst_enable_extensions = ["attrs_inline"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "mathml",  # beside this file
+]
+autosummary_generate = False  # its tables have a line for each name; the names stand below them
+myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 
 html_theme = "furo"
-html_title = "gnjax"
+html_title = f"gnjax {version}"
+html_math_renderer = "mathml"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
 html_show_sourcelink = False
 html_copy_source = False
 html_show_copyright = False

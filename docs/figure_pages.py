@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 
+from gallery_pages import card, columns
+
 from figures import catalogue
 from reproduction.appendices import PAGES
 from reproduction.markdown import escaped
@@ -32,7 +34,7 @@ def write(folder: Path) -> list[Path]:
         figure: page(figure, [c for c in claims if figure_of(c) == figure], records, folder)
         for figure in catalogue.names()
     }
-    pages |= {"index": _index(), "findings": _findings(folder), **_behind()}
+    pages |= {"index": _index(folder), "findings": _findings(folder), **_behind()}
     return [_written(folder / f"{title}.md", text) for title, text in pages.items()]
 
 
@@ -40,7 +42,7 @@ def page(figure: str, claims: list[Claim], records: Records, folder: Path) -> st
     """Picture and caption, the claims with what was found, and how to run it again."""
     section = _section(figure)
     parts = [
-        f"# {section.title}",
+        f"# {escaped(_summary(figure))}",
         *_picture(section, folder),
         "## What the paper claims, and what we found",
         *(_verdicts(claims, records) if claims else ["The paper makes no claim about it."]),
@@ -64,9 +66,13 @@ def _picture(section: Section, folder: Path) -> Iterator[str]:
         yield escaped(_summary(section.figure))
         yield "The gallery does not hold its picture yet; `make gallery` draws it."
         return
-    path = Path(os.path.relpath(section.picture, folder)).as_posix()
-    yield f"![{section.title}]({path})"
+    yield f"![{section.title}]({_picture_path(section, folder)})"
     yield escaped(section.caption)
+
+
+def _picture_path(section: Section, folder: Path) -> str:
+    """The picture as a page in ``folder`` names it; "" for none."""
+    return Path(os.path.relpath(section.picture, folder)).as_posix() if section.picture else ""
 
 
 def _verdicts(claims: list[Claim], records: Records) -> Iterator[str]:
@@ -120,16 +126,22 @@ def _experiment(figure: str) -> str | None:
 
 def _summary(figure: str) -> str:
     """The first line of the module's docstring, "Figure 2: condition number ..."."""
-    return (inspect.getdoc(catalogue.load(figure)) or figure).splitlines()[0]
+    return (inspect.getdoc(catalogue.load(figure)) or figure).splitlines()[0].removesuffix(".")
 
 
-def _index() -> str:
-    entries = [
-        f"- [{_section(f).title}]({f}.md): {escaped(_summary(f).split(': ', 1)[-1])}"
+def _shown(figure: str) -> str:
+    """What the figure shows, without its number."""
+    return _summary(figure).split(": ", 1)[-1]
+
+
+def _index(folder: Path) -> str:
+    """A card for each figure: its picture, titled by what it shows."""
+    cards = (
+        card(f"{_section(f).title}: {_shown(f)}", f"{f}.md", _picture_path(_section(f), folder))
         for f in catalogue.names()
-    ]
+    )
     contents = "\n".join(["```{toctree}", ":hidden:", *catalogue.names(), "```"])
-    return "\n\n".join(["# Figures", "\n".join(entries), contents]) + "\n"
+    return "\n\n".join(["# Figures", columns(cards), contents]) + "\n"
 
 
 def _findings(folder: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,10 +92,18 @@ def _example(path: Path) -> Example:
 
 
 def _index(found: Sequence[Example]) -> str:
-    entries = [
-        f"[![{e.title}]({e.name}.png){{width=320px}}]({e.name}.md)\n\n[{e.title}]({e.name}.md)"
-        for e in found
-    ]
+    cards = (card(e.title, f"{e.name}.md", f"{e.name}.png") for e in found)
     contents = "\n".join(["```{toctree}", ":hidden:", *(e.name for e in found), "```"])
     text = "Small examples, each drawn by the lines that its page shows when this site is built."
-    return "\n\n".join(["# Gallery", text, *entries, contents]) + "\n"
+    return "\n\n".join(["# Gallery", text, columns(cards), contents]) + "\n"
+
+
+def card(title: str, page: str, picture: str) -> str:
+    """A picture below its title, both links to the page; the title alone where there is none."""
+    shown = f"\n\n[![{title}]({picture})]({page})" if picture else ""
+    return f":::{{container}}\n[{title}]({page}){shown}\n:::"
+
+
+def columns(cards: Iterable[str]) -> str:
+    """Cards side by side, as many as the window has room for."""
+    return "\n".join(["::::{container} gallery", *cards, "::::"])
