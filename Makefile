@@ -9,6 +9,8 @@ TORCH := .venv-torch
 ALONE := build/alone
 PROFILE ?= laptop
 JOBS ?= 2
+# Those of the papers; FIGURES=all has what is beyond them too, FIGURES=2,b1 some.
+FIGURES ?= papers
 # The paper's sizes take hours, so that what is published is not computed again; PUBLISHED= computes it.
 PUBLISHED ?= $(if $(filter paper,$(PROFILE)),--published)
 MINUTES ?= 4
@@ -35,15 +37,15 @@ $(READY): pyproject.toml constraints.txt
 # Many experiments spend most of their time on compilation. With these options XLA takes a quarter less
 # time to compile, and the programs are as fast.
 reproduce gallery: export XLA_FLAGS ?= $(COMPILES_SOONER)
-reproduce: $(READY)  ## run, draw, check and report every figure (PROFILE=laptop JOBS=2)
-	$(BIN)/python -m experiments.reproduce --profile=$(PROFILE) --jobs=$(JOBS) $(PUBLISHED)
+reproduce: $(READY)  ## run, draw, check and report the papers' figures (PROFILE=laptop JOBS=2 FIGURES=papers)
+	$(BIN)/python -m experiments.reproduce --profile=$(PROFILE) --figures=$(FIGURES) --jobs=$(JOBS) $(PUBLISHED)
 
 # One process: it is compilation that takes the time, and two would compile everything twice.
-smoke: $(READY)  ## the same in four minutes, at toy sizes
-	@$(MAKE) --no-print-directory reproduce PROFILE=smoke JOBS=1
+smoke: $(READY)  ## every figure in four minutes, at toy sizes
+	@$(MAKE) --no-print-directory reproduce PROFILE=smoke FIGURES=all JOBS=1
 
 gallery: $(READY)  ## reproduce, and renew figures/gallery, the findings and expected.json
-	$(BIN)/python -m experiments.reproduce --profile=laptop --jobs=$(JOBS) --publish
+	$(BIN)/python -m experiments.reproduce --profile=laptop --figures=all --jobs=$(JOBS) --publish
 
 # Most of the time of a test is compilation; the slow tests run what is compiled with all care.
 # Without its newer emitters for fusions, and with one LLVM module a program, XLA compiles four times

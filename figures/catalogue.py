@@ -44,6 +44,11 @@ def names() -> list[str]:
     )
 
 
+def of_papers() -> list[str]:
+    """The figures of the two papers, without those beyond them."""
+    return [name for name in names() if not name.startswith(("c", "t"))]
+
+
 def load(name: str) -> TableFigure | Schematic:
     """The module of one figure."""
     return cast(TableFigure | Schematic, import_module(f"figures.{name}"))

@@ -13,11 +13,27 @@ from reproduction.elements import Html, element, joined, picture
 from reproduction.markdown import escaped
 from reproduction.records import LEGEND, Section, counts
 from sweeps import sentences
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, Sentence, Verdict
+from sweeps.claims import (
+    FAILS,
+    HOLDS,
+    NOT_TESTABLE,
+    STATUSES,
+    UNDECIDED,
+    Claim,
+    Sentence,
+    Verdict,
+)
 from sweeps.sentences import TALLIES
 
 _DPI, _REM = 300, 9.0  # of the pictures, and how large an inch of them is shown
 _CLASSES = {HOLDS: "holds", FAILS: "fails", UNDECIDED: "undecided"}
+
+
+REHEARSAL = (
+    "This is a rehearsal at toy sizes, and judges nothing: it shows that every experiment, picture"
+    " and check runs. Its verdicts say nothing about the papers; those of the laptop's profile"
+    " (make reproduce) and of the paper's do."
+)
 
 
 def _head(*names: str) -> Html:
@@ -27,54 +43,16 @@ def _head(*names: str) -> Html:
 _SENTENCES = _head("figure", "sentence", "verdict", "readings")
 _HEAD = _head("panel", "claim", "verdict", "number")
 
-_PAGE = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$title</title>
-<style>
-:root { color-scheme: light dark; --ink: #1c1e21; --soft: #5b6168; --paper: #fbfbfa;
-  --line: #dcdedb; --card: #ffffff; --holds: #1a6b3c; --fails: #a3341f; --open: #6a4ea3; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e4e6e8; --soft: #a0a6ad; --paper: #15171a;
-  --line: #33373c; --card: #1d2024; --holds: #6fcf97; --fails: #ff9b85; --open: #b9a3f0; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 62rem; padding: 1.5rem 1rem 4rem; background: var(--paper);
-  color: var(--ink); font: 1rem/1.55 system-ui, sans-serif; }
-h1 { font-size: 1.6rem; margin: 0 0 .3rem; } h2 { font-size: 1.2rem; margin: 0 0 .8rem; }
-p { margin: .5rem 0; } .soft, figcaption { color: var(--soft); font-size: .9rem; }
-nav { display: flex; flex-wrap: wrap; gap: .35rem; margin: 1.2rem 0 2rem; }
-nav a { border: 1px solid var(--line); border-radius: .4rem; padding: .15rem .55rem;
-  color: inherit; text-decoration: none; font-size: .9rem; background: var(--card); }
-nav a:hover, nav a:focus { border-color: currentColor; }
-section { border-top: 1px solid var(--line); padding: 1.6rem 0; }
-figure { margin: 0 0 1rem; } figcaption { margin-top: .6rem; }
-img { display: block; max-width: 100%; height: auto; margin: auto; background: #fff;
-  border-radius: .3rem; padding: .4rem; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-size: .9rem; }
-th, td { text-align: left; vertical-align: top; padding: .35rem .8rem .35rem 0;
-  border-bottom: 1px solid var(--line); } th { font-weight: 600; color: var(--soft); }
-td:nth-child(1) { white-space: nowrap; } td:nth-child(3) { white-space: nowrap; font-weight: 600; }
-.holds { color: var(--holds); } .undecided { color: var(--open); }
-.fails, .problem { color: var(--fails); }
-</style>
-</head>
-<body>
-<header><h1>$title</h1><p class="soft">$summary</p></header>
-<nav aria-label="Figures">$contents</nav>
-<main>
-$matters
-$sections
-</main>
-</body>
-</html>
-""")
 
+def page(sections: Sequence[Section], title: str, summary: str, *, rehearsal: bool = False) -> str:
+    """The report as one self-contained HTML page.
 
-def page(sections: Sequence[Section], title: str, summary: str) -> str:
-    """The report as one self-contained HTML page."""
-    return _PAGE.substitute(
+    A ``rehearsal`` is a run at toy sizes, and its first lines say that it judges nothing.
+    """
+    notice = element("p", element("strong", REHEARSAL), class_="rehearsal") if rehearsal else ""
+    return Template(texts.report()).substitute(
         title=joined([title]),
+        notice=notice,
         summary=joined([summary]),
         contents=joined((element("a", s.title, href=f"#{s.anchor}") for s in sections), "\n"),
         matters=_matters(sections),
@@ -91,7 +69,7 @@ def _matters(sections: Sequence[Section]) -> Html:
         element("h2", "What matters"),
         element("p", LEGEND, class_="soft"),
         _tallies(statuses),
-        *(_printed(judged, verdicts) if judged else ()),
+        *(_printed(judged, verdicts, sections) if judged else ()),
         *_beyond(sections),
         _details(
             "What was corrected in the papers' text", list(map(_correction, texts.corrections()))
@@ -101,26 +79,59 @@ def _matters(sections: Sequence[Section]) -> Html:
 
 
 def _printed(
-    judged: Sequence[sentences.Judged], verdicts: Mapping[Claim, Verdict]
+    judged: Sequence[sentences.Judged],
+    verdicts: Mapping[Claim, Verdict],
+    sections: Sequence[Section],
 ) -> Iterator[Html]:
-    """The printed sentences: those that fail, with why, then the undecided, then all that hold."""
+    """The printed sentences: those that fail, with why, then the undecided, then all that hold.
+
+    Each row names its verdict and its figures, by which a reader can choose.
+    """
+    places = {claim: s.anchor for s in sections for claim, _ in s.verdicts}
+    marks = {}
+    for one in judged:
+        named = dict.fromkeys(places[claim] for claim, _ in one.readings)
+        marks[one] = {"data_verdict": one.status, "data_figures": " ".join(named)}
+    yield _filter([one.status for one in judged], sections)
     failures = [
-        _claim(claim, verdicts[claim])
+        _claim(claim, verdicts[claim], **marks[one])
         for one in judged
         for claim, status in one.deciding
         if one.status == status == FAILS
     ]
     yield element("h3", "What is printed and fails, and why")
     none = element("p", "No printed sentence fails at these sizes.")
-    yield _table(_HEAD, failures) if failures else none
+    yield _table(_HEAD, failures, "sentences") if failures else none
     for heading, wanted in (
         ("What is printed and could not be decided here", (UNDECIDED, NOT_TESTABLE)),
         ("What is printed and holds", (HOLDS,)),
     ):
-        chosen = [_sentence(one) for one in judged if one.status in wanted]
+        chosen = [_sentence(one, **marks[one]) for one in judged if one.status in wanted]
         if chosen:
             yield element("h3", heading)
-            yield _table(_SENTENCES, chosen)
+            yield _table(_SENTENCES, chosen, "sentences")
+
+
+def _filter(statuses: Sequence[str], sections: Sequence[Section]) -> Html:
+    """Two lists to choose from, a verdict and a figure; shown where scripts run."""
+    verdicts = [(status, status) for status in STATUSES if status in statuses]
+    figures = [(s.title, s.anchor) for s in sections if any(map(_is_printed, s.verdicts))]
+    lists = (
+        element("label", f"{name} ", element("select", *map(_option, options), name=name.lower()))
+        for name, options in (
+            ("Verdict", [("all", ""), *verdicts]),
+            ("Figure", [("all", ""), *figures]),
+        )
+    )
+    return element("form", *lists, element("output"), class_="filter", hidden="")
+
+
+def _option(pair: tuple[str, str]) -> Html:
+    return element("option", pair[0], value=pair[1])
+
+
+def _is_printed(reading: tuple[Claim, Verdict]) -> bool:
+    return isinstance(reading[0].source, Sentence)
 
 
 def _beyond(sections: Sequence[Section]) -> Iterator[Html]:
@@ -144,7 +155,7 @@ def _tallies(statuses: Sequence[tuple[Claim, str]]) -> Html:
     return element("ul", joined(items, "\n"))
 
 
-def _sentence(one: sentences.Judged) -> Html:
+def _sentence(one: sentences.Judged, **marks: str) -> Html:
     """One row: the words and their place, the verdict, and what its readings do."""
     place = element("span", f"({one.sentence.paper}, {one.sentence.place})", class_="soft")
     return element(
@@ -153,6 +164,7 @@ def _sentence(one: sentences.Judged) -> Html:
         element("td", element("q", one.sentence.words), " ", place),
         element("td", one.status, class_=_CLASSES.get(one.status, "")),
         element("td", one.summary),
+        **marks,
     )
 
 
@@ -170,13 +182,16 @@ def _correction(correction: texts.Correction) -> Html:
     return joined([f"{where}: {correction.corrected} ", printed])
 
 
-def markdown(sections: Sequence[Section], title: str, summary: str) -> str:
-    """The report as Markdown, with links to the pictures."""
+def markdown(
+    sections: Sequence[Section], title: str, summary: str, *, rehearsal: bool = False
+) -> str:
+    """The report as Markdown, with links to the pictures; see :func:`page` for a ``rehearsal``."""
     readings = [pair for section in sections for pair in section.statuses]
     said = "\n".join(map(_said, sentences.judged(readings)))
     counted = sentences.tallies(readings)
     tallies = "\n".join(f"- {name}: {counts(some)}" for name, some in counted.items() if some)
-    parts = [f"# {escaped(title)}", escaped(summary), tallies]
+    notice = f"**{escaped(REHEARSAL)}**" if rehearsal else ""
+    parts = [f"# {escaped(title)}", notice, escaped(summary), tallies]
     parts += ["## Every printed sentence", said] if said else []
     for section in sections:
         parts.append(f"## {escaped(section.title)}")
@@ -251,7 +266,8 @@ def _figure(section: Section) -> Html:
         style=f"width:{_REM * inches:.1f}rem",
         src=f"data:image/png;base64,{base64.b64encode(content).decode()}",
     )
-    return element("figure", shown, element("figcaption", section.caption))
+    enlarge = element("button", shown, type="button", class_="enlarge")
+    return element("figure", enlarge, element("figcaption", section.caption))
 
 
 def _claims(readings: Sequence[tuple[Claim, Verdict]]) -> Html:
@@ -264,11 +280,12 @@ def _claims(readings: Sequence[tuple[Claim, Verdict]]) -> Html:
     return _table(_HEAD, rows)
 
 
-def _table(head: Html, rows: Sequence[Html]) -> Html:
-    return element("div", element("table", head, "\n", joined(rows, "\n")), class_="scroll")
+def _table(head: Html, rows: Sequence[Html], kind: str = "") -> Html:
+    table = element("table", head, "\n", joined(rows, "\n"))
+    return element("div", table, class_=f"scroll {kind}".strip())
 
 
-def _claim(claim: Claim, found: Verdict) -> Html:
+def _claim(claim: Claim, found: Verdict, **marks: str) -> Html:
     why = _why(claim, found).strip()
     return element(
         "tr",
@@ -276,6 +293,7 @@ def _claim(claim: Claim, found: Verdict) -> Html:
         element("td", claim.statement, *_source(claim)),
         element("td", found.status, class_=_CLASSES.get(found.status, "")),
         element("td", found.text, element("p", why) if why else ""),
+        **marks,
     )
 
 

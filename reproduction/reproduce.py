@@ -53,6 +53,8 @@ LEFT_OUT = {  # not computed unless their figures are named: these sizes take a 
     )
 }
 
+GROUPS = {"papers": catalogue.of_papers, "all": catalogue.names}
+
 
 @dataclass
 class Ran:
@@ -105,8 +107,7 @@ def _run_all(options: argparse.Namespace, console: Terminal, drawing: Drawing) -
         if isinstance(module, catalogue.TableFigure):
             needed.setdefault(module.EXPERIMENT, []).append(figure)
     launcher = launching.launcher(options)
-    if options.profile in LEFT_OUT:  # the others take minutes
-        _say_how_long(needed, options, launcher, console)
+    _say_how_long(needed, options, launcher, console)
     ran = {}
     for index, (name, figures) in enumerate(needed.items(), start=1):
         console.rule(f"{index}/{len(needed)} {name}", align="left")
@@ -226,9 +227,10 @@ def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: fl
         f"{len(sections)} figures. This run took {progress.duration(seconds)}; finished cells were"
         " not computed again."
     )
-    folder = options.results / options.run
-    write_atomically(folder / "report.html", report.page(sections, title, summary))
-    write_atomically(folder / "report.md", report.markdown(sections, title, summary))
+    folder, rehearsal = options.results / options.run, options.profile == "smoke"
+    for name, told in (("report.html", report.page), ("report.md", report.markdown)):
+        text = told(sections, title, summary, rehearsal=rehearsal)
+        write_atomically(folder / name, text)
 
 
 def _publish(options: argparse.Namespace, sections: Sequence[Section]) -> None:
@@ -311,9 +313,11 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--figures",
         type=_figures,
-        help="as in 2,3,b1; all of them without this, in the paper's profile but those of pruning "
-        "and of transformers, which take a GPU or many hours; with --published what is published "
-        "of them, too",
+        default="papers",
+        metavar="papers|all|2,3,b1",
+        help="those of the papers, 1 to 23 and b1 to b4, without this; all: what is beyond the "
+        "papers, too. In the paper's profile both leave out pruning and transformers, which take a "
+        "GPU or many hours; with --published they have what is published of them",
     )
     parser.add_argument(
         "--strict", action="store_true", help=f"fail where a verdict is not that of {EXPECTED}"
@@ -337,8 +341,11 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     options.run = (
         f"{options.profile}-from-{options.first_seed}" if options.overrides else options.profile
     )
-    options.only_published = () if options.figures else _with_published_cells(options)
-    options.figures = options.figures or _all_figures(options)
+    if isinstance(options.figures, str):
+        options.only_published = _with_published_cells(options)
+        options.figures = _all_figures(options, GROUPS[options.figures]())
+    else:
+        options.only_published = ()
     if options.publish and options.overrides:
         parser.error("--publish records the verdicts of the first seeds, without --first_seed")
     return options
@@ -358,20 +365,18 @@ def _is_published(name: str, options: argparse.Namespace) -> bool:
     return bool(archives.published(store, program.experiment.cells(config)))
 
 
-def _all_figures(options: argparse.Namespace) -> list[str]:
-    """Every figure but those whose experiment a profile leaves out."""
+def _all_figures(options: argparse.Namespace, group: Sequence[str]) -> list[str]:
+    """The figures of a group but those whose experiment a profile leaves out."""
     left_out = set(LEFT_OUT.get(options.profile, ())) - set(options.only_published)
-    experiment = {
-        name: getattr(catalogue.load(name), "EXPERIMENT", "") for name in catalogue.names()
-    }
+    experiment = {name: getattr(catalogue.load(name), "EXPERIMENT", "") for name in group}
     return [name for name, its in experiment.items() if its not in left_out]
 
 
-def _figures(text: str) -> list[str]:
-    """The names of the modules of figures that are given as in 2,3,b1."""
+def _figures(text: str) -> list[str] | str:
+    """The names of the modules of figures that are given as in 2,3,b1; or that of a group."""
     known = catalogue.names()
-    if text == "all":
-        return known
+    if text in GROUPS:
+        return text
     chosen = []
     for part in text.split(","):
         number = part.strip().lower().removeprefix("fig")

@@ -225,6 +225,12 @@ def summary() -> str:
 
 
 @cache
+def report() -> str:
+    """The page of a report: its style and its script, a ``string.Template``."""
+    return (FOLDER / "report.html").read_text(encoding="utf-8")
+
+
+@cache
 def _rows(name: str, kind: type[Row]) -> tuple[Row, ...]:
     return read(FOLDER / f"{name}.toml", kind)
 

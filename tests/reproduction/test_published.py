@@ -133,11 +133,8 @@ def test_what_has_no_published_table_is_computed(gallery, reproduces, tmp_path, 
         (gallery / "fig12.json").rename(gallery / "smoke" / "fig12.json")
 
 
-def test_how_long_all_of_it_takes_is_said_before_it_begins(
-    gallery, reproduces, tmp_path, monkeypatch, capsys
-):
+def test_how_long_all_of_it_takes_is_said_before_it_begins(gallery, reproduces, tmp_path, capsys):
     """Class: a run of hours that says so when they are over."""
-    monkeypatch.setitem(reproduce.LEFT_OUT, "smoke", ())
     origin = gallery / "smoke" / "fig12.json"
     before = json.loads(origin.read_text())
     origin.write_text(json.dumps({**before, "seconds": 7200, "device": "abacus"}))

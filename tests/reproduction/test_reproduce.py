@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -66,6 +67,7 @@ class Page(HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.ids, self.links, self.pictures, self.open, self.text = [], [], [], [], ""
+        self.rows, self.options, self.classes = [], [], []
         self.feed(text)
         assert self.open == []
 
@@ -77,6 +79,11 @@ class Page(HTMLParser):
             self.links.append(known["href"])
         if tag == "img":
             self.pictures.append(known["src"])
+        if tag == "tr" and "data-verdict" in known:
+            self.rows.append((known["data-verdict"], known["data-figures"].split()))
+        if tag == "option":
+            self.options.append(known["value"])
+        self.classes += known.get("class", "").split()
         if tag not in self.VOID:
             self.open.append(tag)
 
@@ -99,6 +106,29 @@ def test_the_page_is_whole_and_needs_nothing_else(sections):
     assert page.text.index("is printed and fails") < page.text.index("b is 3")
     assert "commit 0123456789 with changes" in page.text
     assert "2026-01-01T00:00:00+00:00 to 2026-01-02T00:00:00+00:00" in page.text
+
+
+def test_printed_sentences_can_be_chosen_by_verdict_and_figure(sections):
+    """What the lists offer is what rows say, and what the script asks for is on the page."""
+    text = report.page(sections, "title", "summary")
+    page = Page(text)
+    assert page.rows == [("fails", ["fig2"])]
+    assert page.options == ["", "fails", "", "fig2"]
+    script = text.partition("<script>")[2]
+    for asked in re.findall(r"elements\.(\w+)", script):
+        assert f'name="{asked}"' in text
+    asked = re.findall(r'querySelectorAll\("(?:form|tr)?[.\[]([\w-]+)\]?"\)', script)
+    assert set(asked) == {"data-verdict", "sentences", "filter", "enlarge"}
+    assert {"sentences", "filter", "enlarge"} <= set(page.classes)
+    assert page.classes.count("enlarge") == len(page.pictures)
+
+
+def test_a_rehearsal_says_on_its_first_lines_that_it_judges_nothing(sections):
+    for made in (report.page, report.markdown):
+        text = made(sections, "title", "summary", rehearsal=True)
+        shown = Page(text).text if made is report.page else text
+        assert shown.index("judges nothing") < shown.index("summary")
+        assert "judges nothing" not in made(sections, "title", "summary")
 
 
 def test_the_text_says_the_same(sections):
@@ -253,6 +283,7 @@ def test_figures_are_run_drawn_and_reported_once(tmp_path, capsys, monkeypatch):
     assert reproduce.main(command) == 0
     page = Page((tmp_path / "smoke" / "report.html").read_text())
     assert page.ids == ["matters", "fig4", "fig12"]
+    assert "This is a rehearsal" in page.text
     assert len(page.pictures) == 2
     assert "report.html" in capsys.readouterr().out
     drawn = picture.stat().st_mtime_ns
@@ -311,9 +342,15 @@ def test_a_second_run_has_other_seeds_and_a_folder_of_its_own(tmp_path, capsys):
     assert "without --first_seed" in capsys.readouterr().err
 
 
+def test_the_papers_figures_are_made_without_a_word_and_what_is_beyond_them_with_all():
+    of_papers = reproduce._parsed([]).figures
+    assert of_papers == [f"fig{i:02d}" for i in range(1, 24)] + ["b1", "b2", "b3", "b4"]
+    assert reproduce._parsed(["--figures=all"]).figures == catalogue.names()
+
+
 def test_what_takes_a_gpu_runs_at_the_papers_sizes_only_where_it_is_named():
-    every = reproduce._parsed(["--profile=laptop"]).figures
-    of_papers = reproduce._parsed(["--profile=paper"]).figures
+    every = reproduce._parsed(["--profile=laptop", "--figures=all"]).figures
+    of_papers = reproduce._parsed(["--profile=paper", "--figures=all"]).figures
     heavy = {"fig01", "fig17", "t1", "t6"}
     assert heavy <= set(every)
     assert not heavy & set(of_papers)
@@ -337,7 +374,7 @@ def test_of_what_takes_a_gpu_the_published_cells_are_shown(tmp_path, monkeypatch
     assert {"fig11", "fig12"} <= set(options.figures)
     assert "fig02" not in options.figures
     assert not reproduce._job("layer_sweep", options, here).compute
-    assert reproduce._job("sample_sweep", options, here).compute
+    assert reproduce._job("cnn_sweep", options, here).compute
     named = reproduce._parsed(["--profile=smoke", "--published", "--figures=11"])
     assert reproduce._job("layer_sweep", named, here).compute
 
