@@ -6,7 +6,7 @@ import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID
+from rich.progress import BarColumn, MofNCompleteColumn, Progress
 from rich.text import Text
 
 from gnjax.cli.terminal import Terminal, column
@@ -17,20 +17,6 @@ from sweeps.launchers.work import Failure
 from sweeps.storage.store import Finished
 
 _SECONDS_BETWEEN_LINES = 5.0
-_TELLING = (
-    "figure",
-    "network",
-    "initializer",
-    "activation",
-    "depth",
-    "width",
-    "kernel",
-    "filters",
-    "skip",
-    "share",
-    "pruned",
-    "seed",
-)
 
 
 class Clock:
@@ -104,18 +90,21 @@ def _device(done: Finished) -> str:
 class Bar:
     """A live bar with the running number and the time left."""
 
-    def __init__(self, experiment: Experiment, progress: Progress, task: TaskID, clock: Clock):
-        self._experiment, self._progress, self._task = experiment, progress, task
-        self._clock, self._failures = clock, 0
+    def __init__(self, experiment: Experiment, progress: Progress, chosen: Plan) -> None:
+        self._experiment, self._progress = experiment, progress
+        self._clock, self._names = Clock(experiment, chosen), Names(chosen.cells)
+        total, left = len(chosen.left), self._clock.left()
+        self._task = progress.add_task(experiment.name, total=total, now="", left=left)
+        self._failures = 0
 
     def finished(self, cell: Cell, result: Finished) -> None:
         self._clock.ended(cell, result)
-        self._advance(f"{describe(cell)}: {self._experiment.progress(result.measurement)}")
+        self._advance(f"{self._names.of(cell)}: {self._experiment.progress(result.measurement)}")
 
     def failed(self, failure: Failure) -> None:
         self._failures += 1
         self._clock.ended(failure.cell, None)
-        told = f" {describe(failure.cell)}: {failure.summary}"
+        told = f" {self._names.of(failure.cell)}: {failure.summary}"
         self._progress.console.print(Text.assemble(("failed", "red"), told))
         self._advance("")
 
@@ -127,9 +116,10 @@ class Bar:
 class Lines:
     """A line every few seconds, and one for every failure."""
 
-    def __init__(self, experiment: Experiment, console: Terminal, total: int, clock: Clock) -> None:
-        self._experiment, self._console, self._clock = experiment, console, clock
-        self._total, self._ended, self._spoke = total, 0, time.monotonic()
+    def __init__(self, experiment: Experiment, console: Terminal, chosen: Plan) -> None:
+        self._experiment, self._console = experiment, console
+        self._clock, self._names = Clock(experiment, chosen), Names(chosen.cells)
+        self._total, self._ended, self._spoke = len(chosen.left), 0, time.monotonic()
 
     def finished(self, cell: Cell, result: Finished) -> None:
         self._ended += 1
@@ -139,20 +129,19 @@ class Lines:
         self._spoke = time.monotonic()
         number = self._experiment.progress(result.measurement)
         self._console.say(
-            f"{self._ended}/{self._total} {describe(cell)}: {number}, {self._clock.left()}"
+            f"{self._ended}/{self._total} {self._names.of(cell)}: {number}, {self._clock.left()}"
         )
 
     def failed(self, failure: Failure) -> None:
         self._ended += 1
         self._clock.ended(failure.cell, None)
-        self._console.say(f"failed {describe(failure.cell)}: {failure.summary}")
+        self._console.say(f"failed {self._names.of(failure.cell)}: {failure.summary}")
 
 
 @contextmanager
 def watch(experiment: Experiment, chosen: Plan, console: Terminal) -> Iterator[Watcher]:
-    clock, total = Clock(experiment, chosen), len(chosen.left)
     if not console.is_terminal:
-        yield Lines(experiment, console, total, clock)
+        yield Lines(experiment, console, chosen)
         return
     columns = (
         column("description"),
@@ -162,14 +151,25 @@ def watch(experiment: Experiment, chosen: Plan, console: Terminal) -> Iterator[W
         column("fields[now]"),
     )
     with Progress(*columns, console=console) as progress:
-        task = progress.add_task(experiment.name, total=total, now="", left=clock.left())
-        yield Bar(experiment, progress, task, clock)
+        yield Bar(experiment, progress, chosen)
 
 
-def describe(cell: Cell) -> str:
-    """A cell as text, by the fields that tell cells apart."""
-    shown = flat(values(cell))
-    return " ".join(f"{name}={shown[name]}" for name in _TELLING if name in shown) or str(cell)
+class Names:
+    """Texts for the cells of a sweep: the values of all fields in which they differ."""
+
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        known: dict[str, set[str]] = {}
+        for cell in cells:
+            for name, value in flat(values(cell)).items():
+                known.setdefault(name, set()).add(repr(value))
+        self._varied = [name for name, found in known.items() if len(found) > 1]
+
+    def of(self, cell: Cell) -> str:
+        """A cell as text; all of it where it is the only one."""
+        shown = flat(values(cell))
+        return " ".join(f"{name}={shown[name]}" for name in self._varied if name in shown) or str(
+            cell
+        )
 
 
 def duration(seconds: float) -> str:

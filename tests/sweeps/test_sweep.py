@@ -174,14 +174,19 @@ def test_the_time_left_follows_the_cost_of_the_cells_that_ended(store, monkeypat
     assert clock.left() == "12 s left"
 
 
-def test_cells_are_told_apart_by_fields_within_fields():
+def test_cells_are_told_apart_by_every_field_in_which_they_differ():
+    """Class: a swept field with a name that nobody foresaw, and five cells that look the same."""
+
     @dataclasses.dataclass(frozen=True)
     class Nested:
         cell: toy.Cell
-        share: float
+        temperature: float
         epochs: int
 
-    assert progress.describe(Nested(toy.Cell(4, 0.5), 0.9, 10)) == "depth=4 share=0.9"
+    cells = [Nested(toy.Cell(4, 0.5), heat, 10) for heat in (0.1, 0.9)]
+    names = progress.Names([*cells, Nested(toy.Cell(5, 0.5), 0.9, 10)])
+    assert names.of(cells[1]) == "depth=4 temperature=0.9"
+    assert progress.Names(cells[:1]).of(cells[0]) == str(cells[0])
 
 
 def test_unwritable_places_are_said_plainly(tmp_path):
