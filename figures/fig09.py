@@ -61,10 +61,10 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         "Figure 9. Left: the eigenvalues of the Gauss-Newton matrix of a network with one hidden"
         f" layer of m = {distinct(shown, 'width')[0]} ReLU units, in their order, before and after"
         " training. Right: the condition number as a function of the rank that one assumes."
-        " Markers are numerical ranks:",
+        " Markers are at the numerical ranks of several rules, and the numbers are these ranks:",
         "; ".join(filter(None, (_counted(shown, rule) for rule in MARKERS))) + ".",
-        f"Eigenvalues below their errors are not drawn. {training(shown)} Logarithmic vertical"
-        " axes.",
+        "An eigenvalue that is smaller than its error is not drawn.",
+        f"{training(shown)} Logarithmic vertical axes.",
         "One initialisation." if seeds == 1 else f"The first of {seeds} initialisations.",
         captions.data(shown, provenance),
     )
@@ -91,7 +91,7 @@ def _counted(shown: DataFrame, rule: str) -> str:
         for rank in _at(rows, rule)["assumed_rank"]
     ]
     _, name = MARKERS[rule]
-    what = f"matrix_rank in {name}" if "precision" in name else name
+    what = f"matrix_rank in {name}" if "precision" in name else f"eigenvalues {name}"
     return f"{what}, {' and '.join(ranks)}" if ranks else ""
 
 

@@ -177,6 +177,14 @@ def _answer(row: texts.Answer, found: Sequence[Standing], folder: str) -> str:
     return f"{escaped(row.claimed.removesuffix('.'))} ({figures}). **{word}**"
 
 
+def _differences(found: Sequence[Standing]) -> str:
+    """What the published code's procedure gives otherwise, of which sentence if of several."""
+    told = {one.one.difference: one.sentence.words for one in found if one.one.difference}
+    if len(told) < 2:
+        return "".join(f" It {difference}." for difference in told)
+    return "".join(f' "{words}" {difference}.' for difference, words in told.items())
+
+
 def said(statuses: Sequence[str]) -> str:
     """One word for several sentences: yes or no where all agree, open where none is decided."""
     decided = {status for status in statuses if status in _DECIDED}
@@ -189,8 +197,7 @@ def said(statuses: Sequence[str]) -> str:
 
 def _told(row: texts.Answer, found: Sequence[Standing], sides: Sequence[Side]) -> str:
     """What stands behind an answer, and what the published code gives where that differs."""
-    differences = "; ".join(filter(None, (one.one.difference for one in found)))
-    end = f" It {escaped(differences)}." if differences else ""
+    end = escaped(_differences(found))
     return _numbers(row, found, sides) + end
 
 
@@ -212,10 +219,10 @@ def _numbers(row: texts.Answer, found: Sequence[Standing], sides: Sequence[Side]
 
 
 def _ran_at(readings: Sequence[str], sides: Sequence[Side]) -> Side | None:
-    """The profile that has all of these readings, the paper's before the laptop's."""
+    """The profile that has the numbers of all these readings, the paper's before the laptop's."""
     names = {reading.partition(AT)[0] for reading in readings}
     ran = (side for side in reversed(sides) if names <= side.recorded.keys())
-    known = (side for side in ran if all(side.recorded[one]["value"] != "nan" for one in names))
+    known = (side for side in ran if all(_listed(side.recorded, each) for each in readings))
     return next(known, None)
 
 
@@ -226,22 +233,31 @@ def filled(text: str, readings: Sequence[str], side: Side) -> str:
     that at rate=0.8.
     """
     claims = {name(claim): claim for claim in side.claims}
-    values = (_number(side.recorded, *reading.partition(AT)[::2]) for reading in readings)
+    values = (_number(side.recorded, reading) for reading in readings)
     names = dict.fromkeys(reading.partition(AT)[0] for reading in readings)
     of = [claims[each] for each in names if each in claims]
     return f"{text.format('', *values)} ({grounds(side, of)})"
 
 
-def _number(recorded: Mapping[str, Mapping[str, str]], reading: str, place: str) -> str:
+def _number(recorded: Mapping[str, Mapping[str, str]], reading: str) -> str:
     """The number of a reading with its interval, or the one that its text lists at a place."""
-    entry = recorded[reading]
-    if not place:
-        return entry["value"]
-    listed = re.findall(rf"([-+.\de]+) at {re.escape(place)}(?![.\d])", entry["number"])
-    if not listed:
-        msg = f"the record of {reading!r} lists no number at {place!r}: {entry['number']}"
+    found = _listed(recorded, reading)
+    if not found:
+        name, _, place = reading.partition(AT)
+        msg = f"the record of {name!r} lists no number at {place!r}: {recorded[name]['number']}"
         raise ValueError(msg)
-    return listed[-1]
+    return found
+
+
+def _listed(recorded: Mapping[str, Mapping[str, str]], reading: str) -> str:
+    """The number of a reading as text, "" where it has none, or none at its place."""
+    name, _, place = reading.partition(AT)
+    entry = recorded[name]
+    if entry["value"] == "nan" or not place:
+        return entry["value"].removeprefix("nan")
+    number = r"[-+.\de]+(?: \([^()]*\))?"
+    found = re.findall(rf"({number}) at {re.escape(place)}(?![.\d])", entry["number"])
+    return found[-1] if found else ""
 
 
 def explained(sides: Sequence[Side]) -> Iterator[str]:

@@ -217,7 +217,9 @@ def trend(
 ) -> Verdict:
     """Whether ``of`` rises, or falls, with ``over``: the sign of the slope of the logarithms.
 
-    What ``from_one_seed`` does stands at :func:`decide`.
+    The slope is one number for all points. Where a curve is no power of ``over`` it bends, so the
+    text has the range of points and the slopes between neighbours, too. What ``from_one_seed`` does
+    stands at :func:`decide`.
     """
     if not length(rows) or len(np.unique(rows[over])) < 2:
         return not_testable("fewer than 2 points")
@@ -231,8 +233,25 @@ def trend(
         below=None if rises else 0.0,
         from_one_seed=from_one_seed,
     )
-    listed = points(symbol, *geometric_means(rows, over, of))
-    return replace(found, text=f"{found.text}: {listed}")
+    x, y = geometric_means(rows, over, of)
+    local = _local_slopes(symbol, x, y)
+    text, short = (f"{told}{local}" for told in (found.text, found.short))
+    return replace(found, text=f"{text}: {points(symbol, x, y)}", short=short)
+
+
+def _local_slopes(symbol: str, x: NDArray, y: NDArray) -> str:
+    """From where to where a slope is fitted, and the slopes between neighbouring points."""
+    told = f" from {symbol}={x[0]:g} to {x[-1]:g}"
+    if len(x) < 3:
+        return told
+    slopes = np.diff(np.log(y)) / np.diff(np.log(x))
+    return f"{told}, {slopes.min():.3g} to {slopes.max():.3g} between neighbours"
+
+
+def between(effects: Mapping[str, Effect], name: str, low: float, high: float) -> Verdict:
+    """The verdict whether every effect lies between two numbers; it is told by the worse side."""
+    above, below = decide(effects, name, above=low), decide(effects, name, below=high)
+    return above if above.status == FAILS or below.status == HOLDS else below
 
 
 def bound_holds(

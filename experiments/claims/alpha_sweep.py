@@ -42,9 +42,12 @@ def _at_slope(rows: Rows) -> Rows:
     return lambda frame: rows(frame)[rows(frame)["slope"] == SLOPE]
 
 
-def _wide(rows: Rows) -> Rows:
-    """The rows with m >= n; for m < n Gamma of Lemma 4 is singular, and alpha^2 alone is left."""
-    return lambda frame: rows(frame)[rows(frame)["width"] >= rows(frame)["samples"]]
+def _wide(rows: Rows, times: int = 1) -> Rows:
+    """The rows with m >= n, or m >= ``times`` n.
+
+    For m < n Gamma of Lemma 4 is singular, and of the bound alpha^2 alone is left.
+    """
+    return lambda frame: rows(frame)[rows(frame)["width"] >= times * rows(frame)["samples"]]
 
 
 def _rises(rows: Rows) -> Check:
@@ -82,9 +85,9 @@ def _bounded(rows: Rows) -> Rows:
 
 def _bound_tightens(rows: Rows) -> Check:
     def check(frame: DataFrame) -> Verdict:
-        bounded = _bounded(rows)(frame)
+        bounded = _wide(_bounded(rows))(frame)
         if bounded["width"].nunique() < 2:
-            return not_testable("fewer than 2 widths where Lemma 4 applies")
+            return not_testable("fewer than 2 widths of at least n where Lemma 4 applies")
         return effects.trend(bounded, "width", "m", rises=False, of="bound/kappa")
 
     return check
@@ -265,6 +268,32 @@ def _readings(
     )
 
 
+def _of_slopes(
+    sentence: Sentence, statement: str, check: Callable[[Rows], Check]
+) -> tuple[Claim, ...]:
+    """The readings of figure 23 at the published widths, of at least 2 n, and from m = n on."""
+    published = _readings(
+        "23",
+        sentence,
+        f"{statement} m >= 2 n, where the published widths are",
+        lambda rows: check(_wide(rows, 2)),
+        elsewhere=True,
+    )
+    from_n = (
+        Claim(
+            "23",
+            f"{start}{statement} m >= n",
+            sentence,
+            check(_wide(rows)),
+            panel=panel,
+            mechanism=mechanism,
+            column=OTHER,
+        )
+        for _, start, rows, panel, mechanism in _READINGS
+    )
+    return (*published, *from_n)
+
+
 def _of_slope(check: Callable[[Rows], Check]) -> Callable[[Rows], Check]:
     return lambda rows: check(_at_slope(rows))
 
@@ -283,7 +312,7 @@ CLAIMS = (
     *_readings(
         "6",
         _TIGHTENS,
-        "the bound becomes tighter with m",
+        "the bound becomes tighter with m, for m >= n",
         _of_slope(_bound_tightens),
         elsewhere=False,
     ),
@@ -300,18 +329,6 @@ CLAIMS = (
         BEYOND,
         _rises(_at_slope(rows_of(TWO))),
     ),
-    *_readings(
-        "23",
-        _REDUCING,
-        "every smaller alpha has a lower kappa, at every m >= n, where the published widths are",
-        lambda rows: _slopes_help(_wide(rows)),
-        elsewhere=True,
-    ),
-    *_readings(
-        "23",
-        _RELU,
-        "ReLU improves on the linear network at every m >= n",
-        lambda rows: _relu_helps(_wide(rows)),
-        elsewhere=True,
-    ),
+    *_of_slopes(_REDUCING, "every smaller alpha has a lower kappa, at every", _slopes_help),
+    *_of_slopes(_RELU, "ReLU improves on the linear network at every", _relu_helps),
 )

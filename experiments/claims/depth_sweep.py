@@ -10,7 +10,17 @@ import numpy as np
 from pandas import DataFrame
 
 from sweeps import effects
-from sweeps.claims import FAILS, HOLDS, UNDECIDED, Claim, Sentence, Verdict, implied, not_testable
+from sweeps.claims import (
+    FAILS,
+    HOLDS,
+    SOME,
+    UNDECIDED,
+    Claim,
+    Sentence,
+    Verdict,
+    implied,
+    not_testable,
+)
 from sweeps.claims import verdict as decided
 from sweeps.effects import bound_holds
 from sweeps.rows import (
@@ -69,16 +79,29 @@ def _quadratic(frame: DataFrame) -> Verdict:
     quadratic, exponential, width = min(found)
     holds = all(q >= _R_SQUARED and q > e for q, e, _ in found)
     text = f"R^2 {quadratic:.4f} (exponential {exponential:.4f}) at the worst width, m={width}"
-    powers = _powers(frame)
-    short = f"kappa goes like L to the power {powers[0]}, and {powers[-1]}"
-    text = f"{text}; kappa goes like L to the power {', '.join(powers)}"
-    return replace(decided(holds, quadratic, text), short=short)
+    return replace(decided(holds, quadratic, text), short=f"a quadratic fits with {text}")
 
 
-def _powers(frame: DataFrame) -> list[str]:
-    """The exponent of kappa over depth at every width; a quadratic has 2 where L is large."""
-    by_width = _of(frame, "2a").groupby("width")
-    return [f"{effects.exponent(rows, 'depth')} at m={m}" for m, rows in by_width]
+def _power_of_two(of: str) -> Callable[[DataFrame], Verdict]:
+    """Whether the exponent of kappa over L, or over L - 1 hidden layers, is near 2 at each width.
+
+    Near means nearer to 2 than to 1 and to 3.
+    """
+
+    def check(frame: DataFrame) -> Verdict:
+        rows = _of(frame, "2a").assign(hidden=lambda all_: all_["depth"] - 1)
+        by_width = list(rows[rows["hidden"] > 0].groupby("width"))
+        if rows["depth"].nunique() < 3:
+            return not_testable("fewer than 3 depths")
+        found = {
+            f"at m={m}": effects.exponent(some, of, together=len(by_width)) for m, some in by_width
+        }
+        return effects.between(found, f"kappa goes like {_AXES[of]} to the power", 1.5, 2.5)
+
+    return check
+
+
+_AXES = {"depth": "the number of matrices L", "hidden": "the number of hidden layers L - 1"}
 
 
 def _follows_the_trend(frame: DataFrame) -> Verdict:
@@ -106,7 +129,7 @@ def _wider_is_better(frame: DataFrame) -> Verdict:
 
 
 def _slower_growth(frame: DataFrame) -> Verdict:
-    """Whether e in kappa ~ L^e is smaller at m = c L than at fixed m, on the same data.
+    """Whether kappa(deepest) / kappa(shallowest) is smaller at m = c L than at fixed m.
 
     Networks count that Lemma 2 speaks of, with m > max(d, k) at every depth: where m grows past d
     on the way, kappa has a peak there, as a random matrix has where it becomes square.
@@ -114,12 +137,14 @@ def _slower_growth(frame: DataFrame) -> Verdict:
     left, fixed = _of(frame, "2b-left"), _of(frame, "2b-fixed")
     narrow = left[left["width"] <= left[["inputs", "outputs"]].max(axis=1)]
     left = left[~left["multiplier"].isin(narrow["multiplier"])]
-    if min(left["depth"].nunique(), fixed["depth"].nunique()) < 3:
-        return not_testable("fewer than 3 depths")
-    reference = effects.exponent(fixed, "depth")
+    depths = sorted(set(left["depth"]) & set(fixed["depth"]))
+    if len(depths) < 2:
+        return not_testable("fewer than 2 depths")
+    ends = depths[0], depths[-1]
+    reference = _end_to_end(fixed, *ends)
     by_multiplier = left.groupby("multiplier")
     found = {
-        f"at c={int(c)}": effects.exponent(rows, "depth", together=len(by_multiplier))
+        f"at c={int(c)}": _end_to_end(rows, *ends, together=len(by_multiplier))
         for c, rows in by_multiplier
     }
     steepest = max(effect.high for effect in found.values())
@@ -128,8 +153,17 @@ def _slower_growth(frame: DataFrame) -> Verdict:
         status = FAILS
     worst = max(found.values(), key=lambda effect: effect.value)
     listed = ", ".join(f"{effect} {label}" for label, effect in found.items())
-    text = f"kappa goes like L to the power {listed}; {reference} at m={fixed['width'].iloc[0]}"
+    text = (
+        f"kappa(L={ends[1]}) / kappa(L={ends[0]}) {listed},"
+        f" against {reference} at m={fixed['width'].iloc[0]}"
+    )
     return Verdict(status, worst.value, text, worst.low, worst.high, seeds=worst.seeds)
+
+
+def _end_to_end(rows: DataFrame, first: int, last: int, together: int = 1) -> effects.Effect:
+    """kappa of the deepest network over that of the shallowest."""
+    deep, shallow = rows[rows["depth"] == last], rows[rows["depth"] == first]
+    return effects.ratio(deep, shallow, together=together)
 
 
 def _improves_with_depth(frame: DataFrame) -> Verdict:
@@ -141,8 +175,7 @@ def _improves_with_depth(frame: DataFrame) -> Verdict:
     by_multiplier = right.groupby("multiplier")
     found, curves = {}, []
     for c, rows in by_multiplier:
-        deep, shallow = rows[rows["depth"] == last], rows[rows["depth"] == first]
-        found[int(c)] = effects.ratio(deep, shallow, together=len(by_multiplier))
+        found[int(c)] = _end_to_end(rows, first, last, together=len(by_multiplier))
         curves.append(f"c={int(c)}: {points('L', *geometric_means(rows, 'depth', 'kappa'))}")
     least = min(found.values(), key=lambda effect: effect.high)
     status = HOLDS if least.high < 1 else UNDECIDED
@@ -154,10 +187,16 @@ def _improves_with_depth(frame: DataFrame) -> Verdict:
 
 
 def _maximum_loosens(frame: DataFrame) -> Verdict:
-    bounded = _bounded(frame, "3").rename(columns={"maximum_gap": "maximum/kappa"})
-    if bounded["depth"].nunique() < 2:
+    """Whether maximum / kappa grows with every layer that is added."""
+    by_depth = list(_bounded(frame, "3").groupby("depth"))
+    if len(by_depth) < 2:
         return not_testable("fewer than 2 depths where Lemma 2 applies")
-    return effects.trend(bounded, "depth", "L", rises=True, of="maximum/kappa")
+    found = {
+        f"at L={depth}": effects.ratio(more, fewer, "maximum_gap", len(by_depth) - 1)
+        for (_, fewer), (depth, more) in pairwise(by_depth)
+    }
+    name = "maximum / kappa, over that at the next smaller depth,"
+    return effects.decide(found, name, above=1.0)
 
 
 def _more_pronounced(frame: DataFrame) -> Verdict:
@@ -196,6 +235,13 @@ def _loose(frame: DataFrame) -> Verdict:
 _SIZES = ("d/k", "m/d")
 _FIXED = (("figure", "2a"),)
 _MANY = (("figure", "3"),)
+_QUADRATICALLY = Sentence(
+    "A",
+    "Section 7 (b)",
+    "the condition number grows quadratically with depth for fixed hidden width",
+    _SIZES,
+    SOME,  # of matrices, as the text counts depth, and hidden layers, as the published code does
+)
 
 CLAIMS = (
     Claim(
@@ -218,9 +264,19 @@ CLAIMS = (
     Claim(
         "2a",
         "at fixed m kappa grows with a quadratic trend in L",
-        Sentence("A", "Section 4.2, also Section 7 (b)", "grows with a quadratic trend", _SIZES),
+        Sentence("A", "Section 4.2", "grows with a quadratic trend", _SIZES),
         _quadratic,
         panel=_FIXED,
+    ),
+    *(
+        Claim(
+            "2a",
+            f"at fixed m kappa goes like the square of {_AXES[of]}, at every width",
+            _QUADRATICALLY,
+            _power_of_two(of),
+            panel=_FIXED,
+        )
+        for of in _AXES
     ),
     Claim(
         "2a",
@@ -288,7 +344,7 @@ CLAIMS = (
     ),
     Claim(
         "3",
-        "the maximum bound becomes vacuous: maximum / kappa grows with L",
+        "the maximum bound becomes vacuous: maximum / kappa grows with every layer",
         Sentence(
             "A",
             "Section 4.2",

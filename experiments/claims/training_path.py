@@ -120,8 +120,15 @@ def _in_range(paths: list[Columns]) -> Verdict:
     found = decide(effects, "ratios", above=1.0)
     kappas = np.concatenate([path["kappa"] for path in paths])
     inside = np.mean((kappas >= low) & (kappas <= high))
-    text = f"kappa from {kappas.min():.3g} to {kappas.max():.3g}, {inside:.0%} of it inside"
-    return replace(found, text=f"{text}; {found.text}", short="")
+    ends = [_geometric([float(pick(path["kappa"])) for path in paths]) for pick in (np.min, np.max)]
+    beyond = sum(float(path["kappa"].max()) > high for path in paths)
+    short = (
+        f"a start's smallest kappa is {ends[0]} and its largest {ends[1]} on average, above"
+        f" {high:g} in {beyond} of {len(paths)} starts"
+    )
+    text = f"over all starts kappa goes from {kappas.min():.3g} to {kappas.max():.3g}"
+    text = f"{short}; {text}, {inside:.0%} of it between {low:g} and {high:g}; {found.text}"
+    return replace(found, text=text, short=short)
 
 
 def _stays_tight(paths: list[Columns]) -> Verdict:

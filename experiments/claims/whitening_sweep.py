@@ -10,8 +10,6 @@ from sweeps import effects
 from sweeps.claims import (
     AS_COMPUTED,
     CERTIFIED,
-    FAILS,
-    HOLDS,
     Claim,
     Sentence,
     Verdict,
@@ -91,9 +89,7 @@ def _medians(raw: Columns) -> str:
 
 def _near_one(found: dict[str, Effect]) -> Verdict:
     name = "kappa(G) goes like kappa(Sigma) to the power"
-    low = effects.decide(found, name, above=LOWEST)
-    high = effects.decide(found, name, below=HIGHEST)
-    return low if low.status == FAILS or high.status == HOLDS else high
+    return effects.between(found, name, LOWEST, HIGHEST)
 
 
 _SIZES = ("d/k", "m/d")
@@ -120,8 +116,8 @@ CLAIMS = (
     ),
     Claim(
         "19",
-        "from raw to whitened inputs kappa, read off one triangle, falls by a power of kappa(Sigma)"
-        " near 1",
+        "kappa read off one triangle on raw inputs, over kappa on whitened ones, is a power of"
+        " kappa(Sigma) near 1",
         _NEARLY,
         _as_computed,
         panel=(("figure", FULL),),
@@ -136,10 +132,10 @@ CLAIMS = (
         panel=(("figure", FULL),),
         column=CERTIFIED,
         mechanism=(
-            "in the direction v of Sigma's smallest eigenvalue only v^T P^T P v of a partial"
-            " product P counts, a mean over the directions of the weights and not their smallest"
-            " eigenvalue; so kappa of the weights and of Sigma do not multiply, and Lemma 2, which"
-            " multiplies them, is a bound from above only"
+            "Lemma 2 multiplies kappa(Sigma) by condition numbers of the weights, which bounds"
+            " kappa(G) from above. In the direction of Sigma's smallest eigenvalue the weights"
+            " count with a mean over their own directions, and not with their smallest singular"
+            " value. So kappa(G) grows more slowly than the bound"
         ),
     ),
     Claim("19", "kappa <= first bound in every cell", implied("Lemma 2"), bound_holds()),

@@ -136,7 +136,7 @@ def _robust_at_first(reading: str, rule: str) -> Check:
             return not_testable("no spectra")
         first = _factors(spectra[min(spectra)], rule)
         mean = effects.mean(np.log(first["factor"].to_numpy())).exponential()
-        text = f"the {1 - FEWER:.0%} of ranks up to the chosen one, {_ranks(first)}, span a factor"
+        text = f"kappa at rank {_ranks(first)} over kappa at {1 - FEWER:.0%} fewer ranks:"
         return effects.decide({"": mean}, text, below=ROBUST, from_one_seed=True)
 
     return check
@@ -148,12 +148,15 @@ def _sensitive_after(reading: str, rule: str) -> Check:
         if len(spectra) < 2 or max(spectra) < FEWEST_EPOCHS:
             return not_testable(f"no spectra {FEWEST_EPOCHS} epochs apart")
         first, last = (_factors(spectra[at(spectra)], rule) for at in (min, max))
+        after, before = (f"{np.exp(np.log(x['factor']).mean()):.3g}" for x in (last, first))
         text = (
-            f"after training the factor at rank {_ranks(last)} is"
-            f" {np.exp(np.log(last['factor']).mean()):.3g}; factor after training / before"
+            f"kappa at rank {_ranks(last)} over kappa at {1 - FEWER:.0%} fewer ranks is {after}"
+            f" after training and {before} before; the first over the second"
         )
-        quotient = effects.ratio(last, first, "factor")
-        return effects.decide({"": quotient}, text, above=FAR_MORE, from_one_seed=True)
+        found = effects.decide(
+            {"": effects.ratio(last, first, "factor")}, text, above=FAR_MORE, from_one_seed=True
+        )
+        return replace(found, short=found.text.replace("; ", ", "))
 
     return check
 
@@ -171,7 +174,7 @@ def _factors(spectra: DataFrame, rule: str) -> DataFrame:
 
 def _ranks(factors: DataFrame) -> str:
     low, high = int(factors["rank"].min()), int(factors["rank"].max())
-    return f"{low}" if low == high else f"{low} to {high}"
+    return f"{low}" if low == high else f"{low} to {high} (by the seed)"
 
 
 _SIZES = ("p/(k n)", "n/d", "batch/n", "epochs x rate")

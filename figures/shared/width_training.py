@@ -17,9 +17,9 @@ def training(frame: DataFrame) -> str:
     ]
     batch = captions.listed(distinct(frame, "batch"))
     loss = LOSSES[distinct(frame, "training_loss")[0]]
-    order = "drawn batches" if frame["shuffled"].all() else "batches in the order of the file"
+    order = "drawn at random" if frame["shuffled"].all() else "in the order of the file"
     biases = "no biases" if set(frame["biases"]) == {"none"} else "biases in every layer"
     return (
-        f"SGD on the {loss}, {order} of {batch} samples, {biases}, learning rate"
+        f"SGD on the {loss}, batches of {batch} samples {order}, {biases}, learning rate"
         f" {' and '.join(rates)}."
     )

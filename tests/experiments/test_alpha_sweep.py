@@ -271,7 +271,20 @@ def test_every_step_to_a_smaller_slope_has_to_help() -> None:
     ]
     assert [c.column for c in alpha_sweep.CLAIMS if REDUCING in c.statement] == [
         *(CERTIFIED, AS_COMPUTED, OTHER, OTHER),
+        *(OTHER, OTHER),  # from m = n on
     ]
+
+
+def test_widths_below_two_n_do_not_decide_figure_23() -> None:
+    """The published widths are from 2 n on; what happens at m = n is shown as another setting."""
+    frame = made(lambda m, a, s: 100 * np.exp(a if m > 200 else -a)).assign(samples=200)
+    for statement in (REDUCING, "ReLU improves"):
+        by_widths = [
+            (c.column, c.check(frame).status)
+            for c in alpha_sweep.CLAIMS
+            if statement in c.statement and dict(c.panel) == {"panel": "one", "sign": TRUE}
+        ]
+        assert by_widths == [(CERTIFIED, HOLDS), (OTHER, FAILS)]
 
 
 def test_relu_and_the_linear_network_meet_at_the_crossover() -> None:
@@ -279,7 +292,7 @@ def test_relu_and_the_linear_network_meet_at_the_crossover() -> None:
     better = made(lambda m, a, s: 100 * np.exp(a))
     assert checked("ReLU improves", better, CERTIFIED)[0] == HOLDS
     crossing = made(lambda m, a, s: m if a == 1 else m**2 / (259 + 2 * s) * (1 + a))
-    status, number, text = checked("ReLU improves", crossing, CERTIFIED)
+    status, number, text = checked("ReLU improves", crossing.assign(samples=100), CERTIFIED)
     assert (status, number) == (FAILS, pytest.approx(400 / np.sqrt(259 * 261)))
     assert f"from m={np.sqrt(259 * 261):.3g} (" in text
 

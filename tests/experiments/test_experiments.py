@@ -227,7 +227,12 @@ def test_claims_of_figure_2a_can_hold_and_fail():
     assert _verdict(depth_sweep, "at fixed m", quadratic).status == HOLDS
     assert _verdict(depth_sweep, "at fixed m", exponential).status == FAILS
     told = _verdict(depth_sweep, "at fixed m", quadratic).short
-    assert re.fullmatch(r"kappa goes like L to the power .* at m=1000, and .* at m=2000", told)
+    assert re.fullmatch(r"a quadratic fits with R\^2 1.0000 .* at the worst width, m=\d+", told)
+    square = "at fixed m kappa goes like the square of the number of "
+    for power, matrices, hidden in ((2.0, HOLDS, FAILS), (2.4, HOLDS, HOLDS), (1.2, FAILS, FAILS)):
+        table = _depth_table(lambda depth, width, p=power: depth**p + 0 * width)
+        assert _verdict(depth_sweep, f"{square}matrices", table).status == matrices
+        assert _verdict(depth_sweep, f"{square}hidden", table).status == hidden
     assert _verdict(depth_sweep, "wider", quadratic).status == HOLDS
     assert _verdict(depth_sweep, "wider", exponential).status == FAILS
     assert _verdict(depth_sweep, "kappa <= convex bound", quadratic).status == HOLDS

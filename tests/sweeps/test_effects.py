@@ -110,6 +110,22 @@ def test_a_seed_that_is_not_computed_to_the_end_has_no_exponent():
     np.testing.assert_allclose(effects.exponent(whole, "width").value, 2, rtol=1e-12)
 
 
+def test_a_trend_says_from_where_to_where_and_how_it_bends():
+    """Class: an exponential or a step told as if one power held from end to end."""
+    x = np.array([1.0, 2.0, 4.0, 8.0])
+    rows = _rows(np.tile(2.0**x, 2), np.repeat([0, 1], 4), width=np.tile(x, 2))
+    found = effects.trend(rows, "width", "m", rises=True)
+    assert found.status == HOLDS
+    assert found.short.endswith(" from m=1 to 8, 1 to 4 between neighbours")
+    assert found.text == f"{found.short}: 2 at m=1.0, 4 at m=2.0, 16 at m=4.0, 256 at m=8.0"
+
+
+@pytest.mark.parametrize(("low", "high", "status"), [(1, 3, HOLDS), (3, 9, FAILS), (0, 1, FAILS)])
+def test_between_fails_on_either_side_and_tells_the_worse(low, high, status):
+    found = effects.between({"": Effect(2.0, 1.9, 2.1)}, "x", low, high)
+    assert (found.status, found.number) == (status, 2.0)
+
+
 def test_nothing_to_compare_is_not_testable_and_one_side_is_needed():
     assert decide({}, "x", above=1.0).status == NOT_TESTABLE
     with pytest.raises(ValueError, match="one of above and below"):
