@@ -1,10 +1,12 @@
 """The description of the wheel: README with links that lead to the repository.
 
 A registry shows the description alone, where a path such as docs/start/install.md leads nowhere.
-Everything else about the package stands in pyproject.toml.
+What a build makes on its way is in a folder that goes with it, so that ``pip install .`` leaves no
+``build`` in the checkout. Everything else about the package stands in pyproject.toml.
 """
 
 import re
+import tempfile
 import tomllib
 from pathlib import Path
 
@@ -26,7 +28,9 @@ def described(readme: str, address: str) -> str:
 if __name__ == "__main__":
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    setup(
-        long_description=described(readme, project["urls"]["Repository"]),
-        long_description_content_type="text/markdown",
-    )
+    with tempfile.TemporaryDirectory() as made:
+        setup(
+            long_description=described(readme, project["urls"]["Repository"]),
+            long_description_content_type="text/markdown",
+            options={"build": {"build_base": made}},
+        )

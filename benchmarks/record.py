@@ -2,7 +2,7 @@
 
 A row is a tool on a case: the seconds of every run, and where it took turns with gnjax the ratio of
 every pair. Medians and quartiles are made from these, and kept with all that a speed depends on.
-``python -m benchmarks.tables`` makes the README's tables from the committed files.
+``python -m benchmarks.tables`` makes the speed tables from the committed files.
 """
 
 from __future__ import annotations

@@ -12,17 +12,19 @@
 # ---
 
 # %% [markdown]
-# # gnjax: certified condition numbers of Gauss-Newton matrices
+# # gnjax: is your network badly conditioned, and by how much?
 #
-# Figures 2, 5 and 1, a diagnosis of a model of yours, and figures of your choice. Whatever is there
-# computes, a GPU or a CPU, and each step says how long it took.
+# A model of yours first: its condition number, which layer makes it, and what would help. Then the
+# figures of two papers: 2, 5 and 1, and those of your choice. Whatever is there computes, a GPU or
+# a CPU, and each step of the papers says how long it took.
 
 # %%
 REPOSITORY = "https://github.com/OWNER/gnjax"  # put the address of your copy here
 
 # %% [markdown]
-# Install it, unless it is there already. The versions of jax and jaxlib are pinned to those found,
-# so that pip leaves Colab's own alone.
+# Install it, unless it is there already: from a checkout in this folder or above it, from a wheel
+# that was uploaded here (`make wheel` builds one), or from the address. The versions of jax and
+# jaxlib are pinned to those found, so that pip leaves Colab's own alone.
 
 # %%
 import importlib
@@ -40,19 +42,68 @@ def is_checkout(folder):
     return (folder / "experiments" / "reproduce.py").is_file()
 
 
-if not any(map(is_checkout, CHECKOUTS)):
+wheels = sorted(HERE.glob("gnjax-*.whl"))
+if not any(map(is_checkout, CHECKOUTS)) and "/OWNER/" not in REPOSITORY:
     subprocess.run(["git", "clone", "--depth=1", REPOSITORY, CHECKOUTS[-1]], check=True)
-ROOT = next(filter(is_checkout, CHECKOUTS))
+ROOT = next(filter(is_checkout, CHECKOUTS), None)  # None with a wheel alone
 
 if find_spec("gnjax") is None:
+    if ROOT is None and not wheels:
+        sys.exit("put the address of your copy above, or upload a wheel, or run in a checkout")
     pins = HERE / "pins.txt"
     pins.write_text("".join(f"{name}=={version(name)}\n" for name in ("jax", "jaxlib")))
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "-c", pins]
-    subprocess.run([*pip, f"{ROOT}[experiments]"], check=True)
+    subprocess.run([*pip, f"{ROOT or wheels[-1]}[experiments]"], check=True)
     importlib.invalidate_caches()
 
 # %% [markdown]
-# ## Figures 2 and 5
+# ## Your model
+#
+# A Flax NNX module, a Linen pair `(module, variables)`, or `(apply, params)`. Samples are rows.
+
+# %%
+import time
+
+import jax
+from flax import nnx
+from IPython.display import Image, display
+
+import gnjax
+
+gnjax.enable_x64()
+
+
+class Model(nnx.Module):
+    def __init__(self, rngs):
+        self.first = nnx.Linear(784, 32, rngs=rngs)
+        self.last = nnx.Linear(32, 10, rngs=rngs)
+
+    def __call__(self, x):
+        return self.last(nnx.relu(self.first(x)))
+
+
+images = gnjax.data.load("fashion_mnist_5000", samples=30, seed=0)
+diagnosis = gnjax.diagnose(Model(nnx.Rngs(0)), images.inputs, images.labels)
+print(diagnosis)
+
+# %% [markdown]
+# The spectrum above its floor, and each layer's share of both ends:
+
+# %%
+gnjax.plot(diagnosis).savefig("diagnosis.png")
+display(Image("diagnosis.png", width=900))
+
+# %% [markdown]
+# Every layer as a row of a table, with its own kappa, the interval of it and the evidence:
+
+# %%
+layers = diagnosis.to_pandas()
+display(layers[["name", "parameters", "top", "bottom", "block_value", "block_certificate_kind"]])
+
+# %% [markdown]
+# ## The papers: Figures 2 and 5
+#
+# From here on a checkout is needed, which has the experiments.
 #
 # One command runs what is missing, draws, and checks the papers' claims. The profile `laptop` takes
 # reduced sizes, a minute and a half on two cores; `smoke` takes toy sizes, at which some claims
@@ -60,13 +111,12 @@ if find_spec("gnjax") is None:
 
 # %%
 import os
-import time
 
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # programs share a GPU with this process
 os.environ.pop("FORCE_COLOR", None)  # what they print is kept as plain lines
 
-import jax
-from IPython.display import Image, display
+if ROOT is None:
+    sys.exit("the papers' figures need a checkout: put its address above, and run all again")
 
 PROFILE = os.environ.get("GNJAX_PROFILE", "laptop")
 RESULTS = ROOT / "results"
@@ -114,40 +164,6 @@ show("paper", "fig01")
 run("experiments.pruning_arms", f"--config=configs/pruning_arms.py:{PROFILE}")
 run("figures", "fig01", f"--profile={PROFILE}")
 show(PROFILE, "fig01")
-
-# %% [markdown]
-# ## Your model
-#
-# A Flax NNX module, a Linen pair `(module, variables)`, or `(apply, params)`. Samples are rows.
-
-# %%
-from flax import nnx
-
-import gnjax
-
-gnjax.enable_x64()
-
-
-class Model(nnx.Module):
-    def __init__(self, rngs):
-        self.first = nnx.Linear(784, 32, rngs=rngs)
-        self.last = nnx.Linear(32, 10, rngs=rngs)
-
-    def __call__(self, x):
-        return self.last(nnx.relu(self.first(x)))
-
-
-images = gnjax.data.load("fashion_mnist_5000", samples=30, seed=0)
-diagnosis = gnjax.diagnose(Model(nnx.Rngs(0)), images.inputs, images.labels)
-print(diagnosis)
-
-# %% [markdown]
-# The spectrum above its floor, and each layer's share of both ends:
-
-# %%
-picture = ROOT / "results" / "diagnosis.png"
-gnjax.plot(diagnosis).savefig(picture)
-display(Image(str(picture), width=900))
 
 # %% [markdown]
 # ## Figures of your choice

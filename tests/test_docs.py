@@ -91,8 +91,9 @@ def test_notebook_keeps_no_outputs():
         assert cell.get("execution_count") is None
 
 
-def test_notebook_installs_and_keeps_the_jax_it_finds(tmp_path, monkeypatch):
-    """On a machine without checkout and gnjax: clone, then install under pins of jax."""
+@pytest.fixture
+def installs(tmp_path, monkeypatch):
+    """Runs the notebook's first cells where there is no gnjax; gives the commands that it ran."""
     calls = []
 
     def run(command, **options):
@@ -102,17 +103,40 @@ def test_notebook_installs_and_keeps_the_jax_it_finds(tmp_path, monkeypatch):
             (command[-1] / "experiments").mkdir(parents=True)
             (command[-1] / "experiments" / "reproduce.py").touch()
 
+    def execute(owner):
+        cells = [source for kind, source in _cells_of_text(_TEXT.read_text()) if kind == "code"]
+        address, install = cells[:2]
+        exec("\n".join([address.replace("/OWNER/", owner), install]), {})
+        return calls
+
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    cells = [source for kind, source in _cells_of_text(_TEXT.read_text()) if kind == "code"]
-    exec("\n".join(cells[:2]), {})
-    clone, install = calls
+    return execute
+
+
+def test_notebook_installs_and_keeps_the_jax_it_finds(installs, tmp_path):
+    """On a machine without checkout and gnjax: clone, then install under pins of jax."""
+    clone, install = installs("/someone/")
     checkout, pins = tmp_path / "gnjax-checkout", tmp_path / "pins.txt"
     assert clone[-1] == str(checkout)
     assert install[-1] == f"{checkout}[experiments]"
     assert install[install.index("-c") + 1] == str(pins)
     assert pins.read_text() == f"jax=={version('jax')}\njaxlib=={version('jaxlib')}\n"
+
+
+def test_notebook_runs_from_a_wheel_where_there_is_no_address(installs, tmp_path):
+    with pytest.raises(SystemExit, match="upload a wheel"):
+        installs("/OWNER/")
+    wheel = tmp_path / "gnjax-0.2.0-py3-none-any.whl"
+    wheel.touch()
+    (install,) = installs("/OWNER/")
+    assert install[-1] == f"{wheel}[experiments]"
+
+
+def test_notebook_begins_with_a_model_of_ones_own():
+    text = _TEXT.read_text()
+    assert text.index("## Your model") < text.index("gnjax.diagnose") < text.index("## The papers")
 
 
 def test_every_figure_has_a_page(figure_pages, tmp_path):

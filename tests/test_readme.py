@@ -38,12 +38,25 @@ def test_the_calls_are_public_names():
         assert callable(reduce(getattr, name.split("."), gnjax)), name
 
 
-def test_links_of_the_wheels_description_lead_into_the_repository():
+def _setup(monkeypatch):
+    """What setup.py makes a description with, and what it gives to a build."""
+    given = {}
+    monkeypatch.setattr("setuptools.setup", lambda **options: given.update(options))
+    names = runpy.run_path(str(_ROOT / "setup.py"), run_name="__main__")
+    return names["described"], given
+
+
+def test_a_build_leaves_nothing_in_the_checkout(monkeypatch):
+    _, given = _setup(monkeypatch)
+    assert not Path(given["options"]["build"]["build_base"]).is_relative_to(_ROOT)
+
+
+def test_links_of_the_wheels_description_lead_into_the_repository(monkeypatch):
     """Class: a path in README that leads nowhere where the description stands alone."""
-    described = runpy.run_path(str(_ROOT / "setup.py"), run_name="setup")["described"]
+    described, given = _setup(monkeypatch)
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     address, text = project["urls"]["Repository"], _README.read_text(encoding="utf-8")
-    targets = _LINK.findall(described(text, address))
+    targets = _LINK.findall(given["long_description"])
     assert len(targets) == len(_LINK.findall(text)) > 20
     for target in targets:
         found = re.fullmatch(re.escape(address) + r"/(blob|raw)/main/([^#]*)(#.*)?", target)
