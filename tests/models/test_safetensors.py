@@ -82,7 +82,7 @@ def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path):
         ([1, 2], 0, "names no arrays"),
         (b"{not json", 0, "no JSON"),
         (b"\xff\xfe", 0, "no JSON"),
-        (b'{"a": 1, "a": 2}', 0, "repeated name 'a'"),
+        (b"[" * 9000 + b"]" * 9000, 0, "no JSON"),
     ],
 )
 def test_headers_that_contradict_the_file_are_refused(tmp_path, header, bytes_of_data, words):

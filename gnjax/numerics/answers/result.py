@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from gnjax.numerics.answers import tables
-from gnjax.numerics.answers.schema import brief, inheriting, parsed, value_of
+from gnjax.numerics.answers.schema import brief, inheriting, value_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -60,13 +60,14 @@ class Result:
     def from_json(cls, text: str) -> Self:
         """The answer that :meth:`to_json` wrote, equal in every bit.
 
-        Every field must be of the type that its class states; anything else is a ValueError.
+        Every field must be of the type that its class states; anything else is a ValueError. The
+        numbers of an array are converted to its dtype.
         """
         try:
-            tree = parsed(text)
+            tree = json.loads(text)
             _check_type(tree, cls)
             answer: Self = value_of(tree, cls, cls.__name__)
-        except (TypeError, ValueError) as error:
+        except (RecursionError, TypeError, ValueError) as error:
             msg = f"this is not what to_json of a {cls.__name__} wrote: {error}"
             raise ValueError(msg) from error
         return answer
