@@ -22,17 +22,14 @@ HUGE = 10**9
 class Doubling:
     """The matrix 2 I of any size, by NumPy, so that its products are seen by ``at_most``."""
 
-    symmetric = True
-    error = 0.0
-
     def __init__(self, size: int) -> None:
         self.shape, self.dtype = (size, size), np.dtype(float)
 
     def mv(self, v: Any) -> Any:
         return 2 * v
 
-    def prepared(self) -> Callable[[Any], Any]:
-        return self.mv
+    def facts(self) -> gnjax.operators.Facts:
+        return gnjax.operators.Facts(error=0.0, symmetric=True, product=lambda: self.mv)
 
     def as_matrix(self) -> Any:
         pytest.fail("the matrix was asked for")

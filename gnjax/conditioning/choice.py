@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gnjax.conditioning.ends import Problem
 from gnjax.conditioning.methods import METHODS, Method, methods_for
-from gnjax.operators.facts import factorisation_of, methods_of
+from gnjax.operators.facts import factorisation_of, facts_of
 
 
 def asked_for(problem: Problem, name: str) -> Method:
@@ -29,7 +29,7 @@ def cheapest(problem: Problem) -> Method:
     if problem.preconditioner is not None:
         return asked_for(problem, "preconditioned")
     methods = methods_for(problem.op).values()
-    by_structure = {method.name for method in methods_of(problem.op)} | _by_factor(problem)
+    by_structure = {method.name for method in facts_of(problem.op).methods} | _by_factor(problem)
     preferred = [method for method in methods if method.name in by_structure]
     for some in (preferred, methods):
         applying = [method for method in some if not method.refuses(problem)]

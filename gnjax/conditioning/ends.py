@@ -12,7 +12,7 @@ from gnjax.numerics.certificate import Certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import RankBound, least
 from gnjax.numerics.rounding import spectral_error
-from gnjax.operators.facts import on_range, rank_is_assumed, rank_of
+from gnjax.operators.facts import facts_of, on_range, rank_of
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import UNWATCHED, Watch
@@ -105,7 +105,7 @@ def bound_source(problem: Problem, rank: int) -> str:
 
     The eigenvalue at this rank must be certified to be positive.
     """
-    if rank_is_assumed(problem.op):
+    if facts_of(problem.op).assumed:
         return GAP
     return FULL if rank == problem.size else ANALYTIC
 
@@ -143,7 +143,7 @@ def _rank(problem: Problem, values: np.ndarray, errors: np.ndarray) -> tuple[int
     if problem.rank is not None:
         return problem.rank, GIVEN
     above = values > errors
-    if above[-1] and not rank_is_assumed(problem.op):
+    if above[-1] and not facts_of(problem.op).assumed:
         return problem.size, FULL  # whatever structure says
     bound_by_structure = problem.rank_bound
     contradicted = bool(above[bound_by_structure:].any())

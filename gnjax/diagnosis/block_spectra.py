@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gnjax.conditioning.condition_number import ConditionNumber, condition_of_spectrum
-from gnjax.networks.network import parameter_names
+from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.parameters import Groups, grouped, natural_order
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import Error
@@ -18,8 +18,9 @@ from gnjax.numerics.rank_bound import RankBound
 from gnjax.operators.blocks.columns import DiagonalBlocks, diagonal_blocks, entry_blocks
 from gnjax.operators.blocks.rows import row_parts
 from gnjax.operators.curvature import gauss_newton
-from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.metrics.exact import on_parameters
 from gnjax.operators.protocol import Operator
+from gnjax.operators.trees import network_of
 from gnjax.spectra.distance import distances
 from gnjax.spectra.eigenvalues import eigenvalues
 from gnjax.spectra.spectrum import Spectrum, with_zeros
@@ -219,18 +220,19 @@ def _blocks(
     op: Any, by: Any, labels: Any, centred: bool, limits: Limits
 ) -> tuple[list[str], Sequence[int | None], list[int], DiagonalBlocks]:
     """The names of the blocks, how many terms and parameters each has, and the blocks."""
+    net = network_of(on_parameters(op), "blocks are")
     if labels is not None:
         if by != "layer":
             msg = "labels= makes parts of the samples and by= blocks of the parameters; give one"
             raise ValueError(msg)
         names, terms, blocks = row_parts(op, np.asarray(labels), centred=centred, limits=limits)
-        return names, terms, [op.net.parameters] * len(names), blocks
+        return names, terms, [net.parameters] * len(names), blocks
     if centred:
         msg = "centred=True is of the rows of J, and so of parts by labels=; give labels"
         raise ValueError(msg)
-    paths, counts = parameter_names(op.net), op.net.counts
+    paths, counts = parameter_names(net), net.counts
     if isinstance(by, Mapping):
-        parts = _entries_by_label(op, paths, by)
+        parts = _entries_by_label(net, paths, by)
         blocks = entry_blocks(op, list(parts.values()), limits)
         sizes = [len(indices) for indices in parts.values()]
         return list(parts), [None] * len(parts), sizes, blocks
@@ -240,12 +242,14 @@ def _blocks(
     return list(groups), [None] * len(groups), sizes, blocks
 
 
-def _entries_by_label(op: Any, paths: list[str], by: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def _entries_by_label(
+    net: Network, paths: list[str], by: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
     """For each label, the indices of its entries in the flat vector of parameters.
 
     ``by`` has the labels of the parameters by their paths; all others have the label "others".
     """
-    net, labels_of_leaves = op.net, []
+    labels_of_leaves = []
     unknown = [path for path in by if path not in paths]
     if unknown:
         msg = f"by= has labels for {', '.join(unknown)}, and the parameters are {', '.join(paths)}"
@@ -268,18 +272,6 @@ def _operator(op: Any, x: Any, options: dict[str, Any]) -> Any:
     """The operator on parameters, made from a model and x, or checked."""
     if x is not None:
         return gauss_newton(op, x, **options)
-    if not isinstance(op, Operator) or getattr(op, "net", None) is None:
-        msg = (
-            f"blocks are of the parameters of a network, got a {type(op).__name__}; pass an "
-            "operator such as gnjax.gauss_newton(model, x), or the model and x"
-        )
-        raise ValueError(msg)
-    if getattr(op, "side", "parameters") != "parameters" and not isinstance(op, NetworkGram):
-        msg = (
-            "this operator acts on the outputs of the model, and blocks are of its parameters; "
-            "make it with side='parameters'"
-        )
-        raise ValueError(msg)
     if options:
         msg = f"{', '.join(options)}: these options belong to a model and x, not to an operator"
         raise ValueError(msg)

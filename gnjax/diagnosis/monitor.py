@@ -34,7 +34,7 @@ from gnjax.networks.rounding import product_error
 from gnjax.numerics.answers.tables import frame_of, row
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
 from gnjax.operators.curvature import gauss_newton, hessian
-from gnjax.operators.facts import SYMMETRIC, evidence_for
+from gnjax.operators.facts import symmetry_of
 from gnjax.operators.of_networks.hessian import NetworkHessian
 from gnjax.operators.of_networks.linearised import Linearised, fits
 from gnjax.operators.of_networks.network import NetworkGram
@@ -206,7 +206,7 @@ class Monitor:
             else quadratic_forms(linearised, np.uint32(number), self._probes)
         )
         rounding = self._roundings["hessian"].error
-        rests_on = certificate(*errors.values(), rounding, evidence_for(op, SYMMETRIC))
+        rests_on = certificate(*errors.values(), rounding, symmetry_of(op))
         row = _row(int(step), runs, errors, rests_on, curvature, samples)
         threshold = None if rate is None else 2 / float(rate)
         family = self._family(

@@ -1,9 +1,10 @@
 """Symmetric matrices that state what they know about themselves.
 
 The functions of ``gnjax`` make them. Their classes have names here, for annotations and questions
-of what an operator is, and so have functions that make operators which few need.
+of what an operator is; ``Facts`` is the record in which an operator states what it knows.
 """
 
+from gnjax.operators.facts import Facts
 from gnjax.operators.metrics.preconditioned import Preconditioned
 from gnjax.operators.of_networks.cross import CrossKernel
 from gnjax.operators.of_networks.hessian import NetworkHessian
@@ -17,6 +18,7 @@ __all__ = [
     "Dense",
     "Diagonal",
     "Factored",
+    "Facts",
     "NetworkGram",
     "NetworkHessian",
     "Preconditioned",

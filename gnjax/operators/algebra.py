@@ -18,32 +18,29 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.networks.network import Network
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.host import on_device
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.outward import raised
-from gnjax.numerics.rank_bound import SHAPES
+from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.rounding import gamma
 from gnjax.numerics.scale import exponent_of, reach
 from gnjax.numerics.validation import check_finite_number
 from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.facts import (
-    POSITIVE,
-    RANK_BOUND,
+    Facts,
+    Product,
     error_of,
-    evidence_for,
     factorisation_of,
-    formed_by_products,
-    forms_cheaply,
-    is_positive,
+    facts_of,
     magnitude_of,
-    rank_bound_of,
-    rank_is_assumed,
+    positivity_of,
+    rank_of,
     scaled,
+    symmetry_of,
     twin_of,
 )
-from gnjax.operators.prepare import Product, devices_of, prepared_product
+from gnjax.operators.prepare import devices_of, prepared_product
 from gnjax.operators.protocol import Operator
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
@@ -64,7 +61,9 @@ class Algebra:
 
     >>> class Ones(gnjax.Algebra):
     ...     '''The matrix of ones.'''
-    ...     shape, dtype, symmetric, error = (3, 3), np.dtype("float64"), True, 0.0
+    ...     shape, dtype = (3, 3), np.dtype("float64")
+    ...     def facts(self):
+    ...         return gnjax.operators.Facts(symmetric=True, error=0.0)
     ...     def mv(self, v):
     ...         return 0 * v + v.sum(0)
     ...     def as_matrix(self):
@@ -162,49 +161,50 @@ class LinearCombination(Algebra, ParameterTrees):
     def dtype(self) -> jnp.dtype:
         return max((part.dtype for part in self.parts), key=lambda dtype: jnp.finfo(dtype).eps)
 
-    @property
-    def symmetric(self) -> bool:
-        return all(getattr(part, "symmetric", False) for part in self.parts)
-
-    @property
-    def forms_cheaply(self) -> bool:
-        return all(forms_cheaply(part) for part in self.parts)
-
-    @property
-    def formed_by_products(self) -> bool:
-        return any(formed_by_products(part) for part in self.parts)
-
-    @property
-    def positive(self) -> bool:
-        """Whether every term is positive semidefinite by its structure."""
-        terms = zip(self.weights, self.parts, strict=True)
-        return float(self.shift) >= 0 and all(float(w) >= 0 and is_positive(a) for w, a in terms)
-
-    @property
-    def unshifted(self) -> tuple[Operator, float]:
-        """The combination without its multiple of the identity, and that multiple s."""
+    def facts(self) -> Facts:
+        """What follows from the facts of the terms."""
+        stated = [facts_of(part) for part in self.parts]
+        traces = [each.trace for each in stated if each.trace]
         alone = len(self.parts) == 1 and float(self.weights[0]) == 1
-        return self.parts[0] if alone else replace(self, shift=0.0), float(self.shift)
+        unshifted = self.parts[0] if alone else replace(self, shift=0.0)
+        return Facts(
+            error=self.error,
+            rank=self._rank,
+            assumed=not self.shift and any(each.assumed for each in stated),
+            symmetric=all(each.symmetric for each in stated)
+            and reduce(add, map(symmetry_of, self.parts)),
+            positive=self._positive() or False,
+            factor=self.factorisation,
+            twin=self._twin,
+            unshifted=(unshifted, float(self.shift)),
+            trace=partial(self._trace, traces) if len(traces) == len(stated) else None,
+            forms_cheaply=all(each.forms_cheaply for each in stated),
+            formed_by_products=any(each.formed_by_products for each in stated),
+            magnitude=self._magnitude,
+            uneven=self._uneven,
+            times_power_of_two=self._times_power_of_two,
+            product=self._product,
+            devices=lambda: next(filter(None, map(devices_of, self.parts)), ()),
+            network=next(filter(None, (each.network for each in stated)), None),
+        )
 
-    @property
-    def rank_bound(self) -> int:
+    def _positive(self) -> Error | None:
+        """What it rests on that every term is semidefinite; None where one is not by structure."""
+        evidence = [positivity_of(part) for part in self.parts]
+        if float(self.shift) < 0 or min(map(float, self.weights)) < 0 or None in evidence:
+            return None
+        return reduce(add, filter(None, evidence))
+
+    def _rank(self) -> RankBound:
         """The sum of the bounds of the terms; the size if a multiple of the identity is added."""
         size = self.shape[0]
         terms = zip(self.weights, self.parts, strict=True)
-        return size if self.shift else min(size, sum(rank_bound_of(a) for w, a in terms if w))
+        rank = size if self.shift else sum(rank_of(part).value for w, part in terms if w)
+        if rank >= size:
+            return RankBound(size)
+        return RankBound(rank, reduce(add, (rank_of(part).evidence for part in self.parts)))
 
-    def evidence_for(self, fact: str) -> Error:
-        """The evidence of all terms together; the rank of a sum with s I is bounded by its size."""
-        if fact == RANK_BOUND and (self.shift or self.rank_bound == self.shape[0]):
-            return SHAPES
-        return reduce(add, (evidence_for(part, fact) for part in self.parts))
-
-    @property
-    def assumed(self) -> bool:
-        return not self.shift and any(rank_is_assumed(part) for part in self.parts)
-
-    @property
-    def magnitude(self) -> int | None:
+    def _magnitude(self) -> int | None:
         """The exponent of the largest term."""
         sizes = [exponent_of(float(self.shift))]
         for weight, part in zip(self.weights, self.parts, strict=True):
@@ -212,13 +212,12 @@ class LinearCombination(Algebra, ParameterTrees):
             sizes.append(None if exponent is None or times is None else exponent + times)
         return max((size for size in sizes if size is not None), default=None)
 
-    @property
-    def uneven(self) -> bool:
+    def _uneven(self) -> bool:
         """Whether the weight of a term undoes a scale far from 1."""
         sizes = [magnitude_of(part)[0] for part in self.parts]
         return any(abs(size or 0) > reach(self.dtype) for size in sizes)
 
-    def times_power_of_two(self, exponent: int) -> LinearCombination:
+    def _times_power_of_two(self, exponent: int) -> LinearCombination:
         """The same combination of terms near norm 1; what underflows is far below rounding."""
         from gnjax.operators.scaled import at_unit_scale  # which makes products of combinations
 
@@ -228,8 +227,7 @@ class LinearCombination(Algebra, ParameterTrees):
         shift = float(np.ldexp(float(self.shift), exponent))
         return LinearCombination(tuple(part for part, _ in near_one), weights, shift)
 
-    @property
-    def twin(self) -> Operator:
+    def _twin(self) -> Operator:
         """w A' for a single term w A with w > 0, where A' is the twin of A; else the sum itself.
 
         Where A' states its multiples, it is that multiple, which keeps all facts of A'.
@@ -265,50 +263,24 @@ class LinearCombination(Algebra, ParameterTrees):
 
         return Factorisation((self.shape[0], columns), form, error)
 
-    @property
-    def trace_by_structure(self) -> Callable[[], tuple[float, Error]] | None:
-        """sum_i w_i tr A_i + n s, where every term states its trace."""
-        functions = [getattr(part, "trace_by_structure", None) for part in self.parts]
-        traces = [trace for trace in functions if trace is not None]
-        if len(traces) < len(functions):
-            return None
-
-        def trace() -> tuple[float, Error]:
-            terms = [(float(self.shift) * self.shape[0], Error(0.0))]
-            for weight, part in zip(self.weights, traces, strict=True):
-                value, error = part()
-                terms.append((float(weight) * value, error.scaled(float(weight))))
-            size = sum(abs(value) for value, _ in terms)
-            rounding = gamma(len(terms) + 2, np.dtype(float)) * size
-            total = Error(rounding, reason="rounding of a sum")
-            return sum(v for v, _ in terms), sum((error for _, error in terms), total)
-
-        return trace
-
-    @property
-    def net(self) -> Network | None:
-        """The network of the first term that belongs to a network."""
-        return getattr(self._of_network, "net", None)
-
-    @property
-    def side(self) -> str:
-        return getattr(self._of_network, "side", "parameters")
-
-    @property
-    def _of_network(self) -> Operator | None:
-        return next((part for part in self.parts if hasattr(part, "net")), None)
+    def _trace(self, traces: list[Callable[[], tuple[float, Error]]]) -> tuple[float, Error]:
+        """sum_i w_i tr A_i + n s."""
+        terms = [(float(self.shift) * self.shape[0], Error(0.0))]
+        for weight, trace in zip(self.weights, traces, strict=True):
+            value, error = trace()
+            terms.append((float(weight) * value, error.scaled(float(weight))))
+        size = sum(abs(value) for value, _ in terms)
+        rounding = gamma(len(terms) + 2, np.dtype(float)) * size
+        total = Error(rounding, reason="rounding of a sum")
+        return sum(v for v, _ in terms), sum((error for _, error in terms), total)
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
         return self.combined([part.mv(on_device(v, part.dtype)) for part in self.parts], v)
 
-    def prepared(self) -> Product:
+    def _product(self) -> Product:
         products = [prepared_product(part) for part in self.parts]
         return lambda v: self.combined([product(v) for product in products], v)
-
-    @property
-    def devices(self) -> tuple[jax.Device, ...]:
-        return next(filter(None, map(devices_of, self.parts)), ())
 
     def as_matrix(self) -> jax.Array:
         matrices = [part.as_matrix() for part in self.parts]
@@ -325,8 +297,9 @@ class LinearCombination(Algebra, ParameterTrees):
         by at most gamma times its Frobenius norm, which is at most n^{1/2} times its 2-norm.
         """
         total, sizes = Error(0.0), [abs(float(self.shift))]
-        if len(self.parts) > 1 and self.positive:
-            total += evidence_for(self, POSITIVE)  # on which the sizes of the terms rest
+        positive = self._positive()
+        if len(self.parts) > 1 and positive is not None:
+            total += positive  # on which the sizes of the terms rest
         for weight, part, size in zip(self.weights, self.parts, self._norms(norm), strict=True):
             if weight:
                 total += error_of(part, size).scaled(float(weight))
@@ -340,7 +313,7 @@ class LinearCombination(Algebra, ParameterTrees):
         The norm of a sum of semidefinite terms is at least that of each term. In any other sum
         terms can cancel, so their norms are computed from their own products.
         """
-        if len(self.parts) == 1 or self.positive:
+        if len(self.parts) == 1 or self._positive() is not None:
             reach = abs(float(norm)) + abs(float(self.shift))
             return [reach / abs(float(w)) if w else 0.0 for w in self.weights]
         return [_norm(part) for part in self.parts]

@@ -1,11 +1,11 @@
 """How an operator is multiplied: many times, in another precision, on several devices.
 
-An operator may state each of these as a fact, see :mod:`gnjax.operators.facts`.
+An operator may state each of these as a fact, see :class:`gnjax.operators.facts.Facts`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -16,16 +16,14 @@ from jax.sharding import NamedSharding
 
 from gnjax.numerics.host import on_device
 from gnjax.numerics.precision import x64
+from gnjax.operators.facts import Product, facts_of
 from gnjax.operators.protocol import Operator
-
-Product = Callable[[Any], Any]
-"""v -> A v, for vectors (n,) and blocks of columns (n, b)."""
 
 
 def prepared_product(op: Operator) -> Product:
-    """The fastest way at hand to multiply many times: what the operator states as ``prepared``."""
-    prepare: Callable[[], Product] | None = getattr(op, "prepared", None)
-    return multiplied(op) if prepare is None else prepare()
+    """The fastest way at hand to multiply many times: what the operator states as ``product``."""
+    product = facts_of(op).product
+    return multiplied(op) if product is None else product()
 
 
 def multiplied(op: Operator) -> Product:
@@ -43,32 +41,27 @@ def _compiled_product(op: Operator, block: jax.Array) -> jax.Array:
     return op.mv(block)
 
 
-def narrows(op: Operator) -> bool:
-    """Whether the operator may have products in float32 although its numbers are in float64."""
-    return hasattr(op, "in_float32")
-
-
-def in_float32(op: Any) -> Operator | None:
+def in_float32(op: Operator) -> Operator | None:
     """The operator with products in float32, or None where float64 stays inside."""
-    if not narrows(op):
+    narrow = facts_of(op).in_float32
+    if narrow is None:
         return None
     with float32_rules():
-        light: Operator | None = op.in_float32()
-    return light
+        return narrow()
 
 
-def in_float64(op: Any) -> Operator | None:
+def in_float64(op: Operator) -> Operator | None:
     """An operator in float32 with its numbers in float64, or None where that is not possible.
 
     Its matrix in exact arithmetic is the same. Use it only inside of :func:`gnjax.x64`. Where a
     model computes in float32 whatever the dtype of its parameters is, it still does so, and the
     error that the operator states includes that.
     """
-    if op.dtype != jnp.float32 or not hasattr(op, "in_float64"):
+    widen = facts_of(op).in_float64
+    if op.dtype != jnp.float32 or widen is None:
         return None
     with x64():
-        wide: Operator | None = op.in_float64()
-    return wide
+        return widen()
 
 
 @contextmanager
@@ -80,8 +73,8 @@ def float32_rules() -> Iterator[None]:
 
 def devices_of(op: Operator) -> tuple[jax.Device, ...]:
     """The devices over which its vectors are divided, in the order of their mesh; () for one."""
-    stated: tuple[jax.Device, ...] | None = getattr(op, "devices", None)
-    return devices_of_arrays(op) if stated is None else stated
+    devices = facts_of(op).devices
+    return devices_of_arrays(op) if devices is None else devices()
 
 
 def devices_of_arrays(tree: Any) -> tuple[jax.Device, ...]:

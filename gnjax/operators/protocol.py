@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -27,3 +27,18 @@ class Operator(Protocol):
         ...
 
     def as_matrix(self) -> jax.Array: ...
+
+
+class Around:
+    """A base class with the shape and the dtype of the operator ``op`` that a class wraps."""
+
+    op: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        shape: tuple[int, int] = self.op.shape
+        return shape
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return self.op.dtype

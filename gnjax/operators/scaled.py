@@ -1,16 +1,16 @@
 """Operators far from norm 1, as the same operator times a power of two.
 
-An operator may state two facts for this, see :mod:`gnjax.operators.facts`. One that states neither
-is multiplied with one random vector, and its products and factors are multiplied by the power.
+An operator may state ``magnitude`` and ``times_power_of_two`` for this. One that states neither is
+multiplied with one random vector, and its products and factors are multiplied by the power.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,18 +23,19 @@ from gnjax.numerics.rounding import gamma
 from gnjax.numerics.scale import error_in_units, raised_power, reach, values_in_units
 from gnjax.operators.factorisation import Factorisation, gram_error
 from gnjax.operators.facts import (
-    Around,
+    Facts,
+    Product,
     error_of,
     factorisation_of,
-    forming_work,
+    facts_of,
+    is_uneven,
     magnitude_of,
-    on_range,
-    stated_eigenvalues,
-    twin_of,
     unshifted_of,
 )
-from gnjax.operators.prepare import prepared_product
-from gnjax.operators.protocol import Operator
+from gnjax.operators.prepare import devices_of, prepared_product
+from gnjax.operators.protocol import Around, Operator
+
+_Made = TypeVar("_Made")
 
 
 def at_unit_scale(op: Operator) -> tuple[Operator, int]:
@@ -45,7 +46,7 @@ def at_unit_scale(op: Operator) -> tuple[Operator, int]:
     size, is_known = magnitude_of(op)
     if size is None:
         return (op if is_known else Scaled(op, 0)), 0
-    if abs(size) <= reach(op.dtype) and not getattr(op, "uneven", False):
+    if abs(size) <= reach(op.dtype) and not is_uneven(op):
         return op, 0
     even = size + size % 2  # so that a factor is multiplied by a power of two as well
     return times_power_of_two(op, -even), even
@@ -53,7 +54,7 @@ def at_unit_scale(op: Operator) -> tuple[Operator, int]:
 
 def times_power_of_two(op: Operator, exponent: int) -> Operator:
     """2^exponent A for an even exponent: by the numbers that A is stored in, or by its products."""
-    multiply: Callable[[int], Operator] | None = getattr(op, "times_power_of_two", None)
+    multiply = facts_of(op).times_power_of_two
     return Scaled(op, exponent) if multiply is None else multiply(exponent)
 
 
@@ -62,71 +63,56 @@ class Scaled(Around):
     """2^exponent A for an even exponent and an operator A = ``op``.
 
     A is multiplied with 2^k v, where half of the exponent is in k. Underflow inside of A is part of
-    the stated error. Every fact of A is passed on but its ``methods``, which compute from A itself.
+    the stated error.
     """
 
     op: Any
     exponent: int
 
-    @property
-    def magnitude(self) -> int | None:
+    def facts(self) -> Facts:
+        """Those of A in the new units, but for ``methods``, which compute from A itself.
+
+        No product is made in another precision, where numbers of this scale may have no room.
+        """
+        stated, (base, shift) = facts_of(self.op), unshifted_of(self.op)
+        in_units = Scaled(base, self.exponent), float(np.ldexp(shift, self.exponent))
+        return replace(
+            stated,
+            error=self.error,
+            factor=self.factorisation,
+            twin=_then(stated.twin, self._like),
+            unshifted=in_units if shift else None,
+            scaled=_then(stated.scaled, self._like),
+            on_range=_then(stated.on_range, self._like),
+            methods=(),
+            eigenvalues=_then(stated.eigenvalues, self._eigenvalues),
+            trace=_then(stated.trace, self._trace),
+            magnitude=self._magnitude,
+            times_power_of_two=lambda exponent: Scaled(self.op, self.exponent + exponent),
+            product=self._product,
+            in_float32=None,
+            in_float64=None,
+            devices=lambda: devices_of(self.op),
+        )
+
+    def _like(self, op: Operator) -> Operator:
+        return self if op is self.op else Scaled(op, self.exponent)
+
+    def _magnitude(self) -> int | None:
         exponent, _ = magnitude_of(self.op)
         return None if exponent is None else exponent + self.exponent
 
-    def times_power_of_two(self, exponent: int) -> Scaled:
-        return Scaled(self.op, self.exponent + exponent)
-
-    @property
-    def twin(self) -> Operator:
-        small = twin_of(self.op)
-        return self if small is self.op else Scaled(small, self.exponent)
-
-    @property
-    def unshifted(self) -> tuple[Operator, float]:
-        base, shift = unshifted_of(self.op)
-        if not shift:
-            return self, 0.0
-        return Scaled(base, self.exponent), float(np.ldexp(shift, self.exponent))
-
-    @property
-    def eigenvalues_by_structure(self) -> Callable[[], tuple[np.ndarray, Error]] | None:
-        eigenvalues = stated_eigenvalues(self.op)
-        if eigenvalues is None:
-            return None
-        values, error = eigenvalues
+    def _eigenvalues(self, stated: tuple[np.ndarray, Error]) -> tuple[np.ndarray, Error]:
+        values, error = stated
         error_here = error_in_units(error, self.exponent) + self._underflow()
-        return lambda: (np.ldexp(values, self.exponent), error_here)
+        return np.ldexp(values, self.exponent), error_here
 
-    @property
-    def trace_by_structure(self) -> Callable[[], tuple[float, Error]] | None:
-        trace = getattr(self.op, "trace_by_structure", None)
-        if trace is None:
-            return None
-        value, error = trace()
+    def _trace(self, stated: tuple[float, Error]) -> tuple[float, Error]:
+        value, error = stated
         scaled_value, bound = values_in_units(np.asarray(value), error.value, self.exponent)
-        return lambda: (float(scaled_value), error.to(float(bound)))
+        return float(scaled_value), error.to(float(bound))
 
-    @property
-    def scaled(self) -> Callable[[float], Operator] | None:
-        """w A for a number w > 0; None where A does not state its multiples."""
-        multiple: Callable[[float], Operator] | None = getattr(self.op, "scaled", None)
-        if multiple is None:
-            return None
-        return lambda factor: Scaled(multiple(factor), self.exponent)
-
-    def on_range(self) -> Operator:
-        small = on_range(self.op)
-        return self if small is self.op else Scaled(small, self.exponent)
-
-    @property
-    def forming_work(self) -> float:
-        return forming_work(self.op)
-
-    @property
-    def uneven(self) -> bool:
-        return bool(getattr(self.op, "uneven", False))
-
-    def prepared(self) -> Callable[[Any], Any]:
+    def _product(self) -> Product:
         multiply = prepared_product(self.op)
         return lambda v: self._after(multiply(self._before(v)))
 
@@ -195,3 +181,10 @@ class Scaled(Around):
         lost_inside = underflow(rows, rows, self.dtype)
         lost = raised_power(lost_inside, self.exponent - self._half)
         return Error(lost, MEASURED, reason="underflow inside of the products")
+
+
+def _then(
+    make: Callable[..., _Made] | None, change: Callable[[_Made], _Made]
+) -> Callable[..., _Made] | None:
+    """``change`` after ``make``; None where nothing is made."""
+    return None if make is None else lambda *arguments: change(make(*arguments))

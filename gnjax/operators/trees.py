@@ -17,16 +17,18 @@ import numpy as np
 from gnjax.networks.network import Network, gather, scatter
 from gnjax.networks.parameters import paths
 from gnjax.numerics.host import on_device
+from gnjax.operators.facts import facts_of
+from gnjax.operators.protocol import Operator
 
 _SHOWN = 6  # a message lists at most so many leaves
 
 
 class ParameterTrees:
-    """A base class with ``ravel`` and ``unravel`` for operators that have a ``net``."""
+    """A base class with ``ravel`` and ``unravel`` for operators on a network's parameters."""
 
     def ravel(self, tree: Any) -> jax.Array:
         """The chosen entries of a tree like the parameters, as a vector (p,)."""
-        net = _acting_on_parameters(self)
+        net = network_of(self, "trees are")
         leaves = jax.tree.leaves(tree)
         names, expected_names = paths(tree), paths(jax.tree.unflatten(net.structure, net.leaves))
         shapes, expected_shapes = (
@@ -42,8 +44,14 @@ class ParameterTrees:
 
     def unravel(self, vector: Any) -> Any:
         """A tree like the parameters from a vector (p,), zero where no entry was chosen."""
-        net = _acting_on_parameters(self)
-        return jax.tree.unflatten(net.structure, _leaves_of_vector(net, vector))
+        net = network_of(self, "trees are")
+        if np.shape(vector) != (net.parameters,):
+            msg = (
+                f"a vector of the {net.parameters} chosen parameters has the shape "
+                f"({net.parameters},), got {np.shape(vector)}"
+            )
+            raise ValueError(msg)
+        return jax.tree.unflatten(net.structure, scatter(net, on_device(vector, net.dtype)))
 
 
 def takes_trees(mv: Callable[[Any, Any], jax.Array]) -> Callable[[Any, Any], Any]:
@@ -54,29 +62,21 @@ def takes_trees(mv: Callable[[Any, Any], jax.Array]) -> Callable[[Any, Any], Any
         if isinstance(v, jax.Array | np.ndarray):
             return mv(self, v)
         image = mv(self, self.ravel(v))
-        return jax.tree.unflatten(jax.tree.structure(v), _leaves_of_vector(self.net, image))
+        return jax.tree.unflatten(jax.tree.structure(v), jax.tree.leaves(self.unravel(image)))
 
     return product
 
 
-def _leaves_of_vector(net: Network, vector: Any) -> list[jax.Array]:
-    """A vector (p,) in the shapes of the leaves, zero where an entry is not chosen."""
-    if np.shape(vector) != (net.parameters,):
-        msg = (
-            f"a vector of the {net.parameters} chosen parameters has the shape "
-            f"({net.parameters},), got {np.shape(vector)}"
-        )
-        raise ValueError(msg)
-    return scatter(net, on_device(vector, net.dtype))
+def network_of(op: Any, what: str) -> Network:
+    """The network on whose parameters an operator acts; refused where it acts on none.
 
-
-def _acting_on_parameters(op: Any) -> Network:
-    net: Network | None = getattr(op, "net", None)
-    if net is None or getattr(op, "side", "parameters") != "parameters":
-        defect = "has no network" if net is None else "acts on the outputs of the model"
+    ``what`` is, or are, "of the parameters of a network".
+    """
+    net = facts_of(op).network if isinstance(op, Operator) else None
+    if net is None:
         msg = (
-            f"trees are of the parameters of a network, and this operator {defect}; make it with "
-            "gnjax.hessian, or with gnjax.gauss_newton and side='parameters'"
+            f"{what} of the parameters of a network, and a {type(op).__name__} does not act on "
+            "them; make it with gnjax.hessian, or with gnjax.gauss_newton and side='parameters'"
         )
         raise ValueError(msg)
     return net

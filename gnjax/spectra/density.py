@@ -29,7 +29,7 @@ from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import spectral_error
 from gnjax.numerics.scale import certificate_in_units, raised_power, values_in_units
 from gnjax.operators.elsewhere.recognised import as_operator
-from gnjax.operators.facts import SYMMETRIC, evidence_for
+from gnjax.operators.facts import symmetry_of
 from gnjax.operators.protocol import Operator
 from gnjax.operators.scaled import at_unit_scale
 from gnjax.spectra.eigenvalues import operator_norm
@@ -105,7 +105,7 @@ def spectral_density(
         products=sum(run.products for _, _, run in rules),
         exact=np.array([exhausted(run) or run.complete for _, _, run in rules]),
         certificate=certificate_in_units(
-            certificate(error, evidence_for(operator, SYMMETRIC), dropped), exponent
+            certificate(error, symmetry_of(operator), dropped), exponent
         ),
         finished=len(rules) == probes and not cut,
     )

@@ -19,7 +19,7 @@ from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import spectral_error
 from gnjax.numerics.scale import certificate_in_units, values_in_units
 from gnjax.operators.elsewhere.recognised import as_operator
-from gnjax.operators.facts import SYMMETRIC, error_of, evidence_for
+from gnjax.operators.facts import error_of, facts_of, symmetry_of
 from gnjax.operators.protocol import Operator
 from gnjax.operators.scaled import at_unit_scale
 from gnjax.spectra.krylov.host_products import host_product
@@ -89,7 +89,9 @@ def estimate_diagonal(
         msg = f"probes={probes!r} is not an integer of at least 1"
         raise ValueError(msg)
     near, exponent = operator, 0
-    if hasattr(operator, "magnitude"):  # others would make one more product to tell their scale
+    if (
+        facts_of(operator).magnitude is not None
+    ):  # others would make one more product to tell their scale
         near, exponent = at_unit_scale(operator)
     block, rng = together(near, limits), probe_stream(seed)
     with watching(progress, int(probes), stoppable=True) as watch:
@@ -129,7 +131,7 @@ class _Spread:
 def _answer(op: Operator, spread: _Spread) -> DiagonalEstimate:
     level = spectral_error(op.shape[0], op.dtype) * spread.longest
     rounding = Error(level, MEASURED, reason="rounding of the products")
-    parts = rounding, error_of(op, spread.longest), evidence_for(op, SYMMETRIC)
+    parts = rounding, error_of(op, spread.longest), symmetry_of(op)
     return DiagonalEstimate(
         spread.mean, spread.standard_errors(), spread.count, certificate(*parts)
     )

@@ -14,15 +14,7 @@ from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import SHAPES
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.elsewhere.recognised import as_operator
-from gnjax.operators.facts import (
-    SYMMETRIC,
-    evidence_for,
-    factorisation_of,
-    formed_by_products,
-    stated_eigenvalues,
-    twin_of,
-    unshifted_of,
-)
+from gnjax.operators.facts import factorisation_of, facts_of, symmetry_of, twin_of, unshifted_of
 from gnjax.operators.protocol import Operator
 from gnjax.operators.scaled import at_unit_scale
 from gnjax.spectra.eigenvectors import angles
@@ -104,7 +96,7 @@ def eigenvalues(
         few = _few_vectors if vectors else _few_of_twin
         with watching(progress, stoppable=True) as watch:
             return in_units(few(near, k, which, rtol, seed, limits, watch), exponent)
-    has_formula = not vectors and stated_eigenvalues(operator) is not None
+    has_formula = not vectors and facts_of(operator).eigenvalues is not None
     near, exponent = (operator, 0) if has_formula else at_unit_scale(operator)
     spectrum = spectrum_with_vectors if vectors else _whole_of_twin
     places = slice(size - k, size) if which == "smallest" and k else slice(0, k)
@@ -122,10 +114,10 @@ def _takes_few(op: Operator, k: int, limits: Limits) -> bool:
     if size > limits.whole_rows:
         return True
     factor = factorisation_of(op)
-    is_formed = stated_eigenvalues(op) is None and (
+    is_formed = facts_of(op).eigenvalues is None and (
         factor is None or factor.size_in_bytes > limits.factor_bytes
     )
-    return is_formed and formed_by_products(op) and size > _FORMED * (_FIRST + _EACH * k)
+    return is_formed and facts_of(op).formed_by_products and size > _FORMED * (_FIRST + _EACH * k)
 
 
 def _whole_of_twin(op: Operator, limits: Limits) -> Spectrum:
@@ -197,7 +189,7 @@ def _few(
         pairs.values,
         errors + rounding.value,
         "krylov",
-        certificate(rounding, pairs.count, evidence_for(op, SYMMETRIC), *why),
+        certificate(rounding, pairs.count, symmetry_of(op), *why),
         converged,
     )
     return spectrum, pairs

@@ -22,13 +22,12 @@ import numpy as np
 from gnjax.numerics.certificate import Error, certificate, unknown
 from gnjax.numerics.limits import Limits
 from gnjax.numerics.precision import x64
-from gnjax.operators.facts import SYMMETRIC, evidence_for
+from gnjax.operators.facts import facts_of, symmetry_of
 from gnjax.operators.prepare import (
     devices_of,
     float32_rules,
     in_float32,
     in_float64,
-    narrows,
 )
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.device_basis import layout
@@ -59,7 +58,7 @@ def bytes_on_device(
     if not too_large(size, in_host, limits):
         return 0
     widths = [_own_bytes(op)]
-    if widths == [8] and rtol >= _FLOAT32 and narrows(op):
+    if widths == [8] and rtol >= _FLOAT32 and facts_of(op).in_float32 is not None:
         widths.append(4)
     for width in widths:
         refused = too_large(size, least, limits, width)
@@ -110,7 +109,7 @@ def few_on_device(
         rounding = dense_error(precise, max(guess.scale, float(np.abs(values).max())))
     small = max(rtol * guess.scale, rounding.value if np.isfinite(rounding.value) else 0.0)
     converged = guess.reached and bool(residuals.max() <= small) and not watch.stopped
-    why = [evidence_for(op, SYMMETRIC)]
+    why = [symmetry_of(op)]
     if not converged:
         why.append(why_unfinished(guess.products + k, rows, watch))
     spectrum = _spectrum(values, residuals, rounding, why, guess.vectors if vectors else None)

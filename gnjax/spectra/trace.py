@@ -19,7 +19,7 @@ from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import gamma, spectral_error
 from gnjax.numerics.scale import SMALLEST, certificate_in_units, values_in_units
 from gnjax.operators.elsewhere.recognised import as_operator
-from gnjax.operators.facts import SYMMETRIC, error_of, evidence_for, factorisation_of
+from gnjax.operators.facts import error_of, factorisation_of, facts_of, symmetry_of
 from gnjax.operators.protocol import Operator
 from gnjax.operators.scaled import at_unit_scale
 from gnjax.spectra.krylov.host_products import check_products, host_product
@@ -115,7 +115,9 @@ def trace(
     True
     """
     operator, exponent = as_operator(op, limits=limits), 0
-    if hasattr(operator, "magnitude"):  # a trace makes no more products than it is allowed
+    if (
+        facts_of(operator).magnitude is not None
+    ):  # a trace makes no more products than it is allowed
         operator, exponent = at_unit_scale(operator)
     if method not in _LEAST_PROBES:
         msg = f"method={method!r} is not one of {', '.join(_LEAST_PROBES)}"
@@ -170,7 +172,7 @@ def _in_units(answer: Trace, exponent: int) -> Trace:
 
 def _from_random_vectors(op: Operator, estimate: TraceEstimate, method: str) -> Trace:
     """Make a :class:`Trace` of an estimate, with the certificate of its errors."""
-    symmetry = evidence_for(op, SYMMETRIC)
+    symmetry = symmetry_of(op)
     parts = [_rounding(op, estimate.lengths), _matrix_error(op, estimate.value), symmetry]
     if estimate.standard_error:
         width = estimate.standard_error * student(estimate.samples)
@@ -186,7 +188,7 @@ def _exact(op: Operator, limits: Limits, watch: Watch) -> Trace:
     A sum of n terms in float64 has an error of at most gamma_n times the sum of their sizes.
     """
     products, size = 0, op.shape[0]
-    structure = getattr(op, "trace_by_structure", None)
+    structure = facts_of(op).trace
     if structure is not None:
         value, rounding = structure()
         check_products(value)

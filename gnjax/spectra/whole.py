@@ -11,13 +11,7 @@ from gnjax.numerics.decompositions import lapack
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error, unconverged
 from gnjax.operators.factorisation import Factorisation
-from gnjax.operators.facts import (
-    SYMMETRIC,
-    error_of,
-    evidence_for,
-    factorisation_of,
-    stated_eigenvalues,
-)
+from gnjax.operators.facts import error_of, factorisation_of, facts_of, symmetry_of
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.eigenvectors import angles, left_singular_rows, singular_angles
 from gnjax.spectra.krylov.host_products import check_products
@@ -36,10 +30,10 @@ def whole_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
 
 def stated_spectrum(op: Operator) -> Spectrum | None:
     """The spectrum that the operator states, or None."""
-    values_and_error = stated_eigenvalues(op)
-    if values_and_error is None:
+    eigenvalues = facts_of(op).eigenvalues
+    if eigenvalues is None:
         return None
-    values, error = values_and_error
+    values, error = eigenvalues()
     return spectrum_of_values(values, error.value, "stated", certificate(error))
 
 
@@ -109,8 +103,8 @@ def host_matrix(op: Operator, limits: Limits = LIMITS) -> tuple[np.ndarray, Erro
         raise ValueError(refused)
     matrix = np.asarray(op.as_matrix(), np.float64)
     check_products(matrix)
-    if getattr(op, "symmetric", False):
-        return matrix, evidence_for(op, SYMMETRIC)
+    if facts_of(op).symmetric:
+        return matrix, symmetry_of(op)
     return _symmetric_part(matrix)
 
 

@@ -1,6 +1,6 @@
 """Certified condition numbers: the interval contains the truth, and ``resolved`` is right."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import jax
@@ -17,6 +17,7 @@ from gnjax.conditioning.ends import Enclosure, Ends, Problem
 from gnjax.conditioning.methods.krylov import chance
 from gnjax.numerics.certificate import KINDS, Error, certificate
 from gnjax.numerics.limits import Limits
+from gnjax.numerics.rank_bound import RankBound
 from gnjax.spectra.krylov import lanczos as krylov
 from tests import exact
 
@@ -401,7 +402,7 @@ def test_reduced_operator_has_the_rank_as_size():
     rng = np.random.default_rng(1)
     widths = (12, 9, 3, 7, 5)
     op = papers.linear_gauss_newton(_weights(rng, widths), _covariance(rng, 12, 8))
-    small = op.on_range()
+    small = op.facts().on_range()
     full = np.linalg.eigvalsh(np.asarray(op.as_matrix()))[::-1]
     packed = np.linalg.eigvalsh(np.asarray(small.as_matrix()))[::-1]
     assert small.shape[0] == _rank(widths, 8) == len(packed)
@@ -523,8 +524,10 @@ class _WithRankBound:
     """diag(values) with a bound on its rank that may not be true."""
 
     values: tuple[float, ...]
-    rank_bound: int
-    error: float = 1e-14
+    rank: int
+
+    def facts(self):
+        return gnjax.operators.Facts(error=1e-14, rank=self.rank)
 
     @property
     def dtype(self):
@@ -556,10 +559,14 @@ def test_eigenvalues_beyond_a_bound_on_the_rank_are_not_ignored(method):
 class _OnTrials(gnjax.Algebra, _WithRankBound):
     """The same, positive semidefinite and symmetric, all on the evidence of somebody's trials."""
 
-    positive = symmetric = True
-
-    def evidence_for(self, fact):
-        return gnjax.Error(0.0, "measured", reason=f"trials of {fact}")
+    def facts(self):
+        rank, positive, symmetric = (
+            gnjax.Error(0.0, "measured", reason=f"trials of {fact}")
+            for fact in ("rank", "positive", "symmetric")
+        )
+        bound = RankBound(self.rank, rank)
+        stated = super().facts()
+        return replace(stated, rank=lambda: bound, positive=positive, symmetric=symmetric)
 
 
 def test_facts_that_an_answer_needs_are_parts_of_its_certificate():
@@ -571,7 +578,7 @@ def test_facts_that_an_answer_needs_are_parts_of_its_certificate():
         assert [part.kind for part in ranks] == [kind]
     for method in ("dense", "krylov"):
         k = gnjax.condition_number(_OnTrials(values, 2), method=method)
-        assert {"trials of rank_bound", "trials of symmetric"} <= {
+        assert {"trials of rank", "trials of symmetric"} <= {
             part.reason for part in k.certificate.parts
         }
     k = gnjax.condition_number(_OnTrials((4.0, 3.0, 1.0), 3), certify="inertia")
@@ -583,9 +590,7 @@ def test_facts_that_an_answer_needs_are_parts_of_its_certificate():
     assert k.method != "damped"  # nobody says that zeros are positive semidefinite
     k = gnjax.condition_number(gnjax.factored(np.eye(4)[:, :1]) + 2 * _OnTrials(values, 2) + 0.5)
     assert k.method == "damped"
-    assert {"trials of rank_bound", "trials of positive"} <= {
-        part.reason for part in k.certificate.parts
-    }
+    assert {"trials of rank", "trials of positive"} <= {part.reason for part in k.certificate.parts}
     # lambda_max is 1 + 8 + 0.5, and the rank is at most 3 of 4 by the trials.
     assert k.interval[0] <= 9.5 / 0.5 <= k.interval[1]
 

@@ -47,7 +47,10 @@ class CallersWithAlgebra(gnjax.Algebra, Callers):
 class CallersWithError(Callers):
     """The same with its error stated as a number."""
 
-    error: float = 1e-6
+    error_of_entries: float = 1e-6
+
+    def facts(self):
+        return gnjax.operators.Facts(error=self.error_of_entries)
 
 
 def _rotation(size, seed):

@@ -14,13 +14,11 @@ from gnjax.conditioning.methods import METHODS
 from gnjax.numerics.certificate import KINDS, MEASURED, PROVED, UNKNOWN
 from gnjax.numerics.rank_bound import SHAPES
 from gnjax.operators.facts import (
-    POSITIVE,
-    RANK_BOUND,
-    SYMMETRIC,
     error_of,
-    evidence_for,
     factorisation_of,
-    rank_bound_of,
+    positivity_of,
+    rank_of,
+    symmetry_of,
     twin_of,
     unshifted_of,
 )
@@ -106,7 +104,7 @@ def test_factors_ranks_and_twins_are_of_the_same_matrix(cases):
     for name, op, exact in cases:
         _, rank = _kappa(exact)
         if "definite" in name or "deficient" in name:
-            assert rank_bound_of(op) >= rank, name
+            assert rank_of(op).value >= rank, name
         factor = factorisation_of(op)
         if factor is not None:
             formed = factor.form()
@@ -155,22 +153,21 @@ def test_every_operator_has_the_algebra(cases):
 def test_every_fact_has_its_evidence(cases):
     """Class: a fact on which an answer rests and which no part of its certificate names."""
     for name, op, _ in cases:
-        for fact in (RANK_BOUND, POSITIVE, SYMMETRIC):
-            evidence = evidence_for(op, fact)
-            assert (evidence.kind in KINDS, evidence.value) == (True, 0), (name, fact)
-            assert evidence.reason, (name, fact)
-        symmetry = evidence_for(op, SYMMETRIC)
+        symmetry, positivity = symmetry_of(op), positivity_of(op)
+        for evidence in filter(None, (rank_of(op).evidence, symmetry, positivity)):
+            assert (evidence.kind in KINDS, evidence.value) == (True, 0), (name, evidence)
+            assert evidence.reason, (name, evidence)
         unstated = name.split("-")[-1].startswith("callers")
         assert (symmetry.kind == MEASURED) == unstated, name
         density = gnjax.spectral_density(op, probes=2, steps=2)
         assert symmetry in density.certificate.parts, name
         kappa = _answer(op, "auto", "ritz")
         if kappa is not None and kappa.rank_source == "analytic":
-            stated = {SHAPES, evidence_for(op, RANK_BOUND), evidence_for(twin_of(op), RANK_BOUND)}
+            stated = {SHAPES, rank_of(op).evidence, rank_of(twin_of(op)).evidence}
             assert stated & set(kappa.certificate.parts), (name, str(kappa))
         if kappa is not None and kappa.method == "damped":
             base, _ = unshifted_of(op)
-            assert evidence_for(base, POSITIVE) in kappa.certificate.parts, name
+            assert positivity_of(base) in kappa.certificate.parts, name
 
 
 def test_every_eigenvalue_lies_within_its_error(cases):

@@ -34,12 +34,12 @@ _SATURATES = 20  # larger weights make units constant, which is another campaign
 class _User:
     """An operator of a user's own, known by its products and its matrix alone."""
 
-    error = 0.0
-    symmetric = True
-
     def __init__(self, matrix: np.ndarray) -> None:
         self.matrix = matrix
         self.shape, self.dtype = matrix.shape, jnp.dtype(float)
+
+    def facts(self) -> gnjax.operators.Facts:
+        return gnjax.operators.Facts(error=0.0, symmetric=True)
 
     def mv(self, v: Any) -> Any:
         return self.matrix @ np.asarray(v)

@@ -23,6 +23,7 @@ import gnjax
 from gnjax.networks.network import parameter_names, restricted
 from gnjax.networks.null_space.ranks import rank_bounds
 from gnjax.networks.parameters import grouped, indices_of
+from gnjax.operators.facts import rank_of
 from tests.references import jacobian
 
 
@@ -104,11 +105,11 @@ def test_the_rank_is_the_parameters_less_the_null_space(name: str) -> None:
     op = gnjax.gauss_newton(model, x, loss=loss)
     assert _null(op.net) == null
     values = _singular_values(op)
-    assert op.rank_bound == (values > 1e-10 * values[0]).sum() == op.net.parameters - null
+    assert rank_of(op).value == (values > 1e-10 * values[0]).sum() == op.net.parameters - null
     kappa = gnjax.condition_number(op)
     assert kappa.resolved
-    assert kappa.rank == op.rank_bound
-    expected = (values[0] / values[op.rank_bound - 1]) ** 2
+    assert kappa.rank == rank_of(op).value
+    expected = (values[0] / values[rank_of(op).value - 1]) ** 2
     assert kappa.interval[0] <= expected * (1 + 1e-6)
     assert kappa.interval[1] >= expected * (1 - 1e-6)
 
@@ -161,7 +162,7 @@ def test_what_rounding_hides_at_all_parameters_is_no_null_space(offset: float) -
     model.dense1.kernel[...] = model.dense1.kernel[...] / offset
     kappa = gnjax.condition_number(gnjax.gauss_newton(model, offset + rng.standard_normal(X.shape)))
     assert not kappa.resolved
-    assert kappa.rank < 51 == gnjax.gauss_newton(model, offset + X).rank_bound
+    assert kappa.rank < 51 == rank_of(gnjax.gauss_newton(model, offset + X)).value
 
 
 def test_units_that_no_sample_wakes_are_no_parameters() -> None:
@@ -170,7 +171,7 @@ def test_units_that_no_sample_wakes_are_no_parameters() -> None:
     op = gnjax.gauss_newton(model, X)
     # Four weights and a bias into the dead unit, three weights out of it; a scale of each other.
     assert _null(op.net) == 8 + 5
-    assert op.rank_bound == (_singular_values(op) > 1e-10 * _singular_values(op)[0]).sum()
+    assert rank_of(op).value == (_singular_values(op) > 1e-10 * _singular_values(op)[0]).sum()
 
 
 def test_an_expert_that_few_samples_use_is_a_parameter() -> None:
@@ -189,7 +190,8 @@ def test_parameters_that_are_held_fixed_compensate_nothing() -> None:
     model = _mlp("relu")
     op = gnjax.gauss_newton(model, X, only=["dense1/*"])
     assert _null(op.net) == 0
-    assert gnjax.gauss_newton(model, X, only=["dense1/*", "dense2/*"]).rank_bound == 30 + 35 - 6
+    op = gnjax.gauss_newton(model, X, only=["dense1/*", "dense2/*"])
+    assert rank_of(op).value == 30 + 35 - 6
 
 
 def _branch(factors: Any, params: Any, x: jax.Array) -> jax.Array:
@@ -243,7 +245,7 @@ def test_the_rank_is_that_of_parts_of_one_size(
     with jax.enable_x64(not single), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that JAX is in 32-bit mode
         op = gnjax.gauss_newton((Partial(function, factors), params), x)
-        assert op.rank_bound == rank
+        assert rank_of(op).value == rank
         found = gnjax.condition_number(op, method=method)
         assert found.rank == rank or not found.resolved, str(found)
 
@@ -265,7 +267,7 @@ def test_the_bound_is_never_below_the_rank_of_random_networks(
     op = gnjax.gauss_newton(model, rng.standard_normal((40, 3)), loss=loss)
     values = _singular_values(op)
     error = op.factorisation().error().value + 1e-15 * 80 * values[0]
-    assert (values > error).sum() <= op.rank_bound
+    assert (values > error).sum() <= rank_of(op).value
 
 
 @pytest.mark.parametrize("name", ["relu and softmax", "layer norm", "batch norm in training"])

@@ -11,6 +11,7 @@ import gnjax
 from gnjax.networks.outputs.hessians import output_hessian, root_rows
 from gnjax.networks.outputs.shapes import Outputs
 from gnjax.networks.outputs.targets import Target
+from gnjax.operators.facts import rank_of
 from tests.references import jacobian
 
 RNG = np.random.default_rng(9)
@@ -327,7 +328,7 @@ def test_terms_that_do_not_count_are_no_rows(labels, weights, rows):
         loss="cross_entropy",
         weights=None if weights is None else np.array(weights),
     )
-    assert op.rank_bound == rows
+    assert rank_of(op).value == rows
     found = gnjax.condition_number(op)
     assert found.resolved == (rows < 24)
     if rows < 24:

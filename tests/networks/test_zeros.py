@@ -18,6 +18,7 @@ import pytest
 
 import gnjax
 from gnjax.networks.null_space.ranks import ALGEBRA, rank_bound_of_batches
+from gnjax.operators.facts import rank_of
 from tests.references import jacobian
 
 pytestmark = pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
@@ -172,8 +173,8 @@ def test_zeros_are_structure_where_samples_come_in_batches() -> None:
     apply, params, x, options = CASES["unused words"]()
     batches = [(x[:3], np.zeros((3, 4))), (x[3:], np.zeros((1, 4)))]
     streamed = gnjax.gauss_newton((apply, params), batches, **options)
-    assert streamed.rank_bound == 6
-    assert streamed.evidence_for("rank_bound") == ALGEBRA
+    assert rank_of(streamed).value == 6
+    assert rank_of(streamed).evidence == ALGEBRA
     found = gnjax.condition_number(streamed, method="dense")
     assert (found.rank, found.rank_source) == (6, "analytic")
 
@@ -243,7 +244,7 @@ def test_zeros_of_rounding_are_no_structure(name: str, dtype: Any, samples: int)
         op = gnjax.gauss_newton((apply, params), x.astype(dtype))
         assert not np.asarray(op.mv(np.ones(op.shape[0], dtype))).all()  # zeros there are
         rank = (values > 1e-12 * values[0]).sum()
-        assert rank <= op.rank_bound <= (rank if samples == 40 else 5 * samples)
+        assert rank <= rank_of(op).value <= (rank if samples == 40 else 5 * samples)
 
 
 def test_a_sure_classifier_keeps_its_words() -> None:
@@ -256,7 +257,7 @@ def test_a_sure_classifier_keeps_its_words() -> None:
     words[7] = [2000.0, 0.0, -2000.0]
     x = np.array([[1], [7], [2], [3]])
     op = gnjax.gauss_newton((apply, {"words": words}), x, loss="cross_entropy")
-    assert op.rank_bound == 8  # two of three logits of each of the four samples
+    assert rank_of(op).value == 8  # two of three logits of each of the four samples
 
 
 def test_samples_are_read_until_enough_columns_are_not_zero():

@@ -9,7 +9,7 @@ import pytest
 from gnjax import papers
 from gnjax.numerics import outward
 from gnjax.numerics.precision import x64
-from gnjax.operators.facts import rank_bound_of
+from gnjax.operators.facts import error_of, rank_of
 from gnjax.papers.kronecker.operator import product_rounding
 from tests.precision import single_precision
 
@@ -106,10 +106,10 @@ def test_a_sum_of_kroneckers_is_within_its_error(single):
         gap = np.linalg.norm((matrix - exact).astype(float), 2)
         scale = sum(np.linalg.norm(np.kron(a, b)) for a, b in zip(*sides, strict=True))
         assert gap <= error <= 8 * np.finfo(op.dtype).eps * scale
-        stated = op.error(0.0)
+        stated = error_of(op, 0.0)
         assert stated.kind == "proved"
         assert stated.value == error
         moved = np.linalg.norm((images - exact).astype(float), axis=0).max()
         assert moved <= error + product_rounding(op)
         assert 0 < product_rounding(op) <= 8 * np.finfo(op.dtype).eps * scale
-        assert rank_bound_of(op) == 6
+        assert rank_of(op).value == 6

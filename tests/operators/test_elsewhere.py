@@ -10,6 +10,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import gnjax
 from gnjax.numerics.certificate import MEASURED, PROVED, UNKNOWN
+from gnjax.operators.facts import error_of
 
 _N = 30
 
@@ -201,7 +202,7 @@ def test_integers_that_float64_cannot_hold_leave_an_error():
     large = scipy.sparse.csr_array(np.diag([2**53 + 1, 1]))
     found = gnjax.eigenvalues(large)
     assert abs(found.values[0] - (2**53 + 1)) <= found.errors[0]
-    assert gnjax.as_operator(large).error(1.0).value >= 1.0
+    assert error_of(gnjax.as_operator(large), 1.0).value >= 1.0
 
 
 def test_operators_of_other_libraries_have_the_algebra_of_ours():

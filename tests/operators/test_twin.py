@@ -8,6 +8,7 @@ import pytest
 import gnjax
 from gnjax.models import MLP
 from gnjax.networks.duplicates import merged
+from gnjax.operators.facts import rank_of
 from tests.networks import CASES
 
 RNG = np.random.default_rng(1)
@@ -56,14 +57,14 @@ def test_twin_has_the_non_zero_eigenvalues(case, side):
     np.testing.assert_allclose(
         twin.mv(v), twin.as_matrix() @ v, rtol=0, atol=1e-12 * truth[0] * np.linalg.norm(v)
     )
-    assert (truth > 1e-12 * truth[0]).sum() <= op.rank_bound == twin.rank_bound
+    assert (truth > 1e-12 * truth[0]).sum() <= rank_of(op).value == rank_of(twin).value
 
 
 def test_targets_that_differ_keep_samples_apart_but_not_their_range():
     """Three samples are equal in x, two of them in (x, y): 6 pairs, and a rank of 5 x 3."""
     op = OPS["targets"]()
     assert merged(op.net).samples == 6
-    assert op.rank_bound == 15
+    assert rank_of(op).value == 15
 
 
 def test_operators_that_are_smallest_are_their_own_twins():
@@ -75,8 +76,8 @@ def test_operators_that_are_smallest_are_their_own_twins():
     ):
         assert op.twin is op
     assert gnjax.gauss_newton(MODEL, x).twin.side == "outputs"
-    assert gnjax.gauss_newton(MODEL, x).rank_bound == 15
-    assert gnjax.gauss_newton(MODEL, x, loss="cross_entropy").rank_bound == 10
+    assert rank_of(gnjax.gauss_newton(MODEL, x)).value == 15
+    assert rank_of(gnjax.gauss_newton(MODEL, x, loss="cross_entropy")).value == 10
 
 
 def test_coupled_samples_are_not_merged():
@@ -84,7 +85,7 @@ def test_coupled_samples_are_not_merged():
     op = gnjax.ntk(model, x[[0, 1, 2, 3, 4, 0]])
     assert op.net.coupled
     assert op.twin.shape == op.shape
-    assert op.rank_bound == min(op.net.parameters, op.shape[0])
+    assert rank_of(op).value == min(op.net.parameters, op.shape[0])
 
 
 def test_sides():

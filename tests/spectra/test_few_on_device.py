@@ -174,9 +174,11 @@ def test_what_does_not_converge_says_so_with_errors_that_hold(monkeypatch):
     monkeypatch.setattr(on_device, "most_products", lambda rows: 40)
 
     class Diagonal:
-        error, symmetric = 0.0, True
         shape, dtype = (3500, 3500), np.dtype(np.float32)
         values = np.linspace(0, 1, 3500, dtype=np.float32) ** 3
+
+        def facts(self):
+            return gnjax.operators.Facts(error=0.0, symmetric=True)
 
         def mv(self, v):
             return self.values * np.asarray(v)

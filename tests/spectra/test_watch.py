@@ -157,10 +157,13 @@ def test_nothing_yet_and_nobody_watching_are_interrupts_as_usual():
 class _Interrupting:
     """A product that is interrupted once, as by Ctrl-C while it runs."""
 
-    shape, dtype, symmetric, error = (400, 400), np.dtype(float), True, 0.0
+    shape, dtype = (400, 400), np.dtype(float)
 
     def __init__(self, at, send=False):
         self.at, self.send, self.made = at, send, 0
+
+    def facts(self):
+        return gnjax.operators.Facts(error=0.0, symmetric=True)
 
     def mv(self, v):
         self.made += 1

@@ -13,7 +13,7 @@ from gnjax.conditioning.methods import (
     stated,
 )
 from gnjax.conditioning.methods.base import Method
-from gnjax.operators.facts import methods_of
+from gnjax.operators.facts import facts_of
 from gnjax.operators.protocol import Operator
 
 METHODS = {
@@ -26,4 +26,4 @@ __all__ = ["METHODS", "Method", "methods_for"]
 
 def methods_for(op: Operator) -> dict[str, Method]:
     """Every method that may apply to an operator: its own ones, and all others, by their names."""
-    return METHODS | {method.name: method for method in methods_of(op)}
+    return METHODS | {method.name: method for method in facts_of(op).methods}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gnjax.conditioning.ends import Ends, Problem
-from gnjax.operators.facts import methods_of
+from gnjax.operators.facts import facts_of
 from gnjax.operators.protocol import Operator
 
 
@@ -35,4 +35,4 @@ class Method:
 
     def of(self, op: Operator) -> Method:
         """The operator's own method of this name, where it brings one; else this one."""
-        return next((own for own in methods_of(op) if own.name == self.name), self)
+        return next((own for own in facts_of(op).methods if own.name == self.name), self)

@@ -24,15 +24,7 @@ from gnjax.conditioning.methods.base import Method
 from gnjax.numerics.certificate import UNKNOWN, Certificate, Error, certificate
 from gnjax.numerics.outward import above, below
 from gnjax.numerics.rank_bound import SHAPES
-from gnjax.operators.facts import (
-    POSITIVE,
-    evidence_for,
-    is_positive,
-    rank_is_assumed,
-    rank_of,
-    twin_of,
-    unshifted_of,
-)
+from gnjax.operators.facts import facts_of, positivity_of, rank_of, twin_of, unshifted_of
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.whole import whole_spectrum, why_not_dense
 
@@ -41,7 +33,7 @@ _ZERO = Enclosure(0.0, 0.0, 0.0)
 
 def _refuses(problem: Problem) -> str:
     base, shift = unshifted_of(problem.op)
-    if not (shift > 0 and is_positive(base)):
+    if not (shift > 0 and positivity_of(base)):
         return (
             "method='damped' needs an operator A + s with s > 0 and an A that is positive "
             "semidefinite by its structure; use 'auto'"
@@ -67,7 +59,9 @@ def _ends(problem: Problem) -> Ends | None:
     else:
         top, bottom, rests_on = _of_spectrum(small, problem)
         products, finished = 0, True
-    rests_on += certificate(evidence_for(base, POSITIVE))
+    positive = positivity_of(base)
+    assert positive is not None
+    rests_on += certificate(positive)
     singular = _why_singular(base, small.shape[0], bottom, problem.size)
     if singular is not None:
         bottom = _ZERO
@@ -85,7 +79,7 @@ def _why_singular(base: Operator, rows: int, bottom: Enclosure, size: int) -> Er
 
     ``bottom`` is the smallest eigenvalue of its twin, of ``rows`` rows.
     """
-    if rank_is_assumed(base):
+    if facts_of(base).assumed:
         return None
     if rows < size:
         return SHAPES

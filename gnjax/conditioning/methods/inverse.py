@@ -29,7 +29,7 @@ from gnjax.conditioning.methods.base import Method
 from gnjax.conditioning.methods.krylov import MISSED
 from gnjax.conditioning.positive import cholesky, is_semidefinite, matrix_on_range
 from gnjax.numerics.certificate import Error, certificate
-from gnjax.operators.facts import forming_work, forms_cheaply
+from gnjax.operators.facts import facts_of, forming_work
 from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.krylov.missed import chance
 from gnjax.spectra.whole import dense_error
@@ -51,7 +51,7 @@ def _refuses(problem: Problem) -> str:
 
 
 def _cost(problem: Problem) -> float:
-    cost_of_entry = 1.0 if forms_cheaply(problem.op) else _FORMING
+    cost_of_entry = 1.0 if facts_of(problem.op).forms_cheaply else _FORMING
     work = problem.size**3 / 3 + cost_of_entry * problem.size**2
     return _OVERHEAD + work + forming_work(problem.op)
 

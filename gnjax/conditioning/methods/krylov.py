@@ -26,7 +26,7 @@ from gnjax.conditioning.ends import (
 from gnjax.conditioning.methods.base import Method
 from gnjax.numerics.certificate import Error, certificate
 from gnjax.numerics.rounding import LAPACK, spectral_error
-from gnjax.operators.facts import SYMMETRIC, evidence_for, forms_cheaply
+from gnjax.operators.facts import facts_of, symmetry_of
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.eigenvalues import operator_norm
 from gnjax.spectra.krylov import lanczos
@@ -48,7 +48,7 @@ def _refuses(problem: Problem) -> str:
 
 
 def _cost(problem: Problem) -> float:
-    if not forms_cheaply(problem.op):
+    if not facts_of(problem.op).forms_cheaply:
         return _OPAQUE
     return OVERHEAD + 40.0 * problem.size**3  # a basis may become as large as the matrix
 
@@ -122,7 +122,7 @@ def _complete(
     outside = size > len(values)
     null = run.null_error if outside else 0.0
     missed = chance(run.null_chance if outside else 0.0)
-    rests_on = certificate(error, missed, evidence_for(op, SYMMETRIC))
+    rests_on = certificate(error, missed, symmetry_of(op))
     padding = (0, size - len(values))
     all_values = np.pad(values[::-1], padding)
     errors = np.pad(residuals[::-1] + error.value, padding, constant_values=error.value + null)
@@ -157,7 +157,7 @@ def _incomplete(
     only if every eigenvalue is certified to be positive.
     """
     size, top, bottom = run.size, float(values[-1]), float(values[0])
-    rests_on = certificate(error, chance(MISSED), evidence_for(problem.op, SYMMETRIC))
+    rests_on = certificate(error, chance(MISSED), symmetry_of(problem.op))
     if not np.isfinite(error.value):
         unbounded = Enclosure(top, 0.0, np.inf), Enclosure(max(bottom, 0.0), 0.0, np.inf)
         return Ends(*unbounded, len(values), FLOOR, 0.0, "krylov", rests_on, run.products)

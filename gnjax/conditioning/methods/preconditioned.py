@@ -16,7 +16,7 @@ from gnjax.conditioning.methods import inverse
 from gnjax.conditioning.methods.base import Method
 from gnjax.conditioning.methods.krylov import MISSED
 from gnjax.numerics.certificate import certificate
-from gnjax.operators.facts import SYMMETRIC, evidence_for, factorisation_of
+from gnjax.operators.facts import factorisation_of, symmetry_of
 from gnjax.spectra.krylov.missed import chance
 from gnjax.spectra.pencil import Enclosed, End, certified
 from gnjax.spectra.pencil.ends import largest_end, smallest_end
@@ -107,7 +107,7 @@ def _certified(problem: Problem, ready: Preconditioned) -> Ends | None:
     certain = smallest.low > 0 and np.isfinite(largest.high)
     if not certain and not problem.watch.stopped:
         return None
-    symmetry = evidence_for(problem.op, SYMMETRIC)
+    symmetry = symmetry_of(problem.op)
     source = bound_source(problem, problem.size) if certain else FLOOR
     return Ends(
         largest,

@@ -24,7 +24,7 @@ def _ends(problem: Problem) -> Ends | None:
 METHOD = Method(
     "stated",
     "the eigenvalues that the operator states, with no computation",
-    "an operator with `eigenvalues_by_structure()`, such as `gnjax.diagonal`",
+    "an operator that states its `eigenvalues`, such as `gnjax.diagonal`",
     _refuses,
     lambda problem: 0.0,
     _ends,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -38,17 +38,13 @@ from gnjax.numerics.outward import raised, stored_bound
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.rounding import LAPACK, gamma, spectral_error
 from gnjax.operators.factorisation import gram_error
-from gnjax.operators.facts import (
-    SYMMETRIC,
-    check_symmetric,
-    error_of,
-    evidence_for,
-    forms_cheaply,
-)
+from gnjax.operators.facts import check_symmetric, error_of, facts_of, symmetry_of, twin_of
+from gnjax.operators.metrics.exact import on_parameters
 from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.operators.prepare import prepared_product
 from gnjax.operators.protocol import Operator
 from gnjax.operators.stored.matrices import Dense, Factored
+from gnjax.operators.trees import network_of
 
 _COLUMNS = 64
 _UNDERFLOWS = 1e-290  # norms of matrices from which products that underflow take digits
@@ -83,7 +79,7 @@ class DiagonalBlocks:
 def diagonal_blocks(
     op: Any, groups: Sequence[Sequence[int]], limits: Limits = LIMITS
 ) -> DiagonalBlocks:
-    """The diagonal blocks for groups of the chosen leaves of ``op.net``; each leaf is in one."""
+    """The diagonal blocks for groups of the chosen leaves; each leaf is in one of them."""
     if isinstance(op, NetworkGram) and op.factorisation() is not None:
         net = op.twin.net
         counts = jacobians.widths_of_coupled(net) if net.coupled else net.counts
@@ -91,7 +87,8 @@ def diagonal_blocks(
         narrow = [_is_narrow(net, size, sum(counts), limits) for size in sizes]
         if _fits(net, sizes, narrow, limits):
             return _of_gram(op, net, groups, narrow, limits)
-    return _of_columns(op, [indices_of(op.net.counts, group) for group in groups], limits)
+    counts = network_of(on_parameters(op), "blocks are").counts
+    return _of_columns(op, [indices_of(counts, group) for group in groups], limits)
 
 
 def entry_blocks(op: Any, parts: Sequence[np.ndarray], limits: Limits = LIMITS) -> DiagonalBlocks:
@@ -204,7 +201,7 @@ def formed_operator(matrix: np.ndarray, is_formed: bool, error: Error, op: Netwo
     if is_formed:
         array = on_device(matrix, op.dtype)
         bound = stored_bound(error.value, op.dtype)
-        return Factored(array, bound, error.kind, error.failure).twin
+        return twin_of(Factored(array, bound, error.kind, error.failure))
     norm = float(np.abs(matrix).sum(axis=0).max())  # at least the 2-norm, as K is symmetric
     error_of_kernel = gram_error(norm, error)
     array = on_device(matrix, op.dtype)
@@ -266,9 +263,8 @@ def off_share(
 
 def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> DiagonalBlocks:
     """The blocks from all columns of the matrix, which is formed or multiplied by unit vectors."""
-    if isinstance(op, NetworkGram):
-        op = replace(op, side="parameters")
-    is_formed = forms_cheaply(op) and op.shape[0] <= limits.matrix_rows
+    op = on_parameters(op)
+    is_formed = facts_of(op).forms_cheaply and op.shape[0] <= limits.matrix_rows
     columns = _columns_of_matrix(op) if is_formed else _columns_by_products(op)
     inside, total, blocks = 0.0, 0.0, []
     for indices in parts:
@@ -280,7 +276,7 @@ def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> Diagona
             matrix[:, first : first + _COLUMNS] = images[indices]
         blocks.append((matrix + matrix.T) / 2)
         inside = math.hypot(inside, length(matrix))
-    error = error_of(op, raised(total)) + evidence_for(op, SYMMETRIC)
+    error = error_of(op, raised(total)) + symmetry_of(op)
     bound = stored_bound(error.value, op.dtype)
     operators = [
         Dense(on_device(block, op.dtype), bound, error.kind, error.failure) for block in blocks

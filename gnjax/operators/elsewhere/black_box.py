@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,6 +17,7 @@ from gnjax.numerics.validation import check_held
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.elsewhere.measured import Measured, measured
 from gnjax.operators.elsewhere.products import Multiply, Products, products_of, working_dtype
+from gnjax.operators.facts import Facts
 
 _COLUMNS = 256  # of the identity that are multiplied at once
 
@@ -35,19 +35,16 @@ class HostProducts(Algebra):
     def dtype(self) -> Any:
         return working_dtype(self.products)
 
-    def prepared(self) -> Callable[[Any], np.ndarray]:
-        """v -> A v in host memory, in the precision of the object."""
-        return lambda v: self._narrow(times(self.products, np.asarray(v)))
-
-    def _narrow(self, product: np.ndarray) -> np.ndarray:
-        """The product in the precision of the operator, which has to hold it."""
+    def multiply(self, v: Any) -> np.ndarray:
+        """A v in host memory, computed in the precision of the object, and held in its own."""
+        product = times(self.products, np.asarray(v))
         with np.errstate(over="ignore"):  # refused below
             narrow = product.astype(self.dtype, copy=False)
         check_held(f"a product with {self.products.name}", product, narrow)
         return narrow
 
     def mv(self, v: jax.Array) -> jax.Array:
-        return on_device(self.prepared()(v))
+        return on_device(self.multiply(v))
 
     def narrowing(self, norm: float) -> Error:
         """The rounding of entries from float64 to float32, in which 32-bit mode stores them.
@@ -90,10 +87,12 @@ class BlackBox(HostProducts):
         size = self.shape[0]
         firsts = range(0, size, _COLUMNS)
         blocks = [np.eye(size, min(_COLUMNS, size - first), -first) for first in firsts]
-        product = self.prepared()
-        return on_device(np.concatenate([product(block) for block in blocks], axis=1))
+        return on_device(np.concatenate([self.multiply(block) for block in blocks], axis=1))
 
-    def error(self, norm: float) -> Error:
+    def facts(self) -> Facts:
+        return Facts(error=self._error, product=lambda: self.multiply)
+
+    def _error(self, norm: float) -> Error:
         """The error that was stated; unknown where none was, or where the products refute it."""
         name = self.products.name
         if self.stated is None:

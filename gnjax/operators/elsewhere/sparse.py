@@ -11,13 +11,13 @@ import numpy as np
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import conversion_error, frobenius_norm, raised
-from gnjax.numerics.rounding import gamma, unit_roundoff
+from gnjax.numerics.rounding import unit_roundoff
 from gnjax.numerics.validation import check_finite
 from gnjax.operators.elsewhere.black_box import HostProducts
 from gnjax.operators.elsewhere.products import Products, products_of, working_dtype
+from gnjax.operators.facts import Facts
+from gnjax.operators.stored.diagonal import trace_of_diagonal
 from gnjax.operators.stored.matrices import ASYMMETRY
-
-_DOUBLE = np.dtype(np.float64)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -28,20 +28,18 @@ class Sparse(HostProducts):
     stored: Error
     products: Products
 
-    symmetric = True
-    forms_cheaply = True
+    def facts(self) -> Facts:
+        return Facts(
+            error=lambda norm: self.stored + self.narrowing(norm),
+            symmetric=True,
+            trace=lambda: trace_of_diagonal(self.matrix.diagonal()),
+            forms_cheaply=True,
+            formed_by_products=False,
+            product=lambda: self.multiply,
+        )
 
     def as_matrix(self) -> jax.Array:
         return on_device(self.matrix.toarray(), self.dtype)
-
-    def error(self, norm: float) -> Error:
-        return self.stored + self.narrowing(norm)
-
-    def trace_by_structure(self) -> tuple[float, Error]:
-        """The sum of the diagonal."""
-        diagonal = self.matrix.diagonal().astype(np.float64)
-        rounding = gamma(len(diagonal) + 1, _DOUBLE) * float(np.abs(diagonal).sum())
-        return float(diagonal.sum()), Error(raised(rounding), reason="rounding of a sum")
 
 
 def sparse(matrix: Any, error: Error | None = None) -> Sparse | None:

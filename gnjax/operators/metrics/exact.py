@@ -12,7 +12,7 @@ import numpy as np
 from gnjax.networks.jacobians import row_blocks
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.operators.columns import diagonal_by_products
-from gnjax.operators.facts import formed_by_products
+from gnjax.operators.facts import facts_of
 from gnjax.operators.of_networks.network import NetworkGram
 
 
@@ -46,7 +46,7 @@ def exact_diagonal(op: Any, limits: Limits = LIMITS) -> np.ndarray:
         total: np.ndarray = op.scale * sum(blocks)
         return total
     _check_size("the exact diagonal", op, limits)
-    if formed_by_products(op):
+    if facts_of(op).formed_by_products:
         return diagonal_by_products(op)
     return np.diagonal(np.asarray(op.as_matrix(), np.float64)).copy()
 

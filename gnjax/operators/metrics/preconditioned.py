@@ -8,14 +8,14 @@ the stated error, see :mod:`gnjax.operators.metrics.scaling`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.network import backward_products, forward_products, parameter_names
+from gnjax.networks.network import Network, backward_products, forward_products, parameter_names
 from gnjax.networks.parameters import grouped, indices_of
 from gnjax.networks.rounding import Measured, measured
 from gnjax.numerics.certificate import Error
@@ -27,15 +27,23 @@ from gnjax.numerics.validation import check_damping, check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.columns import symmetric_columns
 from gnjax.operators.factorisation import Factorisation, gram_error
-from gnjax.operators.facts import Around, error_of, factorisation_of, trial_magnitude
+from gnjax.operators.facts import (
+    Facts,
+    error_of,
+    factorisation_of,
+    facts_of,
+    positivity_of,
+    trial_magnitude,
+)
 from gnjax.operators.metrics.exact import exact_blocks, exact_diagonal, on_parameters
 from gnjax.operators.metrics.metric import DiagonalBlock, MatrixBlock, Metric
 from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_metric
 from gnjax.operators.metrics.scaling import Scaling
 from gnjax.operators.of_networks.network import NetworkGram
-from gnjax.operators.protocol import Operator
+from gnjax.operators.prepare import devices_of
+from gnjax.operators.protocol import Around, Operator
 from gnjax.operators.stored.diagonal import Diagonal
-from gnjax.operators.trees import ParameterTrees, takes_trees
+from gnjax.operators.trees import ParameterTrees, network_of, takes_trees
 
 _ASYMMETRY = 1e-6  # relative to the largest entry of a metric: products in float32 pass
 
@@ -54,21 +62,43 @@ class Preconditioned(Around, Algebra, ParameterTrees):
     op: Any
     scaling: Scaling
 
+    def facts(self) -> Facts:
+        """S is regular, so that S A S has the rank and the sign of A."""
+        stated = facts_of(self.op)
+        return Facts(
+            error=self.error,
+            rank=stated.rank,
+            assumed=stated.assumed,
+            symmetric=stated.symmetric,
+            positive=positivity_of(self.op) or False,
+            factor=self.factorisation,
+            twin=lambda: self.twin,
+            forms_cheaply=stated.forms_cheaply,
+            formed_by_products=stated.formed_by_products,
+            magnitude=self._magnitude,
+            devices=partial(devices_of, self.op),
+            network=stated.network,
+        )
+
     @cached_property
     def twin(self) -> Preconditioned:
         """The smaller one of scale S J^T J S and scale J S^2 J^T."""
         small = self.op.twin if isinstance(self.op, NetworkGram) else self.op
         return self if small is self.op else replace(self, op=small)
 
+    @property
+    def _on_outputs(self) -> bool:
+        return isinstance(self.op, NetworkGram) and self.op.side == "outputs"
+
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
-        if self.side == "parameters":
+        if not self._on_outputs:
             return self.scaling(self.op.mv(self.scaling(jnp.asarray(v, self.dtype))))
         pulled = self.scaling(self.scaling(backward_products(self.op.net, jnp.asarray(v))))
         return jnp.asarray(self.op.scale * forward_products(self.op.net, pulled))
 
     def as_matrix(self) -> jax.Array:
-        if self.side == "outputs":
+        if self._on_outputs:
             return self._by_factor()
         once = self.scaling(jnp.asarray(self.op.as_matrix()))
         matrix = self.scaling(once.T)
@@ -92,9 +122,9 @@ class Preconditioned(Around, Algebra, ParameterTrees):
             return None
 
         def form() -> np.ndarray:
-            factor = factorisation.form().T if self.side == "outputs" else factorisation.form()
+            factor = factorisation.form().T if self._on_outputs else factorisation.form()
             columns = np.asarray(self.scaling(on_device(factor, self.dtype)), np.float64)
-            factor = columns.T if self.side == "outputs" else columns
+            factor = columns.T if self._on_outputs else columns
             vars(self)["_length"] = float(np.linalg.norm(factor))  # so that it is not formed again
             return factor
 
@@ -126,8 +156,7 @@ class Preconditioned(Around, Algebra, ParameterTrees):
         net = self.op.net if self.op.unmerged is None else self.op.unmerged
         return measured(net, scaling=self.scaling)
 
-    @property
-    def magnitude(self) -> int | None:
+    def _magnitude(self) -> int | None:
         """From the products that measure the error, or from one more."""
         if not isinstance(self.op, NetworkGram) or self.op.factorisation() is None:
             return trial_magnitude(self)
@@ -181,46 +210,39 @@ def preconditioned(op: Any, metric: Any, *, damping: float = 0.0) -> Preconditio
     >>> layers.value < whole, layers.certificate.kind
     (True, 'measured')
     """
-    if getattr(op, "net", None) is None:
-        msg = (
-            f"a metric is on the parameters of a network, got a {type(op).__name__}; pass an "
-            "operator such as gnjax.gauss_newton(model, x)"
-        )
-        raise ValueError(msg)
-    if getattr(op, "side", "parameters") != "parameters" and not isinstance(op, NetworkGram):
-        msg = "this operator acts on the outputs of the model; make it with side='parameters'"
-        raise ValueError(msg)
+    inner = on_parameters(op)
+    net = network_of(inner, "a metric is")
     added = check_damping(damping)
-    p = _metric(on_parameters(op), metric)
-    if p.parameters != op.net.parameters:
+    p = _metric(inner, net, metric)
+    if p.parameters != net.parameters:
         msg = (
             f"the metric is on {p.parameters} parameters, and the operator on "
-            f"{op.net.parameters}; make both with the same only= and mask="
+            f"{net.parameters}; make both with the same only= and mask="
         )
         raise ValueError(msg)
     return Preconditioned(op, p.scaling(op.dtype, added))
 
 
-def _metric(op: Any, metric: Any) -> Metric:
+def _metric(op: Any, net: Network, metric: Any) -> Metric:
     """The metric P from a form in which :func:`preconditioned` takes it."""
     if isinstance(metric, Metric):
         return metric
     if isinstance(metric, str) and metric == "layers":
-        groups = grouped(parameter_names(op.net), "layer")
-        parts = [indices_of(op.net.counts, group) for group in groups.values()]
+        groups = grouped(parameter_names(net), "layer")
+        parts = [indices_of(net.counts, group) for group in groups.values()]
         blocks = zip(groups, parts, exact_blocks(op, parts), strict=True)
         return Metric("exact layers", tuple(MatrixBlock(*block) for block in blocks))
     if isinstance(metric, Operator) and not isinstance(metric, Diagonal):
-        matrix = _matrix(op, metric)
+        matrix = _matrix(net, metric)
         whole = MatrixBlock("all parameters", np.arange(len(matrix)), matrix)
         return Metric("given", (whole,))
-    entries = _entries(op, metric)
+    entries = _entries(op, net, metric)
     return Metric("diagonal", (DiagonalBlock("", np.arange(len(entries)), entries),))
 
 
-def _matrix(op: Any, metric: Operator) -> np.ndarray:
+def _matrix(net: Network, metric: Operator) -> np.ndarray:
     """P (p, p)."""
-    size = op.net.parameters
+    size = net.parameters
     if size > LIMITS.factor_rows:
         msg = (
             f"the root of a metric of {size} parameters is that of its matrix, which is formed up "
@@ -236,7 +258,7 @@ def _matrix(op: Any, metric: Operator) -> np.ndarray:
     return (matrix + matrix.T) / 2
 
 
-def _entries(op: Any, metric: Any) -> np.ndarray:
+def _entries(op: Any, net: Network, metric: Any) -> np.ndarray:
     """The diagonal (p,) of P."""
     if isinstance(metric, str):
         if metric != "diagonal":
@@ -250,7 +272,7 @@ def _entries(op: Any, metric: Any) -> np.ndarray:
     try:
         return np.asarray(op.ravel(metric), np.float64)
     except ValueError as error:
-        raise ValueError(_spelled_now(op.net.parameters, metric) or str(error)) from error
+        raise ValueError(_spelled_now(net.parameters, metric) or str(error)) from error
 
 
 def _spelled_now(size: int, metric: Any) -> str | None:

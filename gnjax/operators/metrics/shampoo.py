@@ -11,12 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.network import Network, parameter_names
+from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import indices_of
 from gnjax.numerics.validation import check_damping
+from gnjax.operators.metrics.exact import on_parameters
 from gnjax.operators.metrics.factor import Factor, diagonal_factor, symmetric_factor
 from gnjax.operators.metrics.metric import Block, KroneckerBlock, Metric, product_block
 from gnjax.operators.metrics.optimisers import soap_state
+from gnjax.operators.trees import network_of
 
 
 def shampoo(
@@ -128,8 +130,9 @@ def soap(
     bases = soap_part.q if hasattr(soap_part, "q") else soap_part.Q
     correction = (1 - b2**t) ** 0.5
     blocks: list[Block] = []
-    moments = op.net.structure.flatten_up_to(soap_part.exp_avg_sq)
-    moments = [moments[leaf] for leaf in op.net.leaf_indices]
+    net = network_of(on_parameters(op), "a metric is")
+    moments = net.structure.flatten_up_to(soap_part.exp_avg_sq)
+    moments = [moments[leaf] for leaf in net.leaf_indices]
     for (name, indices, shape, leaf), v in zip(
         _leaves_with_indices(op, bases), moments, strict=True
     ):
@@ -149,7 +152,7 @@ def _leaves_with_indices(
     op: Any, tree: Any
 ) -> Iterator[tuple[str, np.ndarray, tuple[int, ...], Any]]:
     """Yield each chosen leaf's name, indices in the vector, shape, and value in ``tree``."""
-    net: Network = op.net
+    net = network_of(on_parameters(op), "a metric is")
     if any(mask is not None for mask in net.entry_indices):
         msg = "this metric is of whole arrays of parameters, and the operator has a mask"
         raise ValueError(msg)

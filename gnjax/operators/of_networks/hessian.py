@@ -36,17 +36,18 @@ from gnjax.numerics.certificate import Error
 from gnjax.numerics.scale import exponent_of
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.columns import symmetric_columns
+from gnjax.operators.facts import Facts, Product
 from gnjax.operators.of_networks import linearised
 from gnjax.operators.of_networks.described import described
-from gnjax.operators.prepare import Product, multiplied
+from gnjax.operators.prepare import multiplied
 from gnjax.operators.protocol import Operator
-from gnjax.operators.recast import Recast
+from gnjax.operators.recast import in_float64
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
-class NetworkHessian(Algebra, ParameterTrees, Recast):
+class NetworkHessian(Algebra, ParameterTrees):
     """The Hessian (p, p) of the mean loss of F(x_i), y_i, or its part H_F alone (Eq 17).
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
@@ -60,9 +61,18 @@ class NetworkHessian(Algebra, ParameterTrees, Recast):
     net: Network
     functional: bool = field(metadata={"static": True})
 
-    symmetric = True
-    forms_cheaply = True
-    formed_by_products = True
+    def facts(self) -> Facts:
+        """Its magnitude is from the products that measure the error, which every answer needs."""
+        return Facts(
+            error=self.error,
+            symmetric=True,
+            forms_cheaply=True,
+            magnitude=lambda: exponent_of(self._measured.size / float(self.net.total)),
+            product=self._product,
+            in_float32=partial(linearised.in_float32, self),
+            in_float64=partial(in_float64, self),
+            network=self.net,
+        )
 
     def __repr__(self) -> str:
         if self.net.target is None:
@@ -90,11 +100,6 @@ class NetworkHessian(Algebra, ParameterTrees, Recast):
         """The error of the products from the rounding of the network, measured."""
         del norm
         return self._measured.error.scaled(1.0 / float(self.net.total))
-
-    @property
-    def magnitude(self) -> int | None:
-        """From the products that measure the error, which every answer needs."""
-        return exponent_of(self._measured.size / float(self.net.total))
 
     @cached_property
     def _measured(self) -> MeasuredProduct:
@@ -134,10 +139,7 @@ class NetworkHessian(Algebra, ParameterTrees, Recast):
         """The product from the linear maps of all batches."""
         return linearised.hessian_product(self.net, maps, v)
 
-    def in_float32(self) -> Operator | None:
-        return linearised.in_float32(self)
-
-    def prepared(self) -> Product:
+    def _product(self) -> Product:
         ready = linearised.linearised(self)
         return multiplied(self) if ready is self else self.prepared_by(ready)
 

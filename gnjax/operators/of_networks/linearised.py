@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +31,11 @@ from gnjax.networks.network import (
 from gnjax.networks.outputs.hessians import OutputHessian, output_hessian
 from gnjax.networks.outputs.targets import Target
 from gnjax.numerics.bounded_jit import bounded_jit
-from gnjax.numerics.certificate import Error
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.operators.algebra import Algebra
-from gnjax.operators.facts import Around, error_of
-from gnjax.operators.prepare import Product
-from gnjax.operators.protocol import Operator
+from gnjax.operators.facts import Facts
+from gnjax.operators.prepare import devices_of
+from gnjax.operators.protocol import Around, Operator
 from gnjax.operators.recast import narrowed
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
@@ -51,15 +50,20 @@ class Prepared(Around, Algebra, ParameterTrees):
 
     op: NetworkGram | NetworkHessian
 
-    @property
-    def magnitude(self) -> int | None:
-        return self.op.magnitude
-
     def as_matrix(self) -> jax.Array:
         return self.op.as_matrix()
 
-    def error(self, norm: float) -> Error:
-        return error_of(self.op, norm)
+    def facts(self) -> Facts:
+        """Those of ``op``, without other operators and factors: they would not use the products."""
+        return replace(
+            self.op.facts(),
+            factor=None,
+            twin=None,
+            in_float32=None,
+            in_float64=None,
+            product=None,
+            devices=partial(devices_of, self.op),
+        )
 
 
 @jax.tree_util.register_dataclass
@@ -82,8 +86,8 @@ class Linearised(Prepared):
     def mv(self, v: jax.Array) -> jax.Array:
         return self.op.through(self.maps, v)
 
-    def prepared(self) -> Product:
-        return self.op.prepared_by(self)
+    def facts(self) -> Facts:
+        return replace(super().facts(), product=lambda: self.op.prepared_by(self))
 
 
 def linearised(op: Operator, *, limits: Limits = LIMITS) -> Operator:

@@ -55,14 +55,14 @@ from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.scale import exponent_of
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import Factorisation, gram_error
-from gnjax.operators.facts import POSITIVE, RANK_BOUND, STATED
+from gnjax.operators.facts import Facts, Product
 from gnjax.operators.of_networks import linearised, stored_jacobian
 from gnjax.operators.of_networks.described import described
 from gnjax.operators.of_networks.kept_rows import kept
 from gnjax.operators.of_networks.sides import chosen_side
-from gnjax.operators.prepare import Product, multiplied
+from gnjax.operators.prepare import multiplied
 from gnjax.operators.protocol import Operator
-from gnjax.operators.recast import Recast
+from gnjax.operators.recast import in_float64
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
 _CONVEX = Error(0.0, MEASURED, reason="the loss is convex, by computed output Hessians")
@@ -70,7 +70,7 @@ _CONVEX = Error(0.0, MEASURED, reason="the loss is convex, by computed output He
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
-class NetworkGram(Algebra, ParameterTrees, Recast):
+class NetworkGram(Algebra, ParameterTrees):
     """scale J^T J (side "parameters", (p, p)) or scale J J^T (side "outputs", (n r, n r)).
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
@@ -85,8 +85,26 @@ class NetworkGram(Algebra, ParameterTrees, Recast):
     scale: float = field(metadata={"static": True})
     unmerged: Network | None = None  # the network before equal samples were merged
 
-    symmetric = True
-    forms_cheaply = True
+    def facts(self) -> Facts:
+        """Proved, but for a rank by algebra and the curvature of a caller's loss."""
+        target = self.net.target
+        loss_of_caller = target is not None and callable(target.loss)
+        return Facts(
+            error=self.error,
+            rank=lambda: self._rank,
+            symmetric=True,
+            positive=has_root(target) and (_CONVEX if loss_of_caller else True),
+            factor=self.factorisation,
+            twin=lambda: self.twin,
+            forms_cheaply=True,
+            formed_by_products=False,
+            forming_work=self._forming_work,
+            magnitude=self._magnitude,
+            product=self._product,
+            in_float32=partial(linearised.in_float32, self),
+            in_float64=partial(in_float64, self),
+            network=self.net if self.side == "parameters" else None,
+        )
 
     def __repr__(self) -> str:
         form = "J^T J" if self.side == "parameters" else "J J^T"
@@ -121,28 +139,15 @@ class NetworkGram(Algebra, ParameterTrees, Recast):
             return self
         return NetworkGram(net, side, self.scale, None if net is self.net else self.net)
 
-    @property
-    def rank_bound(self) -> int:
-        """A number that the rank of the exact matrix does not exceed, as surely as its evidence."""
-        return self._rank.value
-
     @cached_property
     def _rank(self) -> RankBound:
         return rank_bounds(self.net, [range(len(self.net.leaf_indices))])[0]
 
-    @cached_property
-    def forming_work(self) -> float:
+    def _forming_work(self) -> float:
         """About how many multiplications the matrix takes, beside those for the rows of J."""
         if self.side == "parameters":
             return self.factor_shape[0] ** 2 * self.factor_shape[1] / 2
         return kernels.gram_work(self.net)
-
-    def evidence_for(self, fact: str) -> Error:
-        """Proved, but for a rank by algebra and the curvature of a caller's loss."""
-        if fact == RANK_BOUND:
-            return self._rank.evidence
-        loss_of_caller = self.net.target is not None and callable(self.net.target.loss)
-        return _CONVEX if fact == POSITIVE and loss_of_caller else STATED[fact]
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
@@ -176,10 +181,7 @@ class NetworkGram(Algebra, ParameterTrees, Recast):
         """The operator with its Jacobian stored, see :func:`gnjax.with_jacobian`."""
         return stored_jacobian.stored(self, limits)
 
-    def in_float32(self) -> Operator | None:
-        return linearised.in_float32(self)
-
-    def prepared(self) -> Product:
+    def _product(self) -> Product:
         return self.prepared_by(linearised.linearised(self))
 
     def prepared_by(self, ready: Operator) -> Product:
@@ -254,8 +256,7 @@ class NetworkGram(Algebra, ParameterTrees, Recast):
         """The forms of every matrix that was formed from the layers."""
         return []
 
-    @property
-    def magnitude(self) -> int | None:
+    def _magnitude(self) -> int | None:
         """From the products that measure the error, which every answer needs."""
         if self._by_products:
             exponent = exponent_of(self._measured_products[0].size)

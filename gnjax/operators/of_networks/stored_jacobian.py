@@ -30,8 +30,8 @@ from gnjax.networks.network import Network, batched, scatter_leaf, sum_of
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.memory.device import device
+from gnjax.operators.facts import Product
 from gnjax.operators.of_networks.linearised import Prepared
-from gnjax.operators.prepare import Product
 from gnjax.operators.protocol import Operator
 from gnjax.operators.trees import takes_trees
 
@@ -65,9 +65,6 @@ class WithJacobian(Prepared):
     op: NetworkGram
     blocks: tuple[Block, ...]
     items: Items = field(metadata={"static": True})
-
-    def prepared(self) -> Product:
-        return self.mv
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from operator import add
 from typing import Any
 
@@ -29,7 +29,7 @@ from gnjax.numerics.certificate import UNKNOWN, Error
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import gram_error
-from gnjax.operators.facts import RANK_BOUND, STATED
+from gnjax.operators.facts import Facts
 from gnjax.operators.of_networks.hessian import NetworkHessian, checked_hessian
 from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.operators.of_networks.sides import without_idle_target
@@ -62,8 +62,18 @@ class Streamed(Algebra, ParameterTrees):
     total: float
     rows: int
 
-    symmetric = True
-    forms_cheaply = True
+    def facts(self) -> Facts:
+        """The rank is bounded by the rows of J and by its columns that are not zero."""
+        return Facts(
+            error=self.error,
+            rank=lambda: self._rank,
+            symmetric=True,
+            forms_cheaply=True,
+            formed_by_products=self.functional is not None,
+            in_float64=self._in_float64,
+            devices=partial(devices_of_arrays, self.first),
+            network=self.first,
+        )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -72,11 +82,6 @@ class Streamed(Algebra, ParameterTrees):
     @property
     def dtype(self) -> jnp.dtype:
         return self.first.dtype
-
-    @property
-    def rank_bound(self) -> int:
-        """From the rows of J and its columns that are not zero; for a Hessian its size."""
-        return self._rank.value
 
     @cached_property
     def _rank(self) -> RankBound:
@@ -87,29 +92,17 @@ class Streamed(Algebra, ParameterTrees):
     def _networks(self) -> Iterator[Network]:
         return (part.net for part in self.parts())
 
-    def evidence_for(self, fact: str) -> Error:
-        return self._rank.evidence if fact == RANK_BOUND else STATED[fact]
-
     @property
     def net(self) -> Network:
-        """The parameters, for trees of them."""
         return self.first
 
-    @property
-    def devices(self) -> tuple[jax.Device, ...]:
-        return devices_of_arrays(self.first)
-
-    def in_float64(self) -> Streamed | None:
+    def _in_float64(self) -> Streamed | None:
         wide = replace(self, first=widened(self.first))
         return wide if multiplies_in_float64(next(wide.parts())) else None
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
         return sum_of(part.mv(v) for part in self.parts()) / self.total
-
-    @property
-    def formed_by_products(self) -> bool:
-        return self.functional is not None
 
     def as_matrix(self) -> jax.Array:
         return sum_of(part.as_matrix() for part in self.parts()) / self.total

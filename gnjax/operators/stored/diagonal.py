@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +13,12 @@ from jax.typing import ArrayLike
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import conversion_error, raised, stored_bound
+from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.rounding import gamma
 from gnjax.numerics.scale import largest_exponent, raised_power, times_power
 from gnjax.numerics.validation import check_finite_number, check_matrix
 from gnjax.operators.algebra import Algebra
+from gnjax.operators.facts import STATED_RANK, Facts
 
 
 @jax.tree_util.register_dataclass
@@ -24,15 +27,12 @@ class Diagonal(Algebra):
     """The matrix with ``entries`` (n,) on its diagonal, up to ``stored_error`` in the 2-norm.
 
     >>> op = gnjax.diagonal([4.0, 0.0, 1.0])
-    >>> op.mv(np.ones(3)).tolist(), op.rank_bound
+    >>> op.mv(np.ones(3)).tolist(), op.facts().rank().value
     ([4.0, 0.0, 1.0], 2)
     """
 
     entries: jax.Array
     stored_error: jax.Array
-
-    symmetric = True
-    forms_cheaply = True
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -48,36 +48,42 @@ class Diagonal(Algebra):
     def as_matrix(self) -> jax.Array:
         return jnp.diag(self.entries)
 
-    def error(self, norm: float) -> Error:
+    def facts(self) -> Facts:
+        """The eigenvalues are the entries."""
+        return Facts(
+            error=self._error,
+            rank=self._rank,
+            symmetric=True,
+            eigenvalues=lambda: (np.asarray(self.entries, np.float64), self._error()),
+            trace=lambda: trace_of_diagonal(np.asarray(self.entries)),
+            forms_cheaply=True,
+            formed_by_products=False,
+            magnitude=partial(largest_exponent, self.entries),
+            times_power_of_two=self._times_power_of_two,
+        )
+
+    def _error(self, norm: float = 0.0) -> Error:
         """The largest error of an entry, whatever the norm is."""
         del norm
         return Error(float(self.stored_error), reason="the error of the diagonal entries")
 
-    @property
-    def rank_bound(self) -> int:
-        """The entries that are not zero, where they are exact."""
-        if float(self.stored_error):
-            return len(self.entries)
-        return int(np.count_nonzero(np.asarray(self.entries)))
+    def _rank(self) -> RankBound:
+        """The number of entries that are not zero, where they are exact."""
+        exact = not float(self.stored_error)
+        rank = np.count_nonzero(np.asarray(self.entries)) if exact else len(self.entries)
+        return RankBound(int(rank), STATED_RANK)
 
-    @property
-    def magnitude(self) -> int | None:
-        return largest_exponent(self.entries)
-
-    def times_power_of_two(self, exponent: int) -> Diagonal:
+    def _times_power_of_two(self, exponent: int) -> Diagonal:
         entries, lost = times_power(self.entries, exponent)
         error = raised_power(float(self.stored_error), exponent) + lost
         return replace(self, entries=entries, stored_error=stored_bound(error, entries.dtype))
 
-    def eigenvalues_by_structure(self) -> tuple[np.ndarray, Error]:
-        """The entries themselves."""
-        return np.asarray(self.entries, np.float64), self.error(0.0)
 
-    def trace_by_structure(self) -> tuple[float, Error]:
-        """The sum of the entries."""
-        entries = np.asarray(self.entries, np.float64)
-        rounding = gamma(len(entries) + 1, jnp.dtype(jnp.float64)) * float(np.abs(entries).sum())
-        return float(entries.sum()), Error(raised(rounding), reason="rounding of a sum")
+def trace_of_diagonal(entries: np.ndarray) -> tuple[float, Error]:
+    """The sum of the entries (n,) of a diagonal, and its rounding."""
+    wide = entries.astype(np.float64)
+    rounding = gamma(len(wide) + 1, np.dtype(np.float64)) * float(np.abs(wide).sum())
+    return float(wide.sum()), Error(raised(rounding), reason="rounding of a sum")
 
 
 @jax.jit

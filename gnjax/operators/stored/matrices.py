@@ -1,12 +1,12 @@
 """Stored matrices M and J J^T as operators, with the facts that they state.
 
-Every operator here is a frozen pytree, so it passes through ``jax.jit`` as an argument. The facts
-that an operator may state are listed in :mod:`gnjax.operators.facts`.
+Every operator here is a frozen pytree, so it passes through ``jax.jit`` as an argument.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -24,12 +24,15 @@ from gnjax.numerics.outward import (
     symmetric_part,
     underflow,
 )
+from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.rounding import gamma
 from gnjax.numerics.scale import largest_exponent, raised_power, times_power
 from gnjax.numerics.validation import check_matrix, check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import Factorisation, gram_error, in_parts
-from gnjax.operators.prepare import Product, compiled
+from gnjax.operators.facts import STATED_RANK, Facts
+from gnjax.operators.prepare import compiled
+from gnjax.operators.stored.diagonal import trace_of_diagonal
 
 ASYMMETRY = 1e-6  # relative to the largest entry: more than rounding in float32
 _ROWS = 1024  # of a factor on an accelerator, which are read at once and stay there
@@ -52,28 +55,27 @@ class Dense(Algebra):
     assumed: bool = field(default=False, metadata={"static": True})  # its rank was cut off
     reason: str = field(default="rounding of a stored matrix", metadata={"static": True})
 
-    symmetric = True
-    forms_cheaply = True
+    def facts(self) -> Facts:
+        """The rank is the number of rows that are not zero, where the numbers are exact."""
+        return Facts(
+            error=lambda _: Error(
+                float(self.stored_error), self.evidence, self.failure, self.reason
+            ),
+            rank=partial(_filled_lines, self.matrix, self.stored_error),
+            assumed=self.assumed,
+            symmetric=True,
+            trace=lambda: trace_of_diagonal(np.diagonal(np.asarray(self.matrix))),
+            forms_cheaply=True,
+            formed_by_products=False,
+            magnitude=partial(largest_exponent, self.matrix),
+            times_power_of_two=self._times_power_of_two,
+            product=partial(compiled, self),
+        )
 
-    def trace_by_structure(self) -> tuple[float, Error]:
-        """The sum of the diagonal."""
-        diagonal = np.diagonal(np.asarray(self.matrix)).astype(np.float64)
-        rounding = gamma(len(diagonal) + 1, jnp.dtype(jnp.float64)) * np.abs(diagonal).sum()
-        return float(diagonal.sum()), Error(float(rounding), reason="rounding of a sum")
-
-    @property
-    def magnitude(self) -> int | None:
-        return largest_exponent(self.matrix)
-
-    def times_power_of_two(self, exponent: int) -> Dense:
+    def _times_power_of_two(self, exponent: int) -> Dense:
         matrix, lost = times_power(self.matrix, exponent)
         error = raised_power(float(self.stored_error), exponent) + lost
         return replace(self, matrix=matrix, stored_error=stored_bound(error, matrix.dtype))
-
-    def error(self, norm: float) -> Error:
-        """A bound on ||stored - exact||_2, which does not depend on ``norm``."""
-        del norm
-        return Error(float(self.stored_error), self.evidence, self.failure, self.reason)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -83,16 +85,8 @@ class Dense(Algebra):
     def dtype(self) -> jnp.dtype:
         return self.matrix.dtype
 
-    @property
-    def rank_bound(self) -> int:
-        """The number of rows that are not zero, where the numbers are exact."""
-        return _filled_lines(self.matrix, self.stored_error)
-
     def mv(self, v: jax.Array) -> jax.Array:
         return jnp.matmul(self.matrix, v, precision="highest")
-
-    def prepared(self) -> Product:
-        return compiled(self)
 
     def as_matrix(self) -> jax.Array:
         return self.matrix
@@ -106,7 +100,7 @@ class Factored(Algebra):
     ``stored_error`` bounds ||stored - J||_2; ``evidence`` and ``failure`` say how that is known.
 
     >>> op = gnjax.factored([[1.0, 2.0], [2.0, 4.0], [0.0, 1.0]])
-    >>> op.shape, op.rank_bound
+    >>> op.shape, op.facts().rank().value
     ((3, 3), 2)
     """
 
@@ -116,8 +110,27 @@ class Factored(Algebra):
     failure: float = field(default=0.0, metadata={"static": True})
     assumed: bool = field(default=False, metadata={"static": True})  # a rank was cut off
 
-    symmetric = True
-    forms_cheaply = True
+    def facts(self) -> Facts:
+        """The rank is the smaller number of rows or columns of J that are not zero, if J is exact.
+
+        The twin is J^T J where that is smaller.
+        """
+        rows, columns = self.factor.shape
+        return Facts(
+            error=self._error,
+            rank=partial(_filled_lines, self.factor, self.stored_error),
+            assumed=self.assumed,
+            symmetric=True,
+            factor=self._factorisation,
+            twin=(lambda: self) if rows <= columns else self._transposed,
+            trace=self._trace,
+            forms_cheaply=True,
+            formed_by_products=False,
+            forming_work=lambda: rows**2 * columns / 2,
+            magnitude=self._magnitude,
+            times_power_of_two=self._times_power_of_two,
+            product=partial(compiled, self),
+        )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -130,47 +143,30 @@ class Factored(Algebra):
     def mv(self, v: jax.Array) -> jax.Array:
         return _there_and_back(self.factor, v)
 
-    def prepared(self) -> Product:
-        return compiled(self)
-
     def as_matrix(self) -> jax.Array:
         """J J^T."""
         return times_transposed(self.factor, self.factor)
 
-    @property
-    def twin(self) -> Factored:
-        """J^T J where that is smaller."""
-        rows, columns = self.factor.shape
-        return self if rows <= columns else replace(self, factor=on_device(by_numpy(self.factor).T))
+    def _transposed(self) -> Factored:
+        return replace(self, factor=on_device(by_numpy(self.factor).T))
 
-    @property
-    def magnitude(self) -> int | None:
+    def _magnitude(self) -> int | None:
         exponent = largest_exponent(self.factor)
         return None if exponent is None else 2 * exponent
 
-    def times_power_of_two(self, exponent: int) -> Factored:
+    def _times_power_of_two(self, exponent: int) -> Factored:
         factor, lost = times_power(self.factor, exponent // 2)
         error = raised_power(float(self.stored_error), exponent // 2) + lost
         return replace(self, factor=factor, stored_error=stored_bound(error, factor.dtype))
 
-    @property
-    def rank_bound(self) -> int:
-        """The smaller number of rows or columns of J that are not zero, where J is exact."""
-        return _filled_lines(self.factor, self.stored_error)
-
-    @property
-    def forming_work(self) -> float:
-        rows, columns = self.factor.shape
-        return rows**2 * columns / 2
-
-    def trace_by_structure(self) -> tuple[float, Error]:
+    def _trace(self) -> tuple[float, Error]:
         """||J||_F^2."""
         squares = np.asarray(self.factor, np.float64) ** 2
         value = float(squares.sum())
         rounding = gamma(squares.size + 2, jnp.dtype(jnp.float64)) * value
         return value, Error(rounding, reason="rounding of a sum")
 
-    def factorisation(self) -> Factorisation:
+    def _factorisation(self) -> Factorisation:
         rows, columns = self.factor.shape
         there = not on_cpu(self.factor) and self.dtype == np.float64
         return Factorisation(
@@ -185,7 +181,7 @@ class Factored(Algebra):
             float(self.stored_error), self.evidence, self.failure, "rounding of a stored factor"
         )
 
-    def error(self, norm: float) -> Error:
+    def _error(self, norm: float) -> Error:
         """The error of J J^T: it follows from that of J, and the product is rounded."""
         rows, columns = self.factor.shape
         length = frobenius_norm(self.factor)
@@ -197,12 +193,13 @@ class Factored(Algebra):
         return gram_error(max(norm, squared), self._factor_error()) + product
 
 
-def _filled_lines(matrix: jax.Array, error: jax.Array) -> int:
+def _filled_lines(matrix: jax.Array, error: jax.Array) -> RankBound:
     """The smaller number of rows or columns that are not zero; all count if there is an error."""
-    if float(error):
-        return min(matrix.shape)
-    host = np.asarray(matrix)
-    return min(int(np.any(host, axis=axis).sum()) for axis in (0, 1))
+    lines = min(matrix.shape)
+    if not float(error):
+        host = np.asarray(matrix)
+        lines = min(int(np.any(host, axis=axis).sum()) for axis in (0, 1))
+    return RankBound(lines, STATED_RANK)
 
 
 @jax.jit

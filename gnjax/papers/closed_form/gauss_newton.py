@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import jax
 
-from gnjax.conditioning.methods import Method
 from gnjax.numerics.certificate import Error
-from gnjax.operators.factorisation import Factorisation
+from gnjax.numerics.rank_bound import RankBound
+from gnjax.operators.facts import STATED_RANK, Facts
 from gnjax.papers.kronecker.factors import KroneckerFactors, of_kroneckers
 from gnjax.papers.kronecker.on_range import OnRange
 from gnjax.papers.kronecker.operator import SumOfKroneckers
@@ -25,32 +26,31 @@ class LinearGaussNewton(SumOfKroneckers):
 
     >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
     >>> op = gnjax.papers.linear_gauss_newton(weights)
-    >>> op.rank_bound, [left.shape for left in op.factors.lefts]
+    >>> op.facts().rank().value, [left.shape for left in op.factors.lefts]
     (12, [(3, 8), (3, 3)])
     """
 
     factors: KroneckerFactors
 
-    @property
-    def rank_bound(self) -> int:
+    def facts(self) -> Facts:
         """A proved bound on the rank; for almost all weights it is the rank.
 
         Where ``factors.assumed``, it is a bound for the numerical rank of Sigma that was assumed.
         """
-        return self.factors.rank_bound
-
-    @property
-    def assumed(self) -> bool:
-        return self.factors.assumed
+        return replace(
+            super().facts(),
+            rank=lambda: RankBound(self.factors.rank_bound, STATED_RANK),
+            assumed=self.factors.assumed,
+            factor=partial(of_kroneckers, self.factors),
+            on_range=self.on_range,
+            methods=(closed_form.METHOD, krylov.METHOD),
+        )
 
     def error(self, norm: float) -> Error:
         """||stored - exact||_2, with the rounding of the sum when it is formed."""
         evidence, failure = self.factors.evidence, self.factors.failure
         reason = "rounding of the products of layers"
         return Error(super().error(norm).value, evidence, failure, reason)
-
-    def factorisation(self) -> Factorisation:
-        return of_kroneckers(self.factors)
 
     def on_range(self) -> OnRange:
         return OnRange(self, reduce(self, self.factors))
@@ -60,6 +60,3 @@ class LinearGaussNewton(SumOfKroneckers):
         terms = super().scaled(factor)
         factors = self.factors.scaled(factor)
         return LinearGaussNewton(terms.lefts, terms.rights, terms.stored_error, factors)
-
-    def methods(self) -> tuple[Method, ...]:
-        return closed_form.METHOD, krylov.METHOD

@@ -53,7 +53,7 @@ def linear_gauss_newton(
 
     >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
     >>> op = gnjax.papers.linear_gauss_newton(weights)  # whitened inputs
-    >>> op.shape, op.rank_bound
+    >>> op.shape, op.facts().rank().value
     ((12, 12), 12)
     >>> skipped = gnjax.papers.linear_gauss_newton(weights, np.diag([4.0, 3.0, 2.0, 1.0]), skip=1.0)
     >>> gnjax.condition_number(skipped).resolved

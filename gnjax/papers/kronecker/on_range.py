@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.rounding import LAPACK
 from gnjax.operators.algebra import Algebra
-from gnjax.operators.facts import error_of
+from gnjax.operators.facts import Facts, error_of
 from gnjax.papers.kronecker.operator import SumOfKroneckers
 from gnjax.papers.kronecker.packed import product
 from gnjax.papers.kronecker.reduced import Reduced, packed_matrix
@@ -22,15 +22,15 @@ class OnRange(Algebra):
 
     >>> weights = gnjax.initializers.chain(jax.random.key(0), (6, 3, 5), "kaiming_normal")
     >>> op = gnjax.papers.linear_gauss_newton(weights)
-    >>> op.shape, op.on_range().shape
+    >>> op.shape, op.facts().on_range().shape
     ((30, 30), (24, 24))
     """
 
     whole: SumOfKroneckers
     reduced: Reduced
 
-    symmetric = True
-    forms_cheaply = True
+    def facts(self) -> Facts:
+        return Facts(error=self.error, symmetric=True, forms_cheaply=True, formed_by_products=False)
 
     @property
     def shape(self) -> tuple[int, int]:

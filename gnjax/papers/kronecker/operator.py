@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,6 +23,7 @@ from gnjax.numerics.outward import (
 from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_matrix, check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
+from gnjax.operators.facts import Facts
 from gnjax.operators.stored.matrices import ASYMMETRY
 
 
@@ -44,10 +45,23 @@ class SumOfKroneckers(Algebra):
     rights: jax.Array  # (L, d, d)
     stored_error: jax.Array | float
 
-    symmetric = True
-    forms_cheaply = True
+    def facts(self) -> Facts:
+        from gnjax.papers.kronecker.scaled import magnitude, times_power_of_two, uneven
 
-    def trace_by_structure(self) -> tuple[float, Error]:
+        return Facts(
+            error=self.error,
+            symmetric=True,
+            scaled=self.scaled,
+            trace=self._trace,
+            forms_cheaply=True,
+            formed_by_products=False,
+            magnitude=partial(magnitude, self),
+            uneven=partial(uneven, self),
+            times_power_of_two=partial(times_power_of_two, self),
+            product=lambda: partial(_product, self.lefts, self.rights),
+        )
+
+    def _trace(self) -> tuple[float, Error]:
         """sum_l tr A_l tr B_l."""
         sides = [np.asarray(side, np.float64) for side in (self.lefts, self.rights)]
         lefts, rights = (np.trace(side, axis1=1, axis2=2) for side in sides)
@@ -85,28 +99,8 @@ class SumOfKroneckers(Algebra):
             stored_bound(raised(error), self.dtype),
         )
 
-    @property
-    def magnitude(self) -> int | None:
-        from gnjax.papers.kronecker.scaled import magnitude  # which makes sums of products
-
-        return magnitude(self)
-
-    @property
-    def uneven(self) -> bool:
-        from gnjax.papers.kronecker.scaled import uneven
-
-        return uneven(self)
-
-    def times_power_of_two(self, exponent: int) -> SumOfKroneckers:
-        from gnjax.papers.kronecker.scaled import times_power_of_two
-
-        return times_power_of_two(self, exponent)
-
     def mv(self, v: jax.Array) -> jax.Array:
         return _product(self.lefts, self.rights, v)
-
-    def prepared(self) -> Callable[[jax.Array], jax.Array]:
-        return partial(_product, self.lefts, self.rights)
 
     def as_matrix(self) -> jax.Array:
         return _formed(self.lefts, self.rights)

@@ -8,7 +8,7 @@ from gnjax.conditioning.ends import FLOOR, GIVEN, Enclosure, Ends, Problem, boun
 from gnjax.conditioning.methods import Method, inverse
 from gnjax.conditioning.methods.krylov import MISSED, OVERHEAD
 from gnjax.numerics.certificate import Error, certificate
-from gnjax.operators.facts import SYMMETRIC, evidence_for
+from gnjax.operators.facts import symmetry_of
 from gnjax.papers.kronecker import ends as certified_ends
 from gnjax.papers.kronecker.on_range import OnRange
 from gnjax.papers.kronecker.operator import product_rounding
@@ -66,7 +66,7 @@ def _ends(problem: Problem) -> Ends | None:
         source if problem.rank is None else GIVEN,
         error.value,
         "krylov",
-        certificate(error, chance(top.missed + bottom.missed), evidence_for(op, SYMMETRIC)),
+        certificate(error, chance(top.missed + bottom.missed), symmetry_of(op)),
         top.products + bottom.products,
     )
 

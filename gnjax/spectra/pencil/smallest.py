@@ -6,7 +6,7 @@ import numpy as np
 
 from gnjax.numerics.certificate import certificate
 from gnjax.numerics.limits import Limits
-from gnjax.operators.facts import SYMMETRIC, evidence_for, factorisation_of
+from gnjax.operators.facts import factorisation_of, symmetry_of
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.hidden import MISSED
 from gnjax.spectra.krylov.missed import chance
@@ -49,7 +49,7 @@ def smallest_of_factor(
     if not converged and not watch.stopped:
         return None
     errors = np.abs(bounds - answer.values[:, None]).max(axis=1)
-    parts = ready.error(norm), chance(answer.missed), evidence_for(op, SYMMETRIC)
+    parts = ready.error(norm), chance(answer.missed), symmetry_of(op)
     return Spectrum(
         answer.values[::-1],
         errors[::-1],

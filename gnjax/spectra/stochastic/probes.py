@@ -9,6 +9,7 @@ import numpy as np
 from gnjax.numerics.host import in_parts
 from gnjax.numerics.limits import Limits
 from gnjax.numerics.scale import exponent_of
+from gnjax.operators.facts import facts_of
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.host_products import check_products
 from gnjax.spectra.watch import Apply
@@ -43,7 +44,7 @@ def together(op: Operator, limits: Limits) -> int:
 def bytes_of_one(op: Operator) -> float:
     """What a vector and its product take, here and in the precision of the operator."""
     # A test of the symmetry takes two vectors, where the operator does not state it.
-    vectors = 1 if getattr(op, "symmetric", False) else 2
+    vectors = 1 if facts_of(op).symmetric else 2
     return 2.0 * (8 + max(8, np.dtype(op.dtype).itemsize)) * vectors * op.shape[0]
 
 

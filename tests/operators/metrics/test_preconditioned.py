@@ -92,7 +92,7 @@ def test_both_sides_have_the_same_non_zero_eigenvalues():
     found = gnjax.eigenvalues(outputs).values
     assert np.abs(found[: len(exact)] - exact).max() < 1e-10 * exact[0]
     assert np.abs(found[len(exact) :]).max() < 1e-10 * exact[0]
-    assert outputs.twin.side == "parameters"
+    assert outputs.twin.op.side == "parameters"
     v = np.random.default_rng(4).standard_normal(90)
     assert np.abs(outputs @ v - np.asarray(outputs.as_matrix()) @ v).max() < 1e-9
     factor = outputs.factorisation().form()

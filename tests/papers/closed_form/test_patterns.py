@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gnjax import papers
+from gnjax.operators.facts import rank_of
 from gnjax.papers.closed_form import patterns
 from gnjax.papers.closed_form.linear import linear_factors
 from gnjax.papers.closed_form.staircase import adapt
@@ -115,7 +116,7 @@ def test_the_rank_bound_is_the_rank_of_small_integer_networks(widths, density, d
     assert list(factors.left_ranks) == sorted(factors.left_ranks)
     assert list(factors.right_ranks) == sorted(factors.right_ranks, reverse=True)
     assert not factors.assumed
-    assert op.rank_bound == _exact_rank(weights, sigma) <= op.shape[0]
+    assert rank_of(op).value == _exact_rank(weights, sigma) <= op.shape[0]
 
 
 def _exact_rank(weights, sigma):
@@ -139,7 +140,7 @@ def test_graded_layers_have_the_rank_of_their_product():
     """Each layer has numerical rank 1, and the product is the identity."""
     weights = [np.diag([1e8, 1e-8]), np.diag([1e-8, 1e8])]
     op = papers.linear_gauss_newton(weights)
-    assert op.rank_bound == 4
+    assert rank_of(op).value == 4
     assert op.factors.left_ranks == op.factors.right_ranks == (2, 2)
 
 
@@ -152,7 +153,7 @@ def test_a_pruned_chain_has_the_rank_that_its_zeros_leave():
     op = papers.linear_gauss_newton([first, second, np.eye(3)])
     assert op.factors.right_ranks == (3, 3, 1)
     values = np.linalg.eigvalsh(np.asarray(op.as_matrix()))
-    assert op.rank_bound == (values > 0).sum()
+    assert rank_of(op).value == (values > 0).sum()
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -169,7 +170,7 @@ def test_directions_that_zeros_cut_off_are_left_out_exactly(seed):
     assert not stairs.left_distances.any()
     assert not stairs.right_distances.any()
     small = op.on_range()
-    assert small.shape[0] == op.rank_bound
+    assert small.shape[0] == rank_of(op).value
     if not small.shape[0]:
         return
     packed = np.linalg.eigvalsh(np.asarray(small.as_matrix()))

@@ -138,11 +138,12 @@ def test_where_all_are_equal_no_copy_can_matter():
 class _Own:
     """A user's operator, written for jax arrays, on vectors and on columns."""
 
-    symmetric = True  # so that all products are those of the run
-
     def __init__(self, matrix):
         self.matrix, self.shapes = jax.device_put(matrix), set()
         self.shape, self.dtype = self.matrix.shape, self.matrix.dtype
+
+    def facts(self):
+        return gnjax.operators.Facts(symmetric=True)  # so that all products are those of the run
 
     def mv(self, v):
         self.shapes.add(v.shape)

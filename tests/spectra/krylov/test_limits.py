@@ -12,8 +12,10 @@ _VALUES = np.linspace(0, 1, _SIZE) ** 3  # the largest ones lie close together
 
 
 class _Diagonal:
-    error, symmetric = 0.0, True
     shape, dtype = (_SIZE, _SIZE), np.dtype(float)
+
+    def facts(self):
+        return gnjax.operators.Facts(error=0.0, symmetric=True)
 
     def mv(self, v):
         return (_VALUES * np.asarray(v).T).T
@@ -65,8 +67,10 @@ def test_a_basis_too_small_to_converge_says_so_with_errors_that_hold():
 
 def test_fifty_million_parameters_are_refused_before_any_product():
     class Huge:
-        error, symmetric = 0.0, True
         shape, dtype = (50_000_000, 50_000_000), np.dtype(float)
+
+        def facts(self):
+            return gnjax.operators.Facts(error=0.0, symmetric=True)
 
         def mv(self, v):
             msg = "a product was made"
