@@ -79,6 +79,18 @@ class Facts:
       devices: returns the devices over which its vectors are divided. Without it those of its
         arrays.
       network: the network whose parameters the vectors are, for trees of them and for metrics.
+
+    >>> class Identity(gnjax.Algebra):
+    ...     shape, dtype = (3, 3), np.dtype("float64")
+    ...     def facts(self):
+    ...         return gnjax.operators.Facts(error=0.0, symmetric=True, trace=lambda: (3.0, error))
+    ...     def mv(self, v):
+    ...         return v
+    ...     def as_matrix(self):
+    ...         return np.eye(3)
+    >>> error = gnjax.Error(0.0, reason="three ones")
+    >>> gnjax.trace(2 * Identity(), method="exact").value, gnjax.condition_number(Identity()).value
+    (6.0, 1.0)
     """
 
     error: Callable[[float], Error] | Error | float | None = None
