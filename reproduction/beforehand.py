@@ -30,7 +30,7 @@ def told(job: cli.Job, tables: Tables) -> str:
     """The line that says that published tables are taken, and how long computing them took."""
     provenance = table.read_provenance(next(iter(tables.values()))[1])
     spent = f"{progress.duration(provenance['seconds'])} on {provenance['device']}"
-    name = f"{job.program.experiment.name} {job.profile}"
+    name = f"{job.experiment.name} {job.profile}"
     return f"{name}: taken from the published tables, which took {spent}"
 
 
@@ -44,12 +44,12 @@ def forecast(jobs: Iterable[cli.Job], folder: Path) -> str:
         _, chosen = cli.plan(job)
         if not chosen.left or not job.compute:
             continue
-        experiment = job.program.experiment
+        experiment = job.experiment
         provenance = _whole(experiment.name, folder)
         if provenance is None:
             unknown.append(experiment.name)
             continue
-        left, all_of_them = (sum(map(experiment.cost, of)) for of in (chosen.left, chosen.cells))
+        left, all_of_them = (sum(map(experiment.cost_of, of)) for of in (chosen.left, chosen.cells))
         seconds += float(str(provenance["seconds"])) * left / all_of_them
         devices.add(str(provenance["device"]))
     if not devices:

@@ -139,10 +139,9 @@ def _say_how_long(
 
 
 def _job(name: str, options: argparse.Namespace, launcher: Launcher) -> cli.Job:
-    program = cli.named(name)
-    config, _ = cli.load(program, f"configs/{name}.py:{options.profile}", options.overrides)
+    config, _ = cli.load(f"configs/{name}.py:{options.profile}", options.overrides)
     return cli.Job(
-        program,
+        cli.named(name),
         config,
         options.run,
         options.results,
@@ -359,10 +358,9 @@ def _with_published_cells(options: argparse.Namespace) -> tuple[str, ...]:
 
 def _is_published(name: str, options: argparse.Namespace) -> bool:
     """Whether a cell of the experiment is published."""
-    program = cli.named(name)
-    config, _ = cli.load(program, f"configs/{name}.py:{options.profile}", options.overrides)
-    store = archives.archive(program.experiment)
-    return bool(archives.published(store, program.experiment.cells(config)))
+    config, _ = cli.load(f"configs/{name}.py:{options.profile}", options.overrides)
+    experiment = cli.named(name)
+    return bool(archives.published(archives.archive(experiment), experiment.cells(config)))
 
 
 def _all_figures(options: argparse.Namespace, group: Sequence[str]) -> list[str]:

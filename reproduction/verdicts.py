@@ -94,9 +94,9 @@ def of_table(
     figure: str, module: catalogue.TableFigure, profile: str, path: Path
 ) -> list[tuple[Claim, Verdict]]:
     """The verdicts of a figure's claims, from its published table."""
-    program = cli.named(module.EXPERIMENT)
-    config, _ = cli.load(program, f"configs/{module.EXPERIMENT}.py:{profile}")
-    claims = [claim for claim in program.claims if figure_of(claim) == figure]
+    experiment = cli.named(module.EXPERIMENT)
+    config, _ = cli.load(f"configs/{module.EXPERIMENT}.py:{profile}")
+    claims = [claim for claim in experiment.claims if figure_of(claim) == figure]
     try:
         return cli.of_table(config, path, claims, foreign=True)
     except KeyError as error:

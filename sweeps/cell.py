@@ -1,11 +1,14 @@
-"""A cell: one computation, which its values identify completely."""
+"""A cell: one computation, which its keywords identify completely; and what it measures."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+Measurement = Mapping[str, Any]
+"""What a cell measures as a file keeps it: names to numbers, texts, None, or lists of them."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +25,13 @@ class Cell:
         return " ".join(f"{name}={value}" for name, value in self.items)
 
 
-def values(cell: Any) -> dict[str, Any]:
-    """The values of a cell by their names; records in it become mappings."""
-    found = dataclasses.asdict(cell)
-    return dict(found["items"]) if isinstance(cell, Cell) else found
+def values(cell: Cell) -> dict[str, Any]:
+    """The keywords of a cell by their names; records in it become mappings."""
+    return dict(dataclasses.asdict(cell)["items"])
+
+
+def all_but_seed(cell: Cell) -> Hashable:
+    return tuple(item for item in cell.items if item[0] != "seed")
 
 
 def flat(found: Mapping[str, Any]) -> dict[str, Any]:

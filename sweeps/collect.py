@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ml_collections import ConfigDict
 from pandas import DataFrame
 
-from sweeps.config import plain
 from sweeps.storage.files import write_atomically
 from sweeps.storage.store import Finished
 
 
-def write_table(path: Path, rows: Sequence[Any]) -> None:
+def write_table(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write a line for each row, with all digits of every number."""
-    found = [row if isinstance(row, Mapping) else dataclasses.asdict(row) for row in rows]
-    frame = DataFrame(found, dtype=object)  # whole numbers stay whole where others are missing
+    frame = DataFrame(rows, dtype=object)  # whole numbers stay whole where others are missing
     write_atomically(path, frame.to_csv(index=False, lineterminator="\n"))
 
 
 def write_provenance(
-    path: Path, config: Any, sources: Sequence[str], finished: Sequence[Finished], missing: int = 0
+    path: Path,
+    config: ConfigDict,
+    sources: Sequence[str],
+    finished: Sequence[Finished],
+    missing: int = 0,
 ) -> None:
     """Write the provenance of a table, put together from the provenance that each cell has kept.
 
@@ -33,7 +35,7 @@ def write_provenance(
     kept = [result.provenance for result in finished]
     dates = sorted(each["date"] for each in kept)
     content = {
-        "config": plain(config),
+        "config": config.to_dict(),
         "data": list(sources),
         "seconds": round(sum(result.seconds for result in finished), 3),
         "cells": len(kept),

@@ -7,7 +7,7 @@ import difflib
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -21,12 +21,12 @@ from gnjax.cli.compilation import keep_compiled
 from gnjax.cli.terminal import Terminal, exit_status
 from gnjax.data import DataUnavailableError
 from gnjax.numerics import precision
-from sweeps import collect, grid, progress
+from sweeps import collect, progress
 from sweeps import config as configs
 from sweeps import table as tables
+from sweeps.cell import Cell
 from sweeps.claims import FAILS, HOLDS, UNDECIDED, Claim, Sentence, Verdict, judge
 from sweeps.experiment import Experiment
-from sweeps.grid import Cell
 from sweeps.launchers import launch, launching
 from sweeps.launchers.work import Failure, Launcher, LauncherError, here
 from sweeps.sentences import judged
@@ -49,21 +49,11 @@ _OPTIONS = ("--config", "--help", *launching.OPTIONS)
 
 
 @dataclass(frozen=True)
-class Program:
-    """An experiment with what its command line needs."""
-
-    experiment: grid.Experiment
-    config: type[Any]
-    claims: Sequence[Claim]
-    sources: Callable[[Any], Sequence[str]]
-
-
-@dataclass(frozen=True)
 class Job:
     """A config to run, the folder for its table, and who computes its cells."""
 
-    program: Program | Experiment
-    config: Any
+    experiment: Experiment
+    config: FrozenConfigDict
     profile: str
     results: Path
     folder: Path
@@ -85,26 +75,26 @@ class Done:
     seconds: float = 0.0  # spent on the cells of the table, whenever that was
 
 
-def main(program: Program | Experiment, arguments: Sequence[str] | None = None) -> int:
-    """Run a program; return 0 if every cell finished, 1 if one failed, 2 for a user's mistake.
+def main(experiment: Experiment, arguments: Sequence[str] | None = None) -> int:
+    """Run an experiment; return 0 if every cell finished, 1 if one failed, 2 for a user's mistake.
 
     After Ctrl-C and without a reader it ends as :func:`gnjax.cli.terminal.exit_status` says.
     """
-    return exit_status(lambda: _main(program, arguments), STOPPED)
+    return exit_status(lambda: _main(experiment, arguments), STOPPED)
 
 
-def _main(program: Program | Experiment, arguments: Sequence[str] | None) -> int:
+def _main(experiment: Experiment, arguments: Sequence[str] | None) -> int:
     console = Terminal()
     try:
         if arguments is None:
             keep_compiled_programs()
-        job = _job(program, sys.argv[1:] if arguments is None else arguments)
+        job = _job(experiment, sys.argv[1:] if arguments is None else arguments)
         done = run(job, console)
         if done.collected:
             _report(console, job, done.seconds)
         return 1 if done.failures else 0
     except MISTAKES as error:
-        print(f"{program.experiment.name}: {error}", file=sys.stderr)
+        print(f"{experiment.name}: {error}", file=sys.stderr)
         return 2
 
 
@@ -122,7 +112,7 @@ def keep_compiled_programs() -> None:
 def run(job: Job, console: Terminal) -> Done:
     """Compute what is left of a job, and collect its table once every cell was tried."""
     precision.enable_x64()
-    experiment = job.program.experiment
+    experiment = job.experiment
     store, chosen = plan(job)
     archive = archives.archive(experiment, job.cells)
     _announce(console, job, chosen, archive, store)
@@ -154,7 +144,7 @@ def run(job: Job, console: Terminal) -> Done:
 
 def plan(job: Job) -> tuple[Store, launch.Plan]:
     """The store, and which cells of this job are stored and which are left."""
-    experiment = job.program.experiment
+    experiment = job.experiment
     wanted = environment(experiment.measure, job.launcher.device())
     store = open_store(job.results / "cells" / experiment.name, wanted)
     return store, launch.plan(experiment, job.config, store, job.shard, _taken_from(job))
@@ -162,7 +152,7 @@ def plan(job: Job) -> tuple[Store, launch.Plan]:
 
 def _taken_from(job: Job) -> Store | None:
     """The archive whose cells the job takes, if it takes any."""
-    return archives.archive(job.program.experiment, job.cells) if job.published else None
+    return archives.archive(job.experiment, job.cells) if job.published else None
 
 
 @dataclass(frozen=True)
@@ -188,7 +178,7 @@ class _Archiving:
 def _sources(job: Job, chosen: launch.Plan) -> Sequence[str]:
     """The sources of the data. Where all cells are published no data are needed, nor loaded."""
     if chosen.left or chosen.stored or not chosen.published:
-        return job.program.sources(job.config)
+        return job.experiment.sources(job.config)
     return archives.sources(chosen.published.values())
 
 
@@ -196,7 +186,7 @@ def _with_other_shards(
     job: Job, store: Store, outcome: launch.Outcome, console: Terminal
 ) -> launch.Outcome:
     """All cells if this shard was the last to end; none while other shards are at work."""
-    whole = launch.plan(job.program.experiment, job.config, store, archive=_taken_from(job))
+    whole = launch.plan(job.experiment, job.config, store, archive=_taken_from(job))
     stored, total = len(whole.cells) - len(whole.left), len(whole.cells)
     if not whole.left:
         return launch.Outcome(whole.finished, outcome.failures)
@@ -207,29 +197,24 @@ def _with_other_shards(
     return launch.Outcome({}, outcome.failures)
 
 
-def named(name: str) -> Program | Experiment:
+def named(name: str) -> Experiment:
     """The experiment of the module ``experiments.name``."""
-    module = import_module(f"experiments.{name}")
-    return module.PROGRAM if hasattr(module, "PROGRAM") else module.EXPERIMENT
+    experiment: Experiment = import_module(f"experiments.{name}").EXPERIMENT
+    return experiment
 
 
-def load(
-    program: Program | Experiment, argument: str, overrides: Sequence[str] = ()
-) -> tuple[Any, str]:
+def load(argument: str, overrides: Sequence[str] = ()) -> tuple[FrozenConfigDict, str]:
     """The frozen config that FILE:PROFILE and overrides stand for, and the profile."""
     edge, profile = configs.load(argument)
-    found = configs.override(edge, overrides)
-    if isinstance(program, Experiment):
-        return FrozenConfigDict(found), profile
-    return configs.freeze(program.config, found), profile
+    return FrozenConfigDict(configs.override(edge, overrides)), profile
 
 
-def _job(program: Program | Experiment, arguments: Sequence[str]) -> Job:
-    name = program.experiment.name
+def _job(experiment: Experiment, arguments: Sequence[str]) -> Job:
+    name = experiment.name
     options, overrides = _parsed(name, arguments)
-    config, profile = load(program, options.config, overrides)
+    config, profile = load(options.config, overrides)
     return Job(
-        program,
+        experiment,
         config,
         profile,
         options.results,
@@ -265,7 +250,7 @@ def _folder(profile: str, config: Any, overrides: Sequence[str]) -> str:
     """The name of the job's folder: the profile, and a hash of the config if fields were set."""
     if not overrides:
         return profile
-    text = json.dumps(configs.plain(config), sort_keys=True)
+    text = json.dumps(config.to_dict(), sort_keys=True)
     return f"{profile}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
@@ -273,8 +258,8 @@ def _announce(
     console: Terminal, job: Job, chosen: launch.Plan, archive: Store, store: Store
 ) -> None:
     """What is there and what is left, with the time that it takes if any finished cell tells."""
-    experiment, total = job.program.experiment, len(chosen.cells)
-    name = f"{job.program.experiment.name} {job.profile}"
+    experiment, total = job.experiment, len(chosen.cells)
+    name = f"{job.experiment.name} {job.profile}"
     name += "" if job.shard == (1, 1) else f", shard {job.shard[0]}/{job.shard[1]}"
     text = f"{name}: {total} cells, {len(chosen.stored)} stored"
     text += f", {len(chosen.published)} published" if job.published else ""
@@ -289,7 +274,7 @@ def _announce(
         text += f"; {other} published cells are damaged or of other code, and are not taken"
     if chosen.damaged:
         text += f"; {chosen.damaged} of them have damaged files, which are set aside"
-    earlier = stores.of_earlier_form(store) if isinstance(job.program, Experiment) else 0
+    earlier = stores.of_earlier_form(store)
     if earlier:
         text += (
             f"; {earlier} cells in {store.folder} were kept or begun in an earlier form of this "
@@ -312,7 +297,7 @@ def verdicts(job: Job) -> list[tuple[Claim, Verdict]]:
 
     A sweep of your own, about no paper, has a config without ``paper_ratios``.
     """
-    return of_table(job.config, job.folder / "table.csv", job.program.claims)
+    return of_table(job.config, job.folder / "table.csv", job.experiment.claims)
 
 
 def of_table(

@@ -1,21 +1,18 @@
-"""Read a config file and overrides from the command line into a frozen dataclass."""
+"""Read a config file and overrides from the command line."""
 
 from __future__ import annotations
 
 import ast
-import dataclasses
 import difflib
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar, get_type_hints
+from typing import Any
 
 from ml_collections import ConfigDict
 
 from gnjax import data
-
-Config = TypeVar("Config")
 
 
 class ConfigError(ValueError):
@@ -150,31 +147,8 @@ def _value(old: Any, text: str, path: str) -> Any:
     raise ConfigError(msg)
 
 
-def plain(config: Any) -> dict[str, Any]:
-    """The values of a config by their names, groups as mappings."""
-    return config.to_dict() if isinstance(config, ConfigDict) else dataclasses.asdict(config)
-
-
 def _check_count(old: Any, value: Any, path: str) -> None:
     """Refuse a negative integer where the profile has none: sizes, numbers of things, seeds."""
     if type(value) is int and value < 0 <= old:
         msg = f"config.{path} takes integers from 0 on, such as {old}, got {value}"
         raise ConfigError(msg)
-
-
-def freeze(kind: type[Config], config: ConfigDict) -> Config:
-    """A ConfigDict as the frozen dataclass of the same fields, groups included."""
-    hints = get_type_hints(kind)
-    names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    if names != set(config):
-        odd = ", ".join(sorted(names ^ set(config)))
-        msg = f"the config and {kind.__name__} differ in {odd}"
-        raise ConfigError(msg)
-    values = {
-        name: freeze(hints[name], value) if isinstance(value, ConfigDict) else value
-        for name, value in config.items()
-    }
-    try:
-        return kind(**values)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error

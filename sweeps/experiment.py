@@ -11,8 +11,7 @@ from typing import Any, get_type_hints
 
 from ml_collections import ConfigDict
 
-from sweeps import grid
-from sweeps.cell import Cell, flat, values
+from sweeps.cell import Cell, Measurement, all_but_seed, flat, values
 from sweeps.claims import Claim
 from sweeps.config import ConfigError
 from sweeps.kinds import fitted
@@ -155,7 +154,7 @@ class Experiment:
     def shape_of(self) -> Callable[[Cell], Hashable]:
         return all_but_seed if self.shape is None else OfCell(self.shape, self.record)
 
-    def rows(self, config: ConfigDict, measured: Mapping[Cell, grid.Measurement]) -> list[Columns]:
+    def rows(self, config: ConfigDict, measured: Mapping[Cell, Measurement]) -> list[Columns]:
         """The table, of the cells that have a measurement."""
         uses = list(self.uses(config))
         found: list[Columns] = [
@@ -173,7 +172,7 @@ class Experiment:
             raise ValueError(msg)
         return [{name: row.get(name) for name in self.columns} for row in found]
 
-    def progress(self, measurement: grid.Measurement) -> str:
+    def progress(self, measurement: Measurement) -> str:
         """The last value of the column that is watched, as text."""
         values = [row[self.watch] for row in measurement["rows"] if row.get(self.watch) is not None]
         return f"{self.watch} {values[-1]:.4g}" if values else ""
@@ -184,23 +183,9 @@ class Experiment:
         return _CHECKPOINT in inspect.signature(self.measure).parameters
 
     @property
-    def experiment(self) -> grid.Experiment:
-        """As launchers and stores take it."""
-        return grid.Experiment(
-            self.name,
-            self.cells,
-            MeasureCell(self.measure, self.record, self.resumes),
-            self.rows,
-            self.cost_of,
-            self.progress,
-            self.resumes,
-            self.shape_of,
-            self.version,
-        )
-
-
-def all_but_seed(cell: Cell) -> Hashable:
-    return tuple(item for item in cell.items if item[0] != "seed")
+    def measure_cell(self) -> MeasureCell:
+        """``measure`` as a function of a cell."""
+        return MeasureCell(self.measure, self.record, self.resumes)
 
 
 @dataclass(frozen=True)
@@ -228,7 +213,7 @@ class MeasureCell:
     record: Any
     resumes: bool
 
-    def __call__(self, cell: Cell, checkpoint: Checkpoint | None = None) -> grid.Measurement:
+    def __call__(self, cell: Cell, checkpoint: Checkpoint | None = None) -> Measurement:
         more = {_CHECKPOINT: checkpoint} if self.resumes else {}
         if self.record is None:
             measured = self.func(**cell.keywords, **more)

@@ -10,8 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress
 from rich.text import Text
 
 from gnjax.cli.terminal import Terminal, column
-from sweeps.cell import flat, values
-from sweeps.grid import Cell, Experiment
+from sweeps.cell import Cell, flat, values
+from sweeps.experiment import Experiment
 from sweeps.launchers.launch import Plan, Watcher
 from sweeps.launchers.work import Failure
 from sweeps.storage.store import Finished
@@ -28,13 +28,13 @@ class Clock:
 
     def ended(self, cell: Cell, result: Finished | None) -> None:
         self._left.pop(cell, None)
-        self._worked += 0.0 if result is None else self._experiment.cost(cell)
+        self._worked += 0.0 if result is None else self._experiment.cost_of(cell)
 
     def left(self) -> str:
         if not self._worked:
             return "time left unknown"
         pace = (time.monotonic() - self._began) / self._worked
-        seconds = pace * sum(self._experiment.cost(cell) for cell in self._left)
+        seconds = pace * sum(self._experiment.cost_of(cell) for cell in self._left)
         return f"{duration(seconds)} left"
 
 
@@ -53,9 +53,9 @@ def forecast(
     paces = {shape: _pace(experiment, some) for shape, some in _by_shape(experiment, judges)}
     typical = _pace(experiment, judges)
     seconds = sum(
-        paces.get(experiment.shape(cell), typical) * experiment.cost(cell) for cell in left
+        paces.get(experiment.shape_of(cell), typical) * experiment.cost_of(cell) for cell in left
     )
-    foreign = sum(experiment.shape(cell) not in paces for cell in left)
+    foreign = sum(experiment.shape_of(cell) not in paces for cell in left)
     rough = f", {foreign} of them judged by other shapes" if foreign else ""
     elsewhere = sorted({_device(done) for done in finished.values()})
     place = "" if here else f" on {', '.join(elsewhere)}, and unknown on {device}"
@@ -65,14 +65,14 @@ def forecast(
 def _by_shape(
     experiment: Experiment, finished: Mapping[Cell, Finished]
 ) -> Iterator[tuple[Hashable, Mapping[Cell, Finished]]]:
-    for shape in {experiment.shape(cell) for cell in finished}:
-        yield shape, {c: done for c, done in finished.items() if experiment.shape(c) == shape}
+    for shape in {experiment.shape_of(cell) for cell in finished}:
+        yield shape, {c: done for c, done in finished.items() if experiment.shape_of(c) == shape}
 
 
 def _pace(experiment: Experiment, finished: Mapping[Cell, Finished]) -> float:
     """Seconds for a unit of cost."""
     seconds = sum(_seconds_alone(done) for done in finished.values())
-    return seconds / sum(experiment.cost(cell) for cell in finished)
+    return seconds / sum(experiment.cost_of(cell) for cell in finished)
 
 
 def _seconds_alone(done: Finished) -> float:

@@ -6,80 +6,75 @@ SECONDS are for each cell, JOBS the processes.
 import os
 import sys
 import time
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 import jax.numpy as jnp
+from ml_collections import FrozenConfigDict
 
 from gnjax.numerics.precision import enable_x64
 from sweeps import collect
-from sweeps.grid import Experiment
+from sweeps.cell import Cell
+from sweeps.experiment import Experiment
 from sweeps.launchers import launch, pool, work
 from sweeps.storage.environment import environment
 from sweeps.storage.store import Finished, open_store
 
-
-@dataclass(frozen=True)
-class Config:
-    cells: int
-    seconds: float = 0.0
+LOG = "GNJAX_TOY_LOG"  # the file, if any, that gets a line for each cell that is computed
 
 
-@dataclass(frozen=True)
-class Cell:
-    depth: int
-    seconds: float
+def config(cells, seconds=0.0):
+    return FrozenConfigDict({"cells": cells, "seconds": seconds})
 
 
-@dataclass(frozen=True)
-class Row:
-    depth: int
-    kappa: float
+def cell(depth, seconds=0.0):
+    return Cell((("depth", depth), ("seconds", seconds)))
 
 
-def measure(cell):
-    time.sleep(cell.seconds)
-    if cell.depth == 13:
+def depths(cells):
+    """Those of the cells, sorted."""
+    return sorted(cell.keywords["depth"] for cell in cells)
+
+
+def settings(config):
+    for depth in range(1, config.cells + 1):
+        yield {}, {"depth": depth}
+
+
+def measure(depth: int, seconds: float):
+    time.sleep(seconds)
+    if depth == 13:
         msg = "thirteen layers are unlucky"
         raise RuntimeError(msg)
-    return {"kappa": cell.depth**2 / 7, "texts": ["a"], "nothing": None}
+    if LOG in os.environ:
+        with open(os.environ[LOG], "a") as file:
+            file.write(f"{depth}\n")
+    return {"kappa": depth**2 / 7, "text": "a", "nothing": None}
 
 
-def logged(cell, log=None):
-    """``measure``, and a line in a file of what was computed."""
-    measurement = measure(cell)
-    with open(log, "a") as file:
-        file.write(f"{cell.depth}\n")
-    return measurement
-
-
-def die_at_five(cell):
-    if cell.depth == 5:
+def die_at_five(depth: int, seconds: float):
+    if depth == 5:
         os._exit(9)
-    return measure(cell)
+    return measure(depth, seconds)
 
 
-def surroundings(cell):
+def surroundings(depth: int, seconds: float):
     return {"dtype": str(jnp.ones(1).dtype), "threads": os.environ["NPROC"]}
 
 
-def whose(cell):
+def whose(depth: int, seconds: float):
     return {"process": os.getpid()}
 
 
-def cost(cell):
-    return float(cell.depth)
+def cost(depth):
+    return depth
 
 
-EXPERIMENT = Experiment(
-    "toy",
-    lambda config: tuple(Cell(depth, config.seconds) for depth in range(1, config.cells + 1)),
-    measure,
-    lambda config, measured: [Row(c.depth, m["kappa"]) for c, m in measured.items()],
-    cost,
-    lambda measurement: f"kappa {measurement['kappa']:.3f}",
-)
+EXPERIMENT = Experiment("toy", settings, measure, cost, columns=("depth", "kappa"))
+
+
+def task(store, measure=measure, **more):
+    return work.Task(replace(EXPERIMENT, measure=measure).measure_cell, store, **more)
 
 
 def store(folder, experiment=EXPERIMENT):
@@ -109,12 +104,13 @@ def run(results, config, launcher=work.here, experiment=EXPERIMENT):
 
 
 def main(results, seconds, cells, jobs="1"):
-    log = str(Path(results) / "cells" / "computed.log")
-    experiment = replace(EXPERIMENT, measure=partial(logged, log=log))
+    os.environ[LOG] = str(Path(results) / "cells" / "computed.log")
     launcher = work.here if jobs == "1" else pool.in_processes(int(jobs))
     enable_x64()
-    run(results, Config(int(cells), float(seconds)), launcher, experiment)
+    run(results, config(int(cells), float(seconds)), launcher)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    from tests import toy  # processes look up its functions under this name
+
+    toy.main(*sys.argv[1:])

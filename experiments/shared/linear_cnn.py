@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +28,6 @@ from gnjax import data as datasets
 from gnjax.models.cnn import output_length
 from gnjax.numerics.rounding import gamma
 from gnjax.operators import Dense
-from sweeps.grid import Measurement
 
 Array = NDArray[np.float64]
 
@@ -200,7 +200,7 @@ def extreme_eigenvalues(gram: Dense) -> ExtremeEigenvalues:
     )
 
 
-def kappa_of_kronecker_sum(outer: ExtremeEigenvalues, inner: ExtremeEigenvalues) -> Measurement:
+def kappa_of_kronecker_sum(outer: ExtremeEigenvalues, inner: ExtremeEigenvalues) -> dict[str, Any]:
     """kappa of A (x) I + I (x) B, whose ends are the sums of the ends of A > 0 and of B >= 0.
 
     The rank is full where A is positive definite, also where B is singular. Where A cannot be told

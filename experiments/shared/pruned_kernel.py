@@ -30,7 +30,6 @@ from gnjax.numerics.outward import stored_bound
 from gnjax.operators.facts import factorisation_of
 from gnjax.operators.stored.matrices import Factored
 from gnjax.spectra.pencil.plan import planned
-from sweeps.grid import Measurement
 
 DRAWS, SAFETY = 3, 4.0  # as for the Jacobians of the library
 WIDE = 1.01  # an interval is wide where its upper end is more than so many times its lower end
@@ -140,7 +139,9 @@ _compiled_soon = _Programs(
 )
 
 
-def conditioning(kernel: gnjax.Operator, method: str, tolerance: float, seed: int) -> Measurement:
+def conditioning(
+    kernel: gnjax.Operator, method: str, tolerance: float, seed: int
+) -> dict[str, Any]:
     """kappa as the library certifies it, and kappa at the numerical rank of Appendix C.
 
     The numerical rank counts the eigenvalues above ``tolerance`` times the largest. kappa there is

@@ -10,7 +10,7 @@ from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
-from sweeps.grid import Cell
+from sweeps.cell import Cell
 from sweeps.launchers.work import (
     Ended,
     Failure,

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from sweeps.grid import Cell, Experiment
+from sweeps.cell import Cell
+from sweeps.experiment import Experiment
 from sweeps.launchers.work import Failure, Launcher, Task, here
 from sweeps.storage import archive as archives
 from sweeps.storage import store as stores
@@ -91,7 +92,7 @@ def run(
 
     Cells that another process is computing are waited for, and taken over should it die.
     """
-    task = Task(experiment.measure, experiment.resumes, store, experiment.shape)
+    task = Task(experiment.measure_cell, store, experiment.shape_of)
     finished = chosen.finished
     failures: dict[Cell, Failure] = {}
     left: Sequence[Cell] = chosen.left

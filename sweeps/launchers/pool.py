@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from gnjax.cli.machine import usable_cores
-from sweeps.grid import Cell
+from sweeps.cell import Cell
 from sweeps.launchers.work import Ended, Failure, Launcher, LauncherError, Task, attempt, settle
 from sweeps.storage.environment import device_kind, precision_name
 

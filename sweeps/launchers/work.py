@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from threadpoolctl import threadpool_limits
 
 from gnjax.numerics import precision
-from sweeps.grid import Cell, Measurement, without_seed
+from sweeps.cell import Cell, Measurement, all_but_seed
 from sweeps.storage import store as stores
 from sweeps.storage.checkpoint import Checkpoint
 from sweeps.storage.environment import device_kind, differences, environment, provenance
@@ -37,10 +37,9 @@ class Failure:
 class Task:
     """What a process needs to compute cells. Its functions belong to modules, to be pickled."""
 
-    measure: Callable[..., Measurement]
-    resumes: bool
+    measure: Callable[[Cell, Checkpoint], Measurement]
     store: Store
-    shape: Callable[[Cell], Hashable] = without_seed
+    shape: Callable[[Cell], Hashable] = all_but_seed
 
 
 Ended = Finished | Failure | None
@@ -101,7 +100,7 @@ def measured(task: Task, cell: Cell, checkpoint: Checkpoint) -> Finished | Failu
         return Failure(cell, summary, f"{summary}\n")
     began, cpu_began = time.perf_counter(), time.process_time()
     try:
-        measurement = task.measure(cell, checkpoint) if task.resumes else task.measure(cell)
+        measurement = task.measure(cell, checkpoint)
     except StoreError:
         raise  # a checkpoint cannot be written: not a fault of the cell
     except Exception as error:  # noqa: BLE001  (whatever a cell raises is that cell's failure)

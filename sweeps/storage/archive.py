@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.cell import values
-from sweeps.grid import Cell, Experiment
+from sweeps.cell import Cell, values
+from sweeps.experiment import Experiment
 from sweeps.storage import store as stores
 from sweeps.storage.files import DamagedError, read_checked
 from sweeps.storage.store import Environment, Finished, Store

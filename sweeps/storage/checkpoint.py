@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from sweeps.grid import Measurement
+from sweeps.cell import Measurement
 from sweeps.storage.files import DamagedError, read_checked, set_aside, write_checked
 
 State = TypeVar("State")

@@ -17,9 +17,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from sweeps.cell import Cell as KeywordCell
-from sweeps.cell import values
-from sweeps.grid import Cell, Measurement
+from sweeps.cell import Cell, Measurement, values
 from sweeps.storage.files import (
     PARTIAL,
     DamagedError,
@@ -118,7 +116,7 @@ def is_damaged(store: Store, cell: Cell) -> bool:
 def save(store: Store, cell: Cell, finished: Finished) -> Finished:
     """Store a cell that this process has claimed, and return what a later ``load`` will return."""
     body = {
-        ("keywords" if isinstance(cell, KeywordCell) else "cell"): values(cell),
+        "keywords": values(cell),
         "measurement": dict(finished.measurement),
         "provenance": dict(finished.provenance),
         "seconds": finished.seconds,
@@ -130,8 +128,7 @@ def save(store: Store, cell: Cell, finished: Finished) -> Finished:
 
 def checkpoint_path(store: Store, cell: Cell) -> Path:
     """The file in which an unfinished cell may keep its state."""
-    suffix = ".state" if isinstance(cell, KeywordCell) else ".checkpoint"
-    return _path(store, cell).with_suffix(suffix)
+    return _path(store, cell).with_suffix(".state")
 
 
 def of_earlier_form(store: Store) -> int:

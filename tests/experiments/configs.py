@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -10,14 +9,6 @@ from pandas import DataFrame
 
 from sweeps import config
 from sweeps.experiment import Experiment
-
-
-def frozen(experiment: ModuleType, profile: str) -> Any:
-    """As the experiment's own ``Config``."""
-    name = experiment.__name__.rpartition(".")[2]
-    edge, found = config.load(f"configs/{name}.py:{profile}")
-    assert found == profile
-    return config.freeze(experiment.Config, edge)
 
 
 def changed(experiment: Experiment, profile: str, **changes: Any) -> ConfigDict:
@@ -30,7 +21,7 @@ def changed(experiment: Experiment, profile: str, **changes: Any) -> ConfigDict:
 def computed(experiment: Experiment, found: ConfigDict, **wanted: Any) -> DataFrame:
     """The rows of the cells whose keywords have the wanted values."""
     cells = [cell for cell in experiment.cells(found) if wanted.items() <= cell.keywords.items()]
-    measured = {cell: experiment.experiment.measure(cell) for cell in cells}
+    measured = {cell: experiment.measure_cell(cell) for cell in cells}
     return DataFrame(experiment.rows(found, measured))
 
 

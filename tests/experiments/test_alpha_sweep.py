@@ -27,9 +27,7 @@ from sweeps.effects import crossovers, trend
 
 
 def smoke(*overrides: str):
-    return command_line.load(
-        alpha_sweep.EXPERIMENT, "configs/alpha_sweep.py:smoke", overrides=overrides
-    )[0]
+    return command_line.load("configs/alpha_sweep.py:smoke", overrides)[0]
 
 
 # Samples with X X^T = I -------------------------------------------------------------------------

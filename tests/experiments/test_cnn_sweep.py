@@ -29,7 +29,7 @@ from tests.references import pseudo_condition
 
 
 def _config(*overrides):
-    return command_line.load(cnn_sweep.EXPERIMENT, "configs/cnn_sweep.py:smoke", overrides)[0]
+    return command_line.load("configs/cnn_sweep.py:smoke", overrides)[0]
 
 
 # One dimension ----------------------------------------------------------------------------------

@@ -9,18 +9,16 @@ from ml_collections import ConfigDict, FrozenConfigDict
 
 from sweeps import command_line
 from sweeps.config import ConfigError
-from sweeps.experiment import Experiment
 from sweeps.table import read
 
 FOUND = {
     name: command_line.named(name)
     for name in sorted(path.stem for path in Path("configs").glob("[a-z]*.py"))
 }
-EXPERIMENTS = [name for name, found in FOUND.items() if isinstance(found, Experiment)]
 
 
 def _config(name, profile="smoke"):
-    return command_line.load(FOUND[name], f"configs/{name}.py:{profile}")[0]
+    return command_line.load(f"configs/{name}.py:{profile}")[0]
 
 
 @cache
@@ -28,7 +26,7 @@ def _cells(name):
     return FOUND[name].cells(_config(name))
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", FOUND)
 def test_a_cell_runs_is_kept_and_makes_a_table(name, tmp_path, capsys):
     """The last cell at smoke: computed by its shard, found again, written with every column."""
     count = len(_cells(name))
@@ -47,7 +45,7 @@ def test_a_cell_runs_is_kept_and_makes_a_table(name, tmp_path, capsys):
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", FOUND)
 def test_a_field_that_nothing_reads_is_not_in_the_config(name):
     """Without any one field there is no plan; a field that is left is one that does nothing."""
     config = _config(name).to_dict()
@@ -57,7 +55,7 @@ def test_a_field_that_nothing_reads_is_not_in_the_config(name):
             FOUND[name].cells(fewer)
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", FOUND)
 def test_a_setting_that_measure_does_not_take_is_refused(name):
     """One that is misspelt, and one that is of another type, each by its name."""
     config = _config(name)

@@ -44,9 +44,9 @@ def test_a_published_cell_is_what_this_code_computes():
     cells = EXPERIMENT.cells(changed(EXPERIMENT, "paper"))
     wanted = {"data": FITTED, "samples": 1000}.items()
     cell = next(cell for cell in cells if wanted <= cell.keywords.items())
-    store = archive.archive(EXPERIMENT.experiment)
+    store = archive.archive(EXPERIMENT)
     (published,) = archive.published(store, [cell]).values()
-    found, known = EXPERIMENT.experiment.measure(cell)["rows"], published.measurement["rows"]
+    found, known = EXPERIMENT.measure_cell(cell)["rows"], published.measurement["rows"]
     measured = [[row["measured"] for row in rows] for rows in (found, known)]
     np.testing.assert_allclose(*measured, rtol=1e-7)
     assert set(EXPERIMENT.columns) <= set(known[0]) | cell.keywords.keys() | RECIPE
@@ -55,7 +55,7 @@ def test_a_published_cell_is_what_this_code_computes():
 def test_every_published_cell_is_found_and_makes_rows():
     """Converted, and none of them computed again."""
     config = changed(EXPERIMENT, "paper")
-    store = archive.archive(EXPERIMENT.experiment)
+    store = archive.archive(EXPERIMENT)
     published = archive.published(store, EXPERIMENT.cells(config))
     assert len(published) == len(list(store.folder.glob("*.json")))
     rows = EXPERIMENT.rows(config, {cell: one.measurement for cell, one in published.items()})

@@ -48,11 +48,11 @@ def _main(arguments, tmp_path):
 @pytest.mark.parametrize("name", _names())
 @pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
 def test_every_profile_is_a_config_with_cells(name, profile):
-    program = cli.named(name)
-    config, _ = cli.load(program, f"configs/{name}.py:{profile}")
-    cells = program.experiment.cells(config)
+    experiment = cli.named(name)
+    config, _ = cli.load(f"configs/{name}.py:{profile}")
+    cells = experiment.cells(config)
     assert len(set(cells)) == len(cells) > 0
-    assert all(program.experiment.cost(cell) > 0 for cell in cells)
+    assert all(experiment.cost_of(cell) > 0 for cell in cells)
 
 
 def test_a_tiny_sweep_end_to_end(tmp_path, capsys):
@@ -75,7 +75,7 @@ def test_a_tiny_sweep_end_to_end(tmp_path, capsys):
 
 
 def test_a_row_is_what_the_engine_says(tmp_path):
-    config, _ = cli.load(depth_sweep.EXPERIMENT, "configs/depth_sweep.py:smoke")
+    config, _ = cli.load("configs/depth_sweep.py:smoke")
     cell = depth_sweep.EXPERIMENT.cells(config)[0].keywords
     measured = depth_sweep.measure(**cell)
     widths = (measured["inputs"], *[cell["width"]] * (cell["depth"] - 1), cell["outputs"])
@@ -172,9 +172,8 @@ def test_dry_run_computes_nothing(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", _names())
 def test_the_papers_sizes_are_planned_without_data(name, tmp_path, capsys):
-    program = cli.named(name)
     arguments = [f"--config=configs/{name}.py:paper", "--dry_run", f"--results={tmp_path}"]
-    assert cli.main(program, arguments) == 0
+    assert cli.main(cli.named(name), arguments) == 0
     assert re.search(r"[1-9]\d* cells, 0 stored, [1-9]\d* to compute", capsys.readouterr().out)
 
 

@@ -133,7 +133,7 @@ def test_rows_are_the_measurements_of_their_cells():
     cells = experiment.cells(edge)
     assert len(cells) == 1 + 1 + 3 * 2 + 1  # a panel without seeds has none
     measured = {
-        cell: experiment.experiment.measure(cell)
+        cell: experiment.measure_cell(cell)
         for cell in cells
         if getattr(cell.keywords["run"], "recipe", RECIPE).inputs != "raw"
     }

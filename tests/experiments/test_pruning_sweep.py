@@ -132,7 +132,7 @@ def test_published_cells_are_what_this_code_computes(network):
     refused. Archive the smallest ones anew (--config=configs/pruning_sweep.py:smoke --archive).
     """
     cell = EXPERIMENT.cell(ConfigDict(), _setting(network))
-    (published,) = archive.published(archive.archive(EXPERIMENT.experiment), [cell]).values()
+    (published,) = archive.published(archive.archive(EXPERIMENT), [cell]).values()
     found = pruning_sweep.measure(**cell.keywords)
     measured = {"loss", "kappa", *(name for name in found[-1] if name.startswith(("k", "lambda")))}
     for row, known in zip(found, published.measurement["rows"], strict=True):

@@ -52,7 +52,7 @@ SIZES |= {"stops": (0, 1, 3), "rtol": 1e-3, "dtype": "float32", "recipe": RECIPE
 
 def _config(profile="smoke", *overrides):
     path = f"configs/training_path.py:{profile}"
-    return command_line.load(training_path.EXPERIMENT, path, overrides)[0]
+    return command_line.load(path, overrides)[0]
 
 
 @cache

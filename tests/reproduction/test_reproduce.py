@@ -366,9 +366,9 @@ def test_of_what_takes_a_gpu_the_published_cells_are_shown(tmp_path, monkeypatch
     assert not {"fig11", "fig02"} & set(reproduce._parsed(["--profile=smoke"]).figures)
     options = reproduce._parsed(["--profile=smoke", "--figures=11", f"--results={tmp_path}"])
     job = replace(reproduce._job("layer_sweep", options, here), archive=True)
-    first = list(job.program.settings(job.config))[:1]
-    some = replace(job.program, settings=lambda _: first)
-    cli.run(replace(job, program=some), Terminal(file=io.StringIO()))
+    first = list(job.experiment.settings(job.config))[:1]
+    some = replace(job.experiment, settings=lambda _: first)
+    cli.run(replace(job, experiment=some), Terminal(file=io.StringIO()))
     options = reproduce._parsed(["--profile=smoke", "--published", f"--results={tmp_path / 'new'}"])
     assert options.only_published == ("layer_sweep",)
     assert {"fig11", "fig12"} <= set(options.figures)

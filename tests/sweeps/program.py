@@ -6,12 +6,12 @@ Its texts are what a terminal, a page and a table could take for markup.
 """
 
 import sys
-from dataclasses import dataclass, replace
 
 from ml_collections import ConfigDict
 
 from sweeps import command_line
 from sweeps.claims import BEYOND, SOME, Claim, Sentence, verdict
+from sweeps.experiment import Experiment
 from tests import toy
 
 STATEMENT = "kappa[relu] is below kappa[bold] [nan, nan] [/or] :warning: <b>|</b>"
@@ -21,37 +21,33 @@ SAID = Sentence("A", "Section [1]", WORDS, rule=SOME)
 READINGS = ("one reading", "another reading")
 
 
-@dataclass(frozen=True)
-class Config:
-    cells: int
-    seconds: float
-
-
 def get_config(profile):
     cells, seconds = {"quick": (3, 0.0), "slow": (2, 60.0)}[profile]
     return ConfigDict({"cells": cells, "seconds": seconds})
 
 
-def measure(cell):
+def measure(depth: int, seconds: float):
     """The first cell is quick in every profile."""
-    if cell.depth == 13:
+    if depth == 13:
         msg = "[red]failed[/red] [/or] :x:"
         raise ValueError(msg)
-    return toy.measure(cell if cell.depth > 1 else replace(cell, seconds=0.0))
+    return toy.measure(depth, seconds if depth > 1 else 0.0)
 
 
-PROGRAM = command_line.Program(
-    replace(toy.EXPERIMENT, name="program", measure=measure),
-    Config,
-    [
-        Claim("1[a]", STATEMENT, BEYOND, lambda table: verdict(True, 1.5, NUMBER)),
-        Claim("2", READINGS[0], SAID, lambda table: verdict(False, 0.5, "0.5 for depth")),
-        Claim("2", READINGS[1], SAID, lambda table: verdict(True, 2.0, "2 for depth")),
+EXPERIMENT = Experiment(
+    "program",
+    toy.settings,
+    measure,
+    lambda depth: 1 / depth,
+    claims=[
+        Claim("1[a]", STATEMENT, BEYOND, lambda frame: verdict(True, 1.5, NUMBER)),
+        Claim("2", READINGS[0], SAID, lambda frame: verdict(False, 0.5, "0.5 for depth")),
+        Claim("2", READINGS[1], SAID, lambda frame: verdict(True, 2.0, "2 for depth")),
     ],
-    lambda config: ["toys"],
+    sources=lambda config: ["toys"],
 )
 
 if __name__ == "__main__":
     from tests.sweeps import program  # processes look up its functions under this name
 
-    sys.exit(command_line.main(program.PROGRAM))
+    sys.exit(command_line.main(program.EXPERIMENT))

@@ -21,9 +21,9 @@ import sys
 import time
 import traceback
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
+from sweeps.cell import Cell
 from sweeps.storage import files
 from sweeps.storage import store as stores
 from sweeps.storage.store import Environment, Finished
@@ -35,21 +35,20 @@ DAMAGES, SWAPPED, CUT = 5, 0.4, 0.2  # the most after a wave of kills, and the s
 ENVIRONMENT = Environment("code", {"jax": "0"}, "cpu: cpu", "float64")
 
 
-@dataclass(frozen=True)
-class Cell:
-    number: int
+def cell_of(number):
+    return Cell((("number", number),))
 
 
 def value(cell):
     """Several pages of it, so that a process can be killed in the middle of writing them."""
-    return {"kappa": cell.number / 7, "padding": "x" * 20000}
+    return {"kappa": cell.keywords["number"] / 7, "padding": "x" * 20000}
 
 
 def work(folder, seed):
     """What a process of a sweep does until every cell is stored."""
     chance, log = random.Random(seed), _log(folder)
     store = stores.open_store(folder, ENVIRONMENT)
-    left = [Cell(number) for number in range(CELLS)]
+    left = [cell_of(number) for number in range(CELLS)]
     chance.shuffle(left)
     while left:
         left = [cell for cell in left if stores.load(store, cell) is None]
@@ -57,14 +56,14 @@ def work(folder, seed):
             with stores.claim(store, cell) as claim:
                 if not claim.mine:
                     continue
-                _tell(log, "begins", cell.number)
+                _tell(log, "begins", cell.keywords["number"])
                 _resume(store, cell, log)
                 time.sleep(chance.uniform(0, LONGEST))
                 if chance.random() < FAILING:
-                    _tell(log, "fails", cell.number)
+                    _tell(log, "fails", cell.keywords["number"])
                     continue
                 stores.save(store, cell, Finished(value(cell), 1.0, {}))
-                _tell(log, "stores", cell.number)
+                _tell(log, "stores", cell.keywords["number"])
         time.sleep(0.0005)
 
 
@@ -77,7 +76,7 @@ def _resume(store, cell, log):
         files.set_aside(path)
         text = None
     if text is not None and json.loads(text) != value(cell):
-        _tell(log, "mixes", cell.number)
+        _tell(log, "mixes", cell.keywords["number"])
     files.write_checked(path, json.dumps(value(cell)))
 
 
@@ -131,8 +130,8 @@ def violations(folder):
                 stored.add(what)
     store = stores.open_store(folder, ENVIRONMENT)
     for number in range(CELLS):
-        found = stores.load(store, Cell(number))
-        if found is None or found.measurement != value(Cell(number)):
+        found = stores.load(store, cell_of(number))
+        if found is None or found.measurement != value(cell_of(number)):
             broken.append(f"cell {number} was lost")
     return broken, counts
 
@@ -143,7 +142,7 @@ def _damage(folder, chance, log):
     Another cell's file or checkpoint that takes its place is whole, and nevertheless no answer.
     """
     store = stores.open_store(folder, ENVIRONMENT)
-    cell, other = (Cell(number) for number in chance.sample(range(CELLS), 2))
+    cell, other = (cell_of(number) for number in chance.sample(range(CELLS), 2))
     path = folder / f"{stores.key(store, cell)}.json"
     foreign = [folder / f"{stores.key(store, other)}.json", stores.checkpoint_path(store, other)]
     with stores.claim(store, cell) as claim:
@@ -160,7 +159,7 @@ def _damage(folder, chance, log):
                 del spoiled[place:]
             else:
                 spoiled[place] ^= 1 << chance.randrange(8)
-        _tell(log, "damages", cell.number)
+        _tell(log, "damages", cell.keywords["number"])
         path.write_bytes(spoiled)
         shutil.copy(path, stores.checkpoint_path(store, cell))
 

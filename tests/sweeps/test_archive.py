@@ -21,16 +21,14 @@ def _sources(config):
     return [f"{config.cells} toys"]
 
 
-def _program(**changed):
-    experiment = dataclasses.replace(toy.EXPERIMENT, **changed)
-    return command_line.Program(experiment, toy.Config, (), _sources)
+EXPERIMENT = dataclasses.replace(toy.EXPERIMENT, sources=_sources)
 
 
-def _job(folder, program=None, *, cells=CELLS, launcher=work.here, **options):
+def _job(folder, experiment=EXPERIMENT, *, cells=CELLS, launcher=work.here, **options):
     """A run in a fresh checkout: nothing but the archive, in the folder beside it, was there."""
     return command_line.Job(
-        program or _program(),
-        toy.Config(cells),
+        experiment,
+        toy.config(cells),
         "tiny",
         folder / "results",
         folder,
@@ -57,7 +55,7 @@ def _counting(computed, stop_after=CELLS):
         for cell in cells:
             if len(computed) == stop_after:
                 raise KeyboardInterrupt
-            computed.append(cell.depth)
+            computed.append(cell.keywords["depth"])
             yield cell, attempt(task, cell)
 
     return Launcher(compute, work.here.device)
@@ -107,9 +105,9 @@ def test_a_published_cell_says_everything_about_itself(tmp_path):
     _run(_job(tmp_path / "here", archive=True))
     paths = list((tmp_path / "published" / "toy").glob("*.json"))
     told = [json.loads(path.read_text().partition("\n")[2]) for path in paths]
-    assert {one["cell"]["depth"] for one in told} == set(range(1, CELLS + 1))
+    assert {one["keywords"]["depth"] for one in told} == set(range(1, CELLS + 1))
     for one in told:
-        assert one["measurement"]["kappa"] == one["cell"]["depth"] ** 2 / 7
+        assert one["measurement"]["rows"][0]["kappa"] == one["keywords"]["depth"] ** 2 / 7
         assert one["provenance"]["data"] == ["6 toys"]
         assert {"versions", "machine", "device", "git", "date"} <= one["provenance"].keys()
         assert one["seconds"] >= 0
@@ -118,18 +116,16 @@ def test_a_published_cell_says_everything_about_itself(tmp_path):
 @pytest.mark.parametrize("changed", ["version", "cell", "damage"])
 def test_what_is_of_other_code_or_damaged_is_refused(tmp_path, changed):
     _run(_job(tmp_path / "first", archive=True))
-    program, cells = _program(), [toy.Cell(depth, 0.0) for depth in range(1, CELLS + 1)]
+    job = _job(tmp_path / "second", published=True)
     if changed == "version":
-        program = _program(version=2)
+        job = dataclasses.replace(job, experiment=dataclasses.replace(EXPERIMENT, version=2))
     elif changed == "cell":
-        cells = [dataclasses.replace(cell, seconds=1e-9) for cell in cells]
-        program = _program(cells=lambda _: cells)
+        job = dataclasses.replace(job, config=toy.config(CELLS, 1e-9))
     else:
         for path in (tmp_path / "published" / "toy").glob("*.json"):
             path.write_text(path.read_text().replace("kappa", "Kappa"))
     computed = []
-    job = _job(tmp_path / "second", program, published=True, launcher=_counting(computed))
-    _, said = _run(job)
+    _, said = _run(dataclasses.replace(job, launcher=_counting(computed)))
     assert len(computed) == CELLS
     told = f"{CELLS} published cells are damaged or of other code, and are not taken"
     assert (told in said) == (changed != "cell")
@@ -140,18 +136,18 @@ def test_cells_of_other_machines_and_versions_are_taken_and_named(tmp_path):
     folder = archive.archive(toy.EXPERIMENT, tmp_path / "published")
     moved = archive.archive(toy.EXPERIMENT, tmp_path / "moved")
     for depth in range(1, CELLS):
-        (finished,) = archive.published(folder, [toy.Cell(depth, 0.0)]).values()
+        (finished,) = archive.published(folder, [toy.cell(depth, 0.0)]).values()
         versions = {**finished.provenance["versions"], "jax": "0.0.1"}
         told = {**finished.provenance, "versions": versions, "device": "tpu"}
         archive.add(
-            moved, toy.Cell(depth, 0.0), dataclasses.replace(finished, provenance=told), ["toys"]
+            moved, toy.cell(depth, 0.0), dataclasses.replace(finished, provenance=told), ["toys"]
         )
     job = dataclasses.replace(_job(tmp_path / "second", published=True), cells=tmp_path / "moved")
     _run(job)
     provenance = json.loads((tmp_path / "second" / "provenance.json").read_text())
     here = command_line.environment(toy.measure)
-    assert provenance["device"] == f"tpu, {here.device}"
-    assert provenance["versions"]["jax"] == f"0.0.1, {here.versions['jax']}"
+    assert provenance["device"] == f"{here.device}, tpu"
+    assert provenance["versions"]["jax"] == f"{here.versions['jax']}, 0.0.1"
     assert provenance["versions"]["numpy"] == here.versions["numpy"]
 
 
@@ -161,11 +157,11 @@ def test_where_all_is_published_no_data_are_loaded(tmp_path):
     def missing(config):
         raise command_line.DataUnavailableError
 
-    program = dataclasses.replace(_program(), sources=missing)
-    _run(_job(tmp_path / "second", program, published=True))
+    experiment = dataclasses.replace(EXPERIMENT, sources=missing)
+    _run(_job(tmp_path / "second", experiment, published=True))
     assert json.loads((tmp_path / "second" / "provenance.json").read_text())["data"] == ["6 toys"]
     with pytest.raises(command_line.DataUnavailableError):
-        _run(_job(tmp_path / "third", program))
+        _run(_job(tmp_path / "third", experiment))
 
 
 def test_a_table_of_what_is_there_says_what_is_missing(tmp_path):
@@ -186,22 +182,22 @@ def test_a_run_that_ends_says_what_is_left(tmp_path):
 
 
 def test_on_a_busy_machine_the_work_counts_and_not_the_time():
-    cell = toy.Cell(1, 0.0)
+    cell = toy.cell(1, 0.0)
     busy = {"device": "cpu: cpu", "cpu_seconds": 20.0}
     for told, seconds in ((busy, 20), (busy | {"device": "gpu: H"}, 90), ({}, 90)):
         done = {cell: Finished({}, 90.0, told)}
-        told = progress.forecast(toy.EXPERIMENT, [toy.Cell(2, 0.0)], done, told.get("device", ""))
+        told = progress.forecast(toy.EXPERIMENT, [toy.cell(2, 0.0)], done, told.get("device", ""))
         assert told.startswith(f"about {progress.duration(2 * seconds)}, 1 of them")
 
 
 def test_the_time_that_is_left_is_judged_by_cells_of_the_same_shape():
     """Cells of odd depth took 2 s for a unit of cost, those of even depth 5 s."""
-    experiment = dataclasses.replace(toy.EXPERIMENT, shape=lambda cell: cell.depth % 2)
+    experiment = dataclasses.replace(toy.EXPERIMENT, shape=lambda depth: depth % 2)
     seconds = {1: 2.0, 3: 6.0, 2: 10.0}
-    done = {toy.Cell(depth, 0.0): toy.finished({}, taken) for depth, taken in seconds.items()}
-    left = [toy.Cell(5, 0.0), toy.Cell(4, 0.0)]
+    done = {toy.cell(depth, 0.0): toy.finished({}, taken) for depth, taken in seconds.items()}
+    left = [toy.cell(5, 0.0), toy.cell(4, 0.0)]
     assert progress.forecast(experiment, left, done, "cpu") == "about 30 s"
-    odd = {cell: result for cell, result in done.items() if cell.depth % 2}
+    odd = {cell: result for cell, result in done.items() if cell.keywords["depth"] % 2}
     told = progress.forecast(experiment, left, odd, "cpu")
     assert told == "about 18 s, 1 of them judged by other shapes"
     assert "unknown" in progress.forecast(experiment, left, {}, "cpu")
@@ -209,9 +205,9 @@ def test_the_time_that_is_left_is_judged_by_cells_of_the_same_shape():
 
 def test_the_time_that_is_left_is_judged_by_cells_of_this_device():
     """A cell of depth 1 takes 7 s on a CPU and 1 s on a GPU."""
-    left = [toy.Cell(2, 0.0)]
-    gpu = {toy.Cell(1, 0.0): Finished({}, 1.0, {"device": "gpu: H"})}
-    cpu = {toy.Cell(3, 0.0): Finished({}, 21.0, {"device": "cpu: cpu"})}
+    left = [toy.cell(2, 0.0)]
+    gpu = {toy.cell(1, 0.0): Finished({}, 1.0, {"device": "gpu: H"})}
+    cpu = {toy.cell(3, 0.0): Finished({}, 21.0, {"device": "cpu: cpu"})}
     told = [progress.forecast(toy.EXPERIMENT, left, gpu | cpu, d) for d in ("cpu: cpu", "gpu: H")]
     assert [one.partition(",")[0] for one in told] == ["about 14 s", "about 2 s"]
     told = progress.forecast(toy.EXPERIMENT, left, gpu, "cpu: cpu")

@@ -119,6 +119,6 @@ def test_of_the_machinery_only_checkpoints_count(name):
     counted = closure.closure(Path(module.__file__)).files
     machinery = {found for found in counted if found.split(".")[0] == "sweeps"}
     assert machinery <= {"sweeps.storage.checkpoint"}
-    assert ("sweeps.storage.checkpoint" in counted) == command_line.named(name).experiment.resumes
+    assert ("sweeps.storage.checkpoint" in counted) == command_line.named(name).resumes
     other = {f"experiments.{each}" for each in _EXPERIMENTS if each != name}
     assert other.isdisjoint(counted)

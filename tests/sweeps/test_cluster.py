@@ -25,7 +25,7 @@ class Noted(toy.Silent):
         self.ended = []
 
     def finished(self, cell, result):
-        self.ended.append(cell.depth)
+        self.ended.append(cell.keywords["depth"])
 
 
 @pytest.fixture
@@ -45,9 +45,9 @@ def three_nodes():
 
 def test_kill_9_of_a_node_loses_no_cell(three_nodes, tmp_path):
     nodes, extra = three_nodes
-    toy.run(tmp_path / "whole", toy.Config(CELLS))
+    toy.run(tmp_path / "whole", toy.config(CELLS))
     store = toy.store(tmp_path / "cells")
-    config = toy.Config(CELLS, 0.5)
+    config = toy.config(CELLS, 0.5)
     watcher = Noted()
 
     def kill_one_at_work():
@@ -68,7 +68,7 @@ def test_kill_9_of_a_node_loses_no_cell(three_nodes, tmp_path):
 
 def test_a_failure_on_a_node_is_that_cells_alone(three_nodes, tmp_path):
     store = toy.store(tmp_path)
-    chosen = launch.plan(toy.EXPERIMENT, toy.Config(14), store)
+    chosen = launch.plan(toy.EXPERIMENT, toy.config(14), store)
     launcher = on_ray()
     assert launcher.device() == store.environment.device
     outcome = launch.run(toy.EXPERIMENT, chosen, store, toy.Silent(), launcher)
@@ -122,7 +122,7 @@ def test_no_cluster_at_the_address_is_said_at_once(tmp_path):
     pytest.importorskip("ray")
     began = time.monotonic()
     store = toy.store(tmp_path)
-    chosen = launch.plan(toy.EXPERIMENT, toy.Config(1), store)
+    chosen = launch.plan(toy.EXPERIMENT, toy.config(1), store)
     with pytest.raises(LauncherError, match="ray start --head"):
         launch.run(toy.EXPERIMENT, chosen, store, toy.Silent(), on_ray("127.0.0.1:1"))
     assert time.monotonic() - began < 10

@@ -45,7 +45,7 @@ def _stored(folder):
 def test_the_table_at_the_shell_shows_every_text_as_it_is(tmp_path, capsys, monkeypatch):
     """Class: a text that comes from elsewhere is shown as markup."""
     monkeypatch.setenv("COLUMNS", "300")
-    assert command_line.main(program.PROGRAM, _command(tmp_path)[3:]) == 0
+    assert command_line.main(program.EXPERIMENT, _command(tmp_path)[3:]) == 0
     shown = capsys.readouterr().out
     for text in ("1[a]", program.STATEMENT, program.NUMBER, program.WORDS):
         assert text in shown
@@ -54,7 +54,7 @@ def test_the_table_at_the_shell_shows_every_text_as_it_is(tmp_path, capsys, monk
 def test_a_sentence_stands_with_its_verdict_above_its_readings(tmp_path, capsys, monkeypatch):
     """Class: a reading that fails is shown as if the printed sentence did."""
     monkeypatch.setenv("COLUMNS", "300")
-    assert command_line.main(program.PROGRAM, _command(tmp_path)[3:]) == 0
+    assert command_line.main(program.EXPERIMENT, _command(tmp_path)[3:]) == 0
     lines = capsys.readouterr().out.splitlines()
     said, *readings, other = (
         next(line for line in lines if text in line)
@@ -71,9 +71,9 @@ def test_a_sentence_stands_with_its_verdict_above_its_readings(tmp_path, capsys,
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_failure_is_told_as_it_is(tmp_path, terminal):
     """Class: a text that comes from elsewhere is shown as markup; here by the bar or the lines."""
-    experiment = program.PROGRAM.experiment
+    experiment = program.EXPERIMENT
     store = toy.store(tmp_path, experiment)
-    chosen = launch.plan(experiment, program.Config(13, 0.0), store)
+    chosen = launch.plan(experiment, toy.config(13), store)
     console = Terminal(force_terminal=terminal, width=200, record=True, file=io.StringIO())
     with progress.watch(experiment, chosen, console) as watcher:
         launch.run(experiment, chosen, store, watcher)
@@ -129,5 +129,5 @@ def test_a_sweep_whose_streams_are_full_or_closed_loses_nothing(tmp_path, stream
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
     assert (done.stderr, done.returncode) == (message, status)
     if status == 0:
-        assert command_line.main(program.PROGRAM, [*_command(tmp_path)[3:], "--dry_run"]) == 0
+        assert command_line.main(program.EXPERIMENT, [*_command(tmp_path)[3:], "--dry_run"]) == 0
         assert len(_stored(tmp_path)) == 3

@@ -22,10 +22,10 @@ from sweeps.config import ConfigError
 from sweeps.experiment import Experiment
 from sweeps.kinds import fitted
 from sweeps.launchers import launch
-from sweeps.storage import store as stores
 from sweeps.storage.checkpoint import Checkpoint, resumed
 from sweeps.storage.environment import environment
-from sweeps.storage.store import Finished, open_store
+from sweeps.storage.files import write_checked
+from sweeps.storage.store import open_store
 from tests.toy import Silent
 
 CONFIG = ConfigDict({"widths": (3, 5), "seeds": 2, "rate": 1, "recipe": {"batch": 4}})
@@ -80,7 +80,7 @@ def test_settings_that_agree_share_a_cell_and_give_a_row_each():
         (1, 5),
         (1, 3),
     ]
-    measured = {cell: TOY.experiment.measure(cell, None) for cell in cells}
+    measured = {cell: TOY.measure_cell(cell, None) for cell in cells}
     rows = TOY.rows(CONFIG, measured)
     assert len(rows) == 2 * 2 * 2 * 3
     assert rows[2] == {
@@ -94,7 +94,7 @@ def test_settings_that_agree_share_a_cell_and_give_a_row_each():
 
 def test_the_columns_of_a_table_are_chosen_and_none_is_made_up():
     chosen = dataclasses.replace(TOY, columns=("epoch", "figure"))
-    measured = {cell: chosen.experiment.measure(cell, None) for cell in chosen.cells(CONFIG)}
+    measured = {cell: chosen.measure_cell(cell, None) for cell in chosen.cells(CONFIG)}
     assert chosen.rows(CONFIG, measured)[1] == {"epoch": 1, "figure": "1"}
     wrong = dataclasses.replace(TOY, columns=("epoch", "kapa"))
     with pytest.raises(ValueError, match="no row of toy has the column kapa"):
@@ -153,11 +153,11 @@ def test_a_cell_is_its_keywords_in_one_type_each():
 
 
 def test_cells_are_stored_found_again_and_told_apart(tmp_path):
-    store = open_store(tmp_path, environment(TOY.experiment.measure))
-    chosen = launch.plan(TOY.experiment, CONFIG, store)
-    outcome = launch.run(TOY.experiment, chosen, store, Silent())
+    store = open_store(tmp_path, environment(TOY.measure))
+    chosen = launch.plan(TOY, CONFIG, store)
+    outcome = launch.run(TOY, chosen, store, Silent())
     assert not outcome.failures
-    again = launch.plan(TOY.experiment, CONFIG, store)
+    again = launch.plan(TOY, CONFIG, store)
     assert not again.left
     assert TOY.rows(CONFIG, {c: f.measurement for c, f in again.finished.items()}) == TOY.rows(
         CONFIG, {c: f.measurement for c, f in outcome.finished.items()}
@@ -168,7 +168,7 @@ def test_a_column_that_no_file_can_keep_fails_its_cell(tmp_path):
     def odd(width: int, seed: int) -> dict[str, Any]:
         return {"kappa": np.ones(2) * width}
 
-    experiment = dataclasses.replace(TOY, measure=odd).experiment
+    experiment = dataclasses.replace(TOY, measure=odd)
     store = open_store(tmp_path, environment(experiment.measure))
     outcome = launch.run(experiment, launch.plan(experiment, CONFIG, store), store, Silent())
     assert "ndarray in column kappa" in outcome.failures[0].summary
@@ -176,7 +176,7 @@ def test_a_column_that_no_file_can_keep_fails_its_cell(tmp_path):
 
 def test_the_watched_column_tells_how_a_sweep_is_doing():
     cell = TOY.cells(CONFIG)[0]
-    assert TOY.progress(TOY.experiment.measure(cell, None)) == "kappa 5"
+    assert TOY.progress(TOY.measure_cell(cell, None)) == "kappa 5"
     assert TOY.progress({"rows": [{"epoch": 1}]}) == ""
 
 
@@ -215,11 +215,6 @@ def test_choices_and_pairs_are_looked_at_too():
     assert fitted(np.int64(3), int) == 3
 
 
-@dataclass(frozen=True)
-class EarlierCell:
-    width: int
-
-
 def test_cells_of_an_earlier_form_are_told_and_not_taken(tmp_path, capsys):
     """A run that was interrupted before cells were keywords says so, in a sentence, and goes on."""
     config = tmp_path / "toy.py"
@@ -230,9 +225,9 @@ def test_cells_of_an_earlier_form_are_told_and_not_taken(tmp_path, capsys):
     )
     command = [f"--config={config}:smoke", f"--results={tmp_path}"]
     enable_x64()
-    store = open_store(tmp_path / "cells" / "toy", environment(TOY.experiment.measure))
-    stores.save(store, EarlierCell(3), Finished({"kappa": 1.0}, 1.0, {}))
-    stores.checkpoint_path(store, EarlierCell(5)).write_text("half")
+    store = open_store(tmp_path / "cells" / "toy", environment(TOY.measure))
+    write_checked(store.folder / f"{'0' * 32}.json", json.dumps({"cell": {"width": 3}}))
+    (store.folder / f"{'1' * 32}.checkpoint").write_text("half")
     for before, left in ((0, "1 to compute"), (1, "1 stored")):
         assert command_line.main(TOY, command) == 0
         said = " ".join(capsys.readouterr().out.split())
@@ -263,8 +258,8 @@ def test_a_record_stands_for_the_keywords_that_are_its_fields():
     cells = experiment.cells(CONFIG)
     assert [cell.keywords for cell in cells[:1]] == [{"width": 5, "seed": 0, "rate": 1.0}]
     assert experiment.cost_of(cells[0]) == 5
-    assert experiment.experiment.measure(cells[0], None) == {"rows": [{"kappa": 5.0}]}
-    assert pickle.loads(pickle.dumps(experiment.experiment.measure)).record is Run
+    assert experiment.measure_cell(cells[0], None) == {"rows": [{"kappa": 5.0}]}
+    assert pickle.loads(pickle.dumps(experiment.measure_cell)).record is Run
     for keywords, words in (({"widht": 3, "seed": 0}, "'width'"), ({"width": 0, "seed": 0}, "=0")):
         wrong = dataclasses.replace(experiment, settings=lambda config, k=keywords: [({}, k)])
         with pytest.raises(ConfigError, match=words):
@@ -281,7 +276,7 @@ def test_a_label_that_is_measured_picks_the_rows_that_have_it():
 
     experiment = dataclasses.replace(TOY, settings=picky)
     (cell,) = experiment.cells(CONFIG)
-    rows = experiment.rows(CONFIG, {cell: experiment.experiment.measure(cell, None)})
+    rows = experiment.rows(CONFIG, {cell: experiment.measure_cell(cell, None)})
     found = [(row["figure"], row["epoch"]) for row in rows]
     assert found == [("1", 0), ("1", 1), ("1", 2), ("2", 2)]
 
@@ -290,8 +285,8 @@ def test_a_label_that_is_measured_picks_the_rows_that_have_it():
 def test_what_other_processes_need_can_be_sent_to_them(shape):
     """Class: with --jobs=2 claims and sources went along, which a lambda cannot."""
     claims = (Claim("own", "grows", BEYOND, lambda table: verdict(True, 1.0, "")),)
-    experiment = dataclasses.replace(TOY, claims=claims, shape=shape).experiment
+    experiment = dataclasses.replace(TOY, claims=claims, shape=shape)
     cell = TOY.cells(CONFIG)[0]
-    sent = pickle.loads(pickle.dumps((experiment.measure, experiment.shape)))
-    assert sent[0](cell, None) == experiment.measure(cell, None)
-    assert sent[1](cell) == experiment.shape(cell)
+    sent = pickle.loads(pickle.dumps((experiment.measure_cell, experiment.shape_of)))
+    assert sent[0](cell, None) == experiment.measure_cell(cell, None)
+    assert sent[1](cell) == experiment.shape_of(cell)

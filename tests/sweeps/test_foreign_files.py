@@ -17,7 +17,7 @@ from sweeps.storage.store import Environment, checkpoint_path, is_damaged, load,
 from tests import toy
 
 FLIPS = 1000
-CELLS = tuple(toy.Cell(depth, 0.0) for depth in range(1, 6))
+CELLS = tuple(toy.cell(depth, 0.0) for depth in range(1, 6))
 ENVIRONMENT = Environment("code", {"jax": "0"}, "cpu: cpu", "float64")
 OTHERS = (
     dataclasses.replace(ENVIRONMENT, precision="float32"),
@@ -35,7 +35,7 @@ def store(tmp_path):
     """A store in which every cell is finished."""
     made = open_store(tmp_path / "cells", ENVIRONMENT)
     for cell in CELLS:
-        save(made, cell, toy.finished(toy.measure(cell)))
+        save(made, cell, toy.finished(toy.EXPERIMENT.measure_cell(cell)))
     return made
 
 
@@ -43,7 +43,7 @@ def _lost_or_right(store):
     """How many cells have no number; every number that is there is that of its own cell."""
     found = {cell: load(store, cell) for cell in CELLS}
     for cell, finished in found.items():
-        assert finished is None or finished.measurement == toy.measure(cell), cell
+        assert finished is None or finished.measurement == toy.EXPERIMENT.measure_cell(cell), cell
         assert is_damaged(store, cell) == (finished is None)
     return sum(finished is None for finished in found.values())
 
@@ -67,14 +67,15 @@ def test_a_cell_file_of_another_environment_does_not_answer_for_this_one(store, 
 
 
 def test_a_foreign_file_is_set_aside_and_its_cell_is_computed_once_more(tmp_path):
-    store, task = toy.store(tmp_path), work.Task(toy.measure, False, toy.store(tmp_path))
+    store = toy.store(tmp_path)
+    task = toy.task(store)
     for cell in CELLS[:2]:
         work.attempt(task, cell)
     foreign = _file(store, CELLS[1]).read_bytes()
     _file(store, CELLS[0]).write_bytes(foreign)
-    assert work.attempt(task, CELLS[0]).measurement == toy.measure(CELLS[0])
+    assert work.attempt(task, CELLS[0]).measurement == toy.EXPERIMENT.measure_cell(CELLS[0])
     assert _file(store, CELLS[0]).with_suffix(".corrupt").read_bytes() == foreign
-    assert load(store, CELLS[1]).measurement == toy.measure(CELLS[1])
+    assert load(store, CELLS[1]).measurement == toy.EXPERIMENT.measure_cell(CELLS[1])
 
 
 def test_exchanged_files_answer_for_neither_cell(store):

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.grid import without_seed
+from sweeps.cell import Cell, all_but_seed
 from sweeps.launchers import launch, pool
 from sweeps.launchers.pool import in_processes
-from sweeps.launchers.work import Task, attempt
+from sweeps.launchers.work import attempt
 from sweeps.storage.files import StoreError
 from sweeps.storage.store import Finished, claim, save
 from tests import toy
@@ -25,7 +25,7 @@ CELLS = 12
 @pytest.fixture
 def whole(tmp_path):
     """The table of an uninterrupted run."""
-    toy.run(tmp_path / "whole", toy.Config(CELLS))
+    toy.run(tmp_path / "whole", toy.config(CELLS))
     return (tmp_path / "whole" / "table.csv").read_bytes()
 
 
@@ -42,16 +42,16 @@ def computed(folder):
 
 
 def test_processes_give_the_table_of_one(tmp_path, whole):
-    toy.run(tmp_path / "many", toy.Config(CELLS), in_processes(2))
+    toy.run(tmp_path / "many", toy.config(CELLS), in_processes(2))
     assert (tmp_path / "many" / "table.csv").read_bytes() == whole
 
 
 def test_a_failure_in_a_process_is_that_cells_alone(tmp_path):
     store = toy.store(tmp_path)
-    chosen = launch.plan(toy.EXPERIMENT, toy.Config(14), store)
+    chosen = launch.plan(toy.EXPERIMENT, toy.config(14), store)
     outcome = launch.run(toy.EXPERIMENT, chosen, store, toy.Silent(), in_processes(2))
     assert len(outcome.finished) == 13
-    assert [failure.cell.depth for failure in outcome.failures] == [13]
+    assert toy.depths(failure.cell for failure in outcome.failures) == [13]
     assert "thirteen layers are unlucky" in outcome.failures[0].summary
 
 
@@ -59,36 +59,36 @@ def test_a_process_that_dies_fails_its_cell_and_no_other(tmp_path):
     """A cell that kills its process each time is found out alone; the others finish."""
     store = toy.store(tmp_path)
     experiment = dataclasses.replace(toy.EXPERIMENT, measure=toy.die_at_five)
-    chosen = launch.plan(experiment, toy.Config(7), store)
+    chosen = launch.plan(experiment, toy.config(7), store)
     outcome = launch.run(experiment, chosen, store, toy.Silent(), in_processes(2))
-    assert sorted(cell.depth for cell in outcome.finished) == [1, 2, 3, 4, 6, 7]
+    assert toy.depths(outcome.finished) == [1, 2, 3, 4, 6, 7]
     (failure,) = outcome.failures
-    assert failure.cell.depth == 5
+    assert failure.cell.keywords["depth"] == 5
     assert "died twice" in failure.summary
 
 
 def test_processes_work_in_double_precision_on_their_share_of_the_cores(tmp_path):
     store = toy.store(tmp_path)
-    task = Task(toy.surroundings, False, store)
+    task = toy.task(store, toy.surroundings)
     launcher = in_processes(1)
     assert launcher.device() == store.environment.device
-    ((_, ended),) = launcher.compute(task, [toy.Cell(1, 0.0)])
+    ((_, ended),) = launcher.compute(task, [toy.cell(1, 0.0)])
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    assert ended.measurement == {"dtype": "float64", "threads": str(cores)}
+    assert ended.measurement["rows"] == [{"dtype": "float64", "threads": str(cores)}]
 
 
 def test_processes_serve_one_sweep_after_the_other(tmp_path):
     store = toy.store(tmp_path)
-    task, launcher = Task(toy.whose, False, store), in_processes(1)
-    found = [next(iter(launcher.compute(task, [toy.Cell(depth, 0.0)])))[1] for depth in (1, 2)]
-    first, second = (ended.measurement["process"] for ended in found)
+    task, launcher = toy.task(store, toy.whose), in_processes(1)
+    found = [next(iter(launcher.compute(task, [toy.cell(depth, 0.0)])))[1] for depth in (1, 2)]
+    first, second = (ended.measurement["rows"][0]["process"] for ended in found)
     assert first == second != os.getpid()
 
 
 def test_a_process_begins_with_another_shape_than_those_that_others_compile():
     """Seeds of what is compiled elsewhere wait, unless nothing else is left."""
     cells = [("wide", 0), ("wide", 1), ("deep", 0), ("deep", 1)]
-    task = Task(toy.surroundings, False, None, shape=lambda cell: cell[0])
+    task = toy.task(None, toy.surroundings, shape=lambda cell: cell[0])
     assert pool._next(task, cells, set(), []) == ("wide", 0)
     assert pool._next(task, cells[1:], set(), [("wide", 0)]) == ("deep", 0)
     assert pool._next(task, cells[1:], {"wide"}, [("wide", 0)]) == ("wide", 1)
@@ -96,42 +96,37 @@ def test_a_process_begins_with_another_shape_than_those_that_others_compile():
 
 
 def test_cells_are_of_one_shape_where_they_differ_in_their_seed():
-    first = Seeded(depth=2, seed=0)
-    assert without_seed(first) == without_seed(Seeded(depth=2, seed=1))
-    assert without_seed(first) != without_seed(Seeded(depth=3, seed=0))
-
-
-@dataclasses.dataclass(frozen=True)
-class Seeded:
-    depth: int
-    seed: int
+    first, same, deeper = (
+        Cell((("depth", depth), ("seed", seed))) for depth, seed in ((2, 0), (2, 1), (3, 0))
+    )
+    assert all_but_seed(first) == all_but_seed(same) != all_but_seed(deeper)
 
 
 def test_shards_cover_every_cell_once(tmp_path):
     store = toy.store(tmp_path)
-    config = toy.Config(11)
+    config = toy.config(11)
     shares = [launch.plan(toy.EXPERIMENT, config, store, (i, 4)).left for i in range(1, 5)]
-    assert sorted(cell.depth for share in shares for cell in share) == list(range(1, 12))
+    assert toy.depths(cell for share in shares for cell in share) == list(range(1, 12))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
 def test_a_claimed_cell_is_left_to_its_owner(tmp_path):
     store = toy.store(tmp_path)
-    task, cell = Task(toy.measure, False, store), toy.Cell(1, 0.0)
+    task, cell = toy.task(store), toy.cell(1, 0.0)
     with claim(store, cell) as first:
         assert first.mine
         assert attempt(task, cell) is None
     assert isinstance(attempt(task, cell), Finished)
     with claim(store, cell) as again:
         assert not again.mine
-        assert again.finished.measurement == toy.measure(cell)
+        assert again.finished.measurement == toy.EXPERIMENT.measure_cell(cell)
 
 
 def test_what_another_process_finished_is_not_computed_again(tmp_path):
     store = toy.store(tmp_path)
-    cell = toy.Cell(13, 0.0)  # which cannot be computed
+    cell = toy.cell(13, 0.0)  # which cannot be computed
     save(store, cell, toy.finished({"kappa": 1.0}))
-    assert attempt(Task(toy.measure, False, store), cell) == toy.finished({"kappa": 1.0})
+    assert attempt(toy.task(store), cell) == toy.finished({"kappa": 1.0})
 
 
 @pytest.mark.slow
@@ -181,12 +176,12 @@ def test_a_disk_that_fills_up_loses_nothing(tmp_path, whole):
         pytest.skip("mounting a file system needs a privilege that this machine does not give")
     try:
         with pytest.raises(StoreError, match="free space or choose another folder"):
-            toy.run(small, toy.Config(CELLS))
+            toy.run(small, toy.config(CELLS))
         kept = len(list((small / "cells").glob("*.json")))
         assert 0 < kept < CELLS
         assert not list(small.rglob("*.partial"))
         subprocess.run(["mount", "-o", "remount,size=1m", str(small)], check=True)
-        assert len(toy.run(small, toy.Config(CELLS)).left) == CELLS - kept
+        assert len(toy.run(small, toy.config(CELLS)).left) == CELLS - kept
         assert (small / "table.csv").read_bytes() == whole
     finally:
         subprocess.run(["umount", str(small)], check=True)

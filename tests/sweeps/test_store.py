@@ -24,8 +24,8 @@ from sweeps.storage.files import StoreError
 from sweeps.storage.store import Claim, Finished, claim, is_damaged, load, open_store, save
 from tests import toy
 
-CELL = toy.Cell(2, 0.0)
-TASK_OF = work.Task(toy.measure, False, None)
+CELL = toy.cell(2, 0.0)
+TASK_OF = toy.task(None)
 PROVEN = Finished(
     {},
     1.0,
@@ -53,7 +53,7 @@ def test_an_error_of_reading_changes_no_file(store, monkeypatch, number, use):
     uses = {
         "load": lambda: load(store, CELL),
         "is_damaged": lambda: is_damaged(store, CELL),
-        "plan": lambda: launch.plan(toy.EXPERIMENT, toy.Config(3), store),
+        "plan": lambda: launch.plan(toy.EXPERIMENT, toy.config(3), store),
         "claim": lambda: claim(store, CELL).__enter__(),
         "attempt": lambda: work.attempt(task, CELL),
     }
@@ -68,7 +68,7 @@ def test_an_error_of_reading_changes_no_file(store, monkeypatch, number, use):
         with pytest.raises(StoreError, match=r"cannot read .*; it is kept"):
             uses[use]()
     assert _contents(store) == before
-    assert load(store, CELL).measurement == toy.measure(CELL)
+    assert load(store, CELL).measurement == toy.EXPERIMENT.measure_cell(CELL)
 
 
 def test_an_error_of_reading_keeps_a_checkpoint(tmp_path, monkeypatch):
@@ -126,7 +126,7 @@ def test_a_process_is_not_disturbed_while_it_writes(store, monkeypatch):
 
     monkeypatch.setattr(os, "replace", look)
     ended = work.attempt(dataclasses.replace(TASK_OF, store=store), CELL)
-    assert (ended.measurement, seen) == (toy.measure(CELL), [".partial"])
+    assert (ended.measurement, seen) == (toy.EXPERIMENT.measure_cell(CELL), [".partial"])
 
 
 @pytest.mark.parametrize("umask", [0o002, 0o022, 0o077])
@@ -134,8 +134,8 @@ def test_the_umask_decides_who_may_read_what_is_written(tmp_path, umask):
     """Class: files that are written beside their place and then moved keep a temporary's mode."""
     before = os.umask(umask)
     try:
-        toy.run(tmp_path, toy.Config(2))
-        collect.write_provenance(tmp_path / "p.json", toy.Config(2), [], [PROVEN])
+        toy.run(tmp_path, toy.config(2))
+        collect.write_provenance(tmp_path / "p.json", toy.config(2), [], [PROVEN])
         save_checkpoint(Checkpoint(tmp_path / "cells" / "a.checkpoint"), [], [])
         style.save(Figure(), tmp_path / "figure.png")
     finally:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ import pytest
 from gnjax.cli.machine import git_state
 from gnjax.cli.terminal import Terminal
 from sweeps import collect, progress
+from sweeps.cell import Cell
 from sweeps.launchers import launch, work
 from sweeps.launchers.work import Launcher
 from sweeps.storage.files import StoreError, write_atomically
@@ -27,7 +29,7 @@ def store(tmp_path):
 
 
 def test_second_run_computes_nothing_and_gives_the_same_table(tmp_path):
-    config = toy.Config(cells=6)
+    config = toy.config(cells=6)
     assert len(toy.run(tmp_path, config).left) == 6
     first = (tmp_path / "table.csv").read_bytes()
     again = toy.run(tmp_path, config)
@@ -36,18 +38,18 @@ def test_second_run_computes_nothing_and_gives_the_same_table(tmp_path):
 
 
 def test_a_larger_config_computes_only_what_is_new(tmp_path):
-    toy.run(tmp_path, toy.Config(cells=3))
-    assert [cell.depth for cell in toy.run(tmp_path, toy.Config(cells=5)).left] == [4, 5]
+    toy.run(tmp_path, toy.config(cells=3))
+    assert toy.depths(toy.run(tmp_path, toy.config(cells=5)).left) == [4, 5]
 
 
 @pytest.mark.parametrize("first", [(3,), (5, 2), (4, 1, 3)])
 def test_the_rows_are_in_the_order_of_the_cells_whatever_was_computed_before(tmp_path, first):
     """Class: what a run writes depends on what earlier runs had finished."""
-    config = toy.Config(cells=6)
+    config = toy.config(cells=6)
     toy.run(tmp_path / "at once", config)
     store = toy.store(tmp_path / "in parts" / "cells")
     for depth in first:
-        work.attempt(work.Task(toy.measure, False, store), toy.Cell(depth, 0.0))
+        work.attempt(toy.task(store), toy.cell(depth, 0.0))
     toy.run(tmp_path / "in parts", config, Launcher(_backwards, lambda: "cpu: cpu"))
     tables = [(tmp_path / run / "table.csv").read_bytes() for run in ("at once", "in parts")]
     assert tables[0] == tables[1]
@@ -63,7 +65,7 @@ def test_kill_at_random_moments_then_resume(tmp_path):
     """kill -9 during a sweep, again and again: the table is that of an uninterrupted run."""
     cells, pause = 30, 0.1
     whole = tmp_path / "whole"
-    toy.run(whole, toy.Config(cells=12))
+    toy.run(whole, toy.config(cells=12))
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     folder = tmp_path / "killed"
     command = [sys.executable, "-m", "tests.toy", str(folder), str(pause), "12"]
@@ -89,7 +91,7 @@ def test_kill_at_random_moments_then_resume(tmp_path):
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", b"\xff\xfe", None])
 def test_a_damaged_file_is_found_set_aside_and_computed_again(tmp_path, damage):
-    config = toy.Config(cells=3)
+    config = toy.config(cells=3)
     toy.run(tmp_path, config)
     table = (tmp_path / "table.csv").read_bytes()
     victim = sorted((tmp_path / "cells").glob("*.json"))[0]
@@ -101,7 +103,7 @@ def test_a_damaged_file_is_found_set_aside_and_computed_again(tmp_path, damage):
 
 
 def test_one_changed_digit_is_damage(store):
-    cell = toy.Cell(1, 0.0)
+    cell = toy.cell(1, 0.0)
     save(store, cell, toy.finished({"kappa": 1.25}))
     path = next(store.folder.glob("*.json"))
     path.write_text(path.read_text().replace("1.25", "1.35"))
@@ -109,10 +111,10 @@ def test_one_changed_digit_is_damage(store):
 
 
 def test_a_cell_of_another_environment_is_not_found(store):
-    cell = toy.Cell(1, 0.0)
+    cell = toy.cell(1, 0.0)
     save(store, cell, toy.finished({"kappa": 1.0}))
     assert load(store, cell) == toy.finished({"kappa": 1.0})
-    assert load(store, toy.Cell(2, 0.0)) is None
+    assert load(store, toy.cell(2, 0.0)) is None
     known = store.environment
     others = [
         {"code": "0" * 64},
@@ -129,7 +131,7 @@ def test_what_is_returned_is_what_will_be_read(store):
     """numpy numbers become floats at once, so that a resumed table has the same text."""
     import numpy as np
 
-    cell = toy.Cell(1, 0.0)
+    cell = toy.cell(1, 0.0)
     measured = toy.finished({"kappa": np.float64(0.1), "terms": [np.float64(2)]})
     kept = save(store, cell, measured)
     assert kept == load(store, cell)
@@ -137,40 +139,40 @@ def test_what_is_returned_is_what_will_be_read(store):
 
 
 def test_a_failed_cell_does_not_sink_the_sweep(store):
-    config = toy.Config(cells=15)
+    config = toy.config(cells=15)
     chosen = launch.plan(toy.EXPERIMENT, config, store)
     outcome = launch.run(toy.EXPERIMENT, chosen, store, toy.Silent())
     assert len(outcome.finished) == 14
-    assert [failure.cell.depth for failure in outcome.failures] == [13]
+    assert toy.depths(failure.cell for failure in outcome.failures) == [13]
     assert "unlucky" in outcome.failures[0].summary
     assert "Traceback" in outcome.failures[0].traceback
-    assert [cell.depth for cell in launch.plan(toy.EXPERIMENT, config, store).left] == [13]
+    assert toy.depths(launch.plan(toy.EXPERIMENT, config, store).left) == [13]
 
 
 def test_ctrl_c_ends_the_sweep_and_keeps_what_is_done(tmp_path):
-    def measure(cell):
-        if cell.depth == 3:
+    def measure(depth: int, seconds: float):
+        if depth == 3:
             raise KeyboardInterrupt
-        return toy.measure(cell)
+        return toy.measure(depth, seconds)
 
     experiment = dataclasses.replace(toy.EXPERIMENT, measure=measure)
     store = toy.store(tmp_path, experiment)
-    chosen = launch.plan(experiment, toy.Config(cells=5), store)
+    chosen = launch.plan(experiment, toy.config(cells=5), store)
     with pytest.raises(KeyboardInterrupt):
         launch.run(experiment, chosen, store, toy.Silent())
-    assert len(launch.plan(experiment, toy.Config(cells=5), store).stored) == 2
+    assert len(launch.plan(experiment, toy.config(cells=5), store).stored) == 2
 
 
 def test_the_time_left_follows_the_cost_of_the_cells_that_ended(store, monkeypatch):
     now = 100.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)
-    chosen = launch.plan(toy.EXPERIMENT, toy.Config(cells=4), store)
+    chosen = launch.plan(toy.EXPERIMENT, toy.config(cells=4), store)
     clock = progress.Clock(toy.EXPERIMENT, chosen)
     assert clock.left() == "time left unknown"
     now += 12.0
-    clock.ended(toy.Cell(3, 0.0), toy.finished({}))  # 3 of the 1 + 2 + 3 + 4 units of work
+    clock.ended(toy.cell(3, 0.0), toy.finished({}))  # 3 of the 1 + 2 + 3 + 4 units of work
     assert clock.left() == "28 s left"
-    clock.ended(toy.Cell(4, 0.0), None)  # failed: nothing can be learned from its time
+    clock.ended(toy.cell(4, 0.0), None)  # failed: nothing can be learned from its time
     assert clock.left() == "12 s left"
 
 
@@ -178,14 +180,15 @@ def test_cells_are_told_apart_by_every_field_in_which_they_differ():
     """Class: a swept field with a name that nobody foresaw, and five cells that look the same."""
 
     @dataclasses.dataclass(frozen=True)
-    class Nested:
-        cell: toy.Cell
-        temperature: float
+    class Recipe:
+        depth: int
         epochs: int
 
-    cells = [Nested(toy.Cell(4, 0.5), heat, 10) for heat in (0.1, 0.9)]
-    names = progress.Names([*cells, Nested(toy.Cell(5, 0.5), 0.9, 10)])
-    assert names.of(cells[1]) == "depth=4 temperature=0.9"
+    def cell(depth, heat):
+        return Cell((("recipe", Recipe(depth, 10)), ("temperature", heat)))
+
+    cells = [cell(4, 0.1), cell(4, 0.9), cell(5, 0.9)]
+    assert progress.Names(cells).of(cells[1]) == "depth=4 temperature=0.9"
     assert progress.Names(cells[:1]).of(cells[0]) == str(cells[0])
 
 
@@ -216,7 +219,9 @@ def test_table_reads_back_to_the_bit(tmp_path):
     from sweeps.table import read
 
     values = [0.1, 1e-300, 1 / 3, 2.5e17]
-    collect.write_table(tmp_path / "t.csv", [toy.Row(i, v) for i, v in enumerate(values)])
+    collect.write_table(
+        tmp_path / "t.csv", [{"depth": i, "kappa": v} for i, v in enumerate(values)]
+    )
     columns = read(tmp_path / "t.csv")
     assert columns["kappa"].tolist() == values
     assert columns["depth"].tolist() == [0, 1, 2, 3]
@@ -225,11 +230,11 @@ def test_table_reads_back_to_the_bit(tmp_path):
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_says_number_failures_and_time_left(store, terminal):
     console = Terminal(force_terminal=terminal, width=200, record=True, quiet=False)
-    chosen = launch.plan(toy.EXPERIMENT, toy.Config(cells=14), store)
+    chosen = launch.plan(toy.EXPERIMENT, toy.config(cells=14), store)
     with progress.watch(toy.EXPERIMENT, chosen, console) as watcher:
         launch.run(toy.EXPERIMENT, chosen, store, watcher)
     text = console.export_text()
-    assert "kappa 28.000" in text
+    assert re.search(r"depth=\d+: kappa [\d.]+", text)
     assert "14/14" in text
     assert "failed depth=13: RuntimeError: thirteen layers are unlucky" in text
 
@@ -243,7 +248,7 @@ def test_a_table_says_of_its_cells_what_they_say_of_themselves(tmp_path):
     }  # fmt: skip
     second = {**first, "date": "2026-01-01", "git": {"commit": "b", "clean": False}}
     cells = [Finished({}, seconds, told) for seconds, told in ((1.5, first), (2.0, second))]
-    collect.write_provenance(tmp_path / "p.json", toy.Config(2), ["toys"], [*cells, cells[0]])
+    collect.write_provenance(tmp_path / "p.json", toy.config(2), ["toys"], [*cells, cells[0]])
     assert json.loads((tmp_path / "p.json").read_text()) == {
         "config": {"cells": 2, "seconds": 0.0},
         "data": ["toys"],
