@@ -281,6 +281,18 @@ def test_every_how_to_page_is_listed_and_has_examples():
     assert all(">>> " in pages[name] for name in listed)
 
 
+def test_every_picture_of_a_how_to_is_drawn_by_a_line_of_its_page():
+    pages = {page: page.read_text() for page in (_DOCS / "howto").rglob("*.md")}
+    shown = [
+        (text, picture)
+        for text in pages.values()
+        for picture in re.findall(r"!\[[^\]]*\]\(.*?pictures/([\w.]+)\)", text)
+    ]
+    assert all(f'savefig("{picture}")' in text for text, picture in shown)
+    kept = {path.name for path in (_DOCS / "howto" / "pictures").iterdir()}
+    assert kept == {picture for _, picture in shown}
+
+
 def test_no_folder_of_the_documentation_has_more_than_a_dozen_files():
     for folder in [_DOCS, *(_DOCS / part for part in (*_PARTS, "examples"))]:
         assert len([path for path in folder.iterdir() if path.is_file()]) <= 12, folder
