@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -32,7 +33,10 @@ _LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Target:
-    """One number of theirs, and where ours is; the fields are explained in the file."""
+    """One number of theirs, and where ours is; the fields are explained in the file.
+
+    ``listed`` has several numbers as text, where there is none of ours beside any of them.
+    """
 
     figure: str
     quantity: str
@@ -44,6 +48,7 @@ class Target:
     read_off: bool = False
     why: str = ""
     reason: str = ""
+    listed: str = ""
 
     def __post_init__(self) -> None:
         if bool(self.rows) == bool(self.reason):
@@ -95,19 +100,63 @@ def targets() -> tuple[Target, ...]:
 
 
 def read_targets(path: Path) -> tuple[Target, ...]:
-    """The tables [[target]] of a file."""
+    """The tables [[target]] of a file; one with ``over`` is a target for each of its values."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         msg = f"{path} is no TOML in UTF-8: {error}"
         raise ValueError(msg) from error
     names = {one.name for one in dataclasses.fields(Target)}
+    targets: list[Target] = []
     for index, one in enumerate(found.get("target", []), 1):
-        if wrong := sorted(set(one) - names):
+        if wrong := sorted(set(one) - names - {"over"}):
             known = ", ".join(sorted(names))
             msg = f"target {index} of {path} has {', '.join(wrong)}; the fields are {known}"
             raise ValueError(msg)
-    return tuple(Target(**one) for one in found.get("target", []))
+        joined = {name: _line(value) for name, value in one.items()}
+        targets += [Target(**each) for each in _expanded(joined)]
+    return tuple(targets)
+
+
+def _line(value: Any) -> Any:
+    """A text with its lines joined; anything else as it is."""
+    return " ".join(value.split()) if isinstance(value, str) else value
+
+
+def _expanded(one: dict[str, Any]) -> Sequence[dict[str, Any]]:
+    """The target, or one for each value of the column in ``over``, which its words name, too.
+
+    Where there is none of ours, one target lists them all.
+    """
+    if "over" not in one:
+        return [one]
+    series = {name: value for name, value in one.items() if name != "over"}
+    ((column, values),) = one["over"].items()
+    if not isinstance(one["theirs"], list) or len(values) != len(one["theirs"]):
+        msg = f"{one['figure']}, {one['quantity']}: give as many of theirs as of {column}"
+        raise ValueError(msg)
+    if "rows" not in one:
+        listed = ", ".join(f"{theirs:.7g}" for theirs in one["theirs"])
+        named = _named(one["quantity"], values)
+        return [{**series, "quantity": named, "theirs": math.nan, "listed": listed}]
+    return [
+        {
+            **series,
+            "quantity": _named(one["quantity"], [value]),
+            "theirs": theirs,
+            "rows": {**one["rows"], column: value},
+        }
+        for value, theirs in zip(values, one["theirs"], strict=True)
+    ]
+
+
+def _named(quantity: str, values: Sequence[float]) -> str:
+    """The words with the values in place of their one field, as "{:g} epochs" or "{:.0%}"."""
+
+    def listed(field: re.Match[str]) -> str:
+        return ", ".join(format(value, field[1]) for value in values)
+
+    return re.sub(r"\{:(.*?)\}", listed, quantity)
 
 
 def compared(target: Target, folder: Path) -> Compared | None:
@@ -156,7 +205,7 @@ def _sections(folder: Path) -> Iterator[str]:
 
 
 def _row(target: Target, folder: Path) -> tuple[str, ...]:
-    theirs = f"{target.theirs:.7g}"
+    theirs = target.listed or f"{target.theirs:.7g}"
     theirs += f" (mean of {target.draws})" if target.draws > 1 else ""
     theirs += ", read off" if target.read_off else ""
     found = compared(target, folder)

@@ -82,12 +82,38 @@ def test_what_differs_is_explained():
             assert bool(target.why) == found.differs, target
 
 
+_SERIES = """[[target]]
+figure = "b1"
+quantity = "{:.0%} pruned"
+theirs = [1.5, 2.5]
+place = "x"
+over = { pruned = [0.0, 0.2] }
+"""
+
+
+def test_a_series_is_a_target_for_each_value_and_one_row_where_there_is_none_of_ours(tmp_path):
+    path = tmp_path / "authors.toml"
+    path.write_text(f"{_SERIES}rows = {{ seed = 1 }}\n\n{_SERIES}reason = 'not computed'\n")
+    *each, together = authors.read_targets(path)
+    assert [(t.quantity, t.theirs, t.rows["pruned"], t.rows["seed"]) for t in each] == [
+        ("0% pruned", 1.5, 0.0, 1),
+        ("20% pruned", 2.5, 0.2, 1),
+    ]
+    named = (together.quantity, together.listed, together.reason)
+    assert named == ("0%, 20% pruned", "1.5, 2.5", "not computed")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         (
             "[[target]]\nfigure = 'fig10'\nkappa = 3",
             "target 1 of .* has kappa; the fields are draws",
+        ),
+        (
+            "[[target]]\nfigure = 'fig10'\nquantity = 'kappa'\ntheirs = [1.0]\n"
+            "over = { epoch = [0, 1] }",
+            "fig10, kappa: give as many of theirs as of epoch",
         ),
         ("figure = ", "is no TOML"),
     ],
