@@ -127,7 +127,7 @@ def standing_places(name: str, data: Published) -> Iterator[tuple[Path, str]]:
 
 
 @dataclass(frozen=True)
-class Source:
+class Download:
     """What the mirrors have: a data set itself or the one that it is a part of, and its cache."""
 
     data: Published
@@ -139,11 +139,11 @@ class Source:
         return all((self.folder / archive.name).is_file() for archive in archives)
 
 
-def fetched_as(name: str, data: Published) -> Source:
+def fetched_as(name: str, data: Published) -> Download:
     """The files that are fetched for a data set."""
     if data.part is None:
-        return Source(data, cache_folder(name))
-    return Source(data.part.whole, cache_folder(data.part.name))
+        return Download(data, cache_folder(name))
+    return Download(data.part.whole, cache_folder(data.part.name))
 
 
 def cache_folder(name: str) -> Path:

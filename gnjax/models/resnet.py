@@ -14,7 +14,7 @@ WIDTH = 16  # filters of the first stage, as on CIFAR
 SHORTCUTS = ("projection", "zeros")
 
 
-class Block(nnx.Module):
+class ResidualBlock(nnx.Module):
     """relu(s(x) + N(w_2 * relu(N(w_1 * x)))), s the shortcut; stride 2 where filters double.
 
     Where they do, s is a 1 x 1 convolution with BatchNorm ("projection"), or takes every other
@@ -93,7 +93,7 @@ class ResNet(nnx.Module):
         for stage in range(1, STAGES + 1):
             filters = width * 2 ** (stage - 1)
             for block in range(1, blocks + 1):
-                module = Block(before, filters, shortcut, rngs=rngs)
+                module = ResidualBlock(before, filters, shortcut, rngs=rngs)
                 setattr(self, f"stage{stage}_block{block}", module)
                 before = filters
         self.head = linear(before, outputs, rngs=rngs)

@@ -39,7 +39,7 @@ class Attention(nnx.Module):
         return x.reshape(*x.shape[:2], self.heads, -1)  # (n, t, heads, w / heads)
 
 
-class Block(nnx.Module):
+class EncoderBlock(nnx.Module):
     """x + A(N(x)), then x + W_2 gelu(W_1 N(x)) with four times the width in between."""
 
     def __init__(self, width: int, heads: int, *, rngs: nnx.Rngs) -> None:
@@ -90,7 +90,7 @@ class ViT(nnx.Module):
         self.shape, self.patch, self.depth = (side, side, channels), patch, depth
         self.patches = linear(patch * patch * channels, width, rngs=rngs)
         for block in range(1, depth + 1):
-            setattr(self, f"block{block}", Block(width, heads, rngs=rngs))
+            setattr(self, f"block{block}", EncoderBlock(width, heads, rngs=rngs))
         self.head = linear(width, outputs, rngs=rngs)
         layers, places = jax.random.split(key)
         initializers.start_as_pytorch(self, layers)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import jaxprs, layers
-from gnjax.networks.coupling import Coupling, compare
+from gnjax.networks.coupling import Coupling, coupling_of
 from gnjax.networks.equations.beside import compare_maxima
 from gnjax.networks.equations.rewritten import rewritten_alike
 from gnjax.networks.forms.derivatives import check_differentiable
@@ -195,7 +195,7 @@ def _takes_one(apply: Apply, params: Any, x: Any, shapes: Outputs) -> bool:
 def _facts(net: Network, samples: int) -> tuple[dict[str, Any], float]:
     """What the equations of the model at the first samples state, and their coarsest eps."""
     few = take(net.x, slice(0, samples))
-    trace = layers.trace(net.outputs, net.leaves, few)
+    trace = layers.traced_layers(net.outputs, net.leaves, few)
     jaxpr = trace.jaxpr
     facts = facts_of(jaxpr, samples)
     if jaxprs.may_have_no_derivative(jaxpr) or not facts["forward"]:
@@ -228,7 +228,7 @@ def _checked_coupling(
         reason = "it is declared" if takes_one else "the model does not take a single sample"
         return Coupling(True, reason)
     without_loss = replace(net, target=None)  # one program for every loss
-    return compare(without_loss, together, coarsest, apart=coupled is False, see=check)
+    return coupling_of(without_loss, together, coarsest, apart=coupled is False, see=check)
 
 
 def _check_part(net: Network, convex: bool, outputs: jax.Array, part: slice) -> None:

@@ -78,7 +78,7 @@ class Gaps:
     share: float  # of the samples whose derivatives differ by more than the limit
 
 
-def compare(
+def coupling_of(
     net: Network,
     together: int,
     coarsest: float,

@@ -180,7 +180,7 @@ def pushforward(
     return value, image
 
 
-def hessian_product(
+def gradient_along(
     gradient: Callable[[Any], Any], point: Any, tangent: Any, *, forward: bool
 ) -> Any:
     """H v from the gradient of a function: forward over reverse, or reverse over reverse.

@@ -52,7 +52,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Trace:
+class TracedLayers:
     """The function of one sample as a flat list of equations, and its layers by their first use."""
 
     jaxpr: Any
@@ -60,7 +60,7 @@ class Trace:
     layers: tuple[Layer, ...]
 
 
-def trace(function: Function, leaves: Sequence[jax.Array], sample: Any) -> Trace:
+def traced_layers(function: Function, leaves: Sequence[jax.Array], sample: Any) -> TracedLayers:
     """Find the layers of ``function(leaves, sample) -> (k,)``."""
     flat = inlined(lambda *args: function(args[:-1], args[-1]), *leaves, sample)
     record = _Record([], set())
@@ -69,7 +69,7 @@ def trace(function: Function, leaves: Sequence[jax.Array], sample: Any) -> Trace
     record.lost.update(places[v].leaf for v in variables(flat.jaxpr.outvars) if v in places)
     known_leaves = dict.fromkeys(use.leaf for use in record.uses if use.leaf not in record.lost)
     layers = (Layer(leaf, tuple(u for u in record.uses if u.leaf == leaf)) for leaf in known_leaves)
-    return Trace(flat.jaxpr, tuple(flat.consts), tuple(layers))
+    return TracedLayers(flat.jaxpr, tuple(flat.consts), tuple(layers))
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def _search_scan(
 
 
 def sensitivities(
-    trace: Trace,
+    trace: TracedLayers,
     uses: Sequence[Use],
     others: Sequence[int],
     leaves: Sequence[jax.Array],
@@ -239,15 +239,15 @@ def jacobian_rows(layer: Layer, leaf: jax.Array, pairs: Sequence[Pair]) -> jax.A
     return total
 
 
-Part = tuple[np.ndarray, jax.Array]
+_Part = tuple[np.ndarray, jax.Array]
 """Different entries (m,) of a leaf, and columns (j, m) for them."""
 
 
-def _disjoint(parts: Sequence[Part], size: int) -> tuple[list[Part], list[Part]]:
+def _disjoint(parts: Sequence[_Part], size: int) -> tuple[list[_Part], list[_Part]]:
     """Some parts of which no two have an entry in common, and the remaining parts."""
     unused = np.ones(size, bool)
-    disjoint: list[Part] = []
-    overlapping: list[Part] = []
+    disjoint: list[_Part] = []
+    overlapping: list[_Part] = []
     for part in parts:
         fits = bool(unused[part[0]].all())
         (disjoint if fits else overlapping).append(part)
@@ -256,7 +256,7 @@ def _disjoint(parts: Sequence[Part], size: int) -> tuple[list[Part], list[Part]]
     return disjoint, overlapping
 
 
-def _spread(parts: Sequence[Part], size: int) -> jax.Array:
+def _spread(parts: Sequence[_Part], size: int) -> jax.Array:
     """Columns for all entries of the leaf, zero for entries that are in no part."""
     places = np.concatenate([part[0] for part in parts])
     columns = jnp.concatenate([part[1] for part in parts], axis=1)

@@ -27,7 +27,7 @@ from gnjax.networks.forms.samples import (
 )
 from gnjax.networks.outputs.shapes import Outputs, described_outputs
 from gnjax.networks.parameters import paths
-from gnjax.networks.torch_modules.comparison import Watch, compare_modules, watching
+from gnjax.networks.torch_modules.comparison import Notice, compare_modules, noticing
 from gnjax.numerics.bounded_jit import bounded_jit, by_shapes
 from gnjax.numerics.host import all_finite
 from gnjax.numerics.precision import real_dtype
@@ -130,7 +130,7 @@ def evaluated_model(model: Any, x: ArrayLike) -> tuple[Apply, Params, jax.Array,
         raise ValueError(msg)
     apply, shapes = apply_and_outputs(apply, params, inputs)
     flat = Partial(_Flattened(shapes), apply)
-    outputs = evaluate(flat, params, inputs)
+    outputs = evaluated(flat, params, inputs)
     check_outputs(outputs)
     return flat, params, inputs, outputs
 
@@ -210,7 +210,7 @@ def _parameter(name: str, leaf: ArrayLike) -> jax.Array:
 
 
 @bounded_jit
-def evaluate(apply: Apply, params: Params, x: Any) -> Any:
+def evaluated(apply: Apply, params: Params, x: Any) -> Any:
     return apply(params, x)
 
 
@@ -230,9 +230,9 @@ def apply_and_outputs(apply: Apply, params: Params, x: Any) -> tuple[Apply, Outp
 
 
 @by_shapes
-def _traced(apply: Apply, params: Params, x: Any) -> tuple[Any, Outputs, Watch]:
+def _traced(apply: Apply, params: Params, x: Any) -> tuple[Any, Outputs, Notice]:
     """The rewritten model without its numbers, its outputs, and what it calls."""
-    with watching() as watch, _refusing(x):
+    with noticing() as watch, _refusing(x):
         apply_rewritten, outputs = rewritten(apply, params, x)
     example = jax.tree.map(lambda number: None, apply_rewritten)
     return example, described_outputs(outputs, sample_count(x)), watch

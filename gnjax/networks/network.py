@@ -219,7 +219,7 @@ def backward(net: Network, x: Any, target: Target | None, u: jax.Array) -> jax.A
     )
 
 
-def gauss_newton_product(
+def gauss_newton_of_batch(
     net: Network, x: Any, target: Target | None, v: jax.Array, *, rooted: bool = False
 ) -> jax.Array:
     """J_b^T J_b v, (p,), with B applied between both; for ``rooted`` see :func:`output_hessian`."""
@@ -272,7 +272,7 @@ def _backward_batch(net: Network, x: Any, target: Any, u: jax.Array) -> jax.Arra
 
 @bounded_jit
 def _gauss_newton_batch(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array:
-    return batched(partial(gauss_newton_product, net, x, target), v)
+    return batched(partial(gauss_newton_of_batch, net, x, target), v)
 
 
 def forward_products(net: Network, v: jax.Array) -> jax.Array:

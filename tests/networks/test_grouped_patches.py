@@ -30,7 +30,7 @@ def test_patches_times_matrices_are_the_convolution(layout, groups, images):
             options = {"feature_group_count": groups, "precision": "highest"}
             return jax.lax.conv_general_dilated(x, leaves[0], *shape, layout, **options)
 
-        ((use,),) = (layer.uses for layer in layers.trace(convolve, [kernel], x).layers)
+        ((use,),) = (layer.uses for layer in layers.traced_layers(convolve, [kernel], x).layers)
         kind = LAYER_TYPES[use.kind]
 
         def parts(kernel, x, convolve=convolve, use=use, kind=kind):

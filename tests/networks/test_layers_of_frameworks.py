@@ -152,7 +152,7 @@ def test_every_matrix_is_in_a_known_layer(name):
     apply, params, x = apply_params_and_inputs(make(), X, has_aux=False)
     apply, _ = apply_and_outputs(apply, params, x)
     leaves, structure = jax.tree.flatten(params)
-    found = layers.trace(
+    found = layers.traced_layers(
         lambda leaves, x: apply(jax.tree.unflatten(structure, list(leaves)), x), leaves, x[:1]
     )
     known = {layer.leaf for layer in found.layers}

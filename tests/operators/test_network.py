@@ -124,7 +124,7 @@ def test_convolutions_of_any_number_of_channels(inputs, outputs, size, stride, l
     model = apply, jax.device_put([first, second])
     j, _, _ = _reference(model, x)
     kernel = gnjax.ntk(model, x)
-    assert len(layers.trace(kernel.net.one, kernel.net.leaves, x[0]).layers) == 2
+    assert len(layers.traced_layers(kernel.net.one, kernel.net.leaves, x[0]).layers) == 2
     _close(kernel.as_matrix(), j @ j.T)
     u = rng.standard_normal(len(j))
     for op in (kernel, gnjax.linearised(kernel)):
@@ -165,7 +165,7 @@ def test_convolutions_with_dilations_and_uneven_borders(
     model = apply, weights
     j, _, _ = _reference(model, x)
     kernel = gnjax.ntk(model, x)
-    assert len(layers.trace(kernel.net.one, kernel.net.leaves, x[0]).layers) == 1
+    assert len(layers.traced_layers(kernel.net.one, kernel.net.leaves, x[0]).layers) == 1
     _close(kernel.as_matrix(), j @ j.T)
     _close(gnjax.gauss_newton(model, x, side="parameters").as_matrix(), j.T @ j / 3)
 

@@ -72,7 +72,7 @@ def _square_kernels(op: NetworkGram) -> list[int]:
 
 def dense_layers(op: NetworkGram) -> list[Use]:
     """The dense layers outside loops whose parameter is used once, in the order of their use."""
-    trace = layers.trace(op.net.one, op.net.leaves, one_sample(op.net.x))
+    trace = layers.traced_layers(op.net.one, op.net.leaves, one_sample(op.net.x))
     uses = [layer.only_use for layer in trace.layers]
     return [
         use

@@ -70,7 +70,7 @@ def _bind(samples: int, eqn: Any, operands: Sequence[Any]) -> Any:
     return results if eqn.primitive.multiple_results else results[0]
 
 
-Rule = Callable[[Any, Sequence[_Stored], bool], list[_Stored] | None]
+_Rule = Callable[[Any, Sequence[_Stored], bool], list[_Stored] | None]
 """An equation's results, where the first is or is not to be turned; None where a rule has none."""
 
 
@@ -134,7 +134,7 @@ def _transpose(eqn: Any, operands: Sequence[_Stored], tall: bool) -> list[_Store
 
 
 _ELEMENTWISE = ("add", "add_any", "convert_element_type", "copy", "div", "mul", "neg", "sub")
-_RULES: dict[str, Rule] = {
+_RULES: dict[str, _Rule] = {
     **dict.fromkeys((*_ELEMENTWISE, "select_n"), _elementwise),
     "dot_general": _dot,
     "reduce_sum": _sum,

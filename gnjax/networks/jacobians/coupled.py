@@ -54,12 +54,12 @@ def _blocks(net: Network, first: int = 0) -> Iterator[list[np.ndarray]]:
         yield [np.asarray(part)[skip:] for part in parts]
 
 
-def _trace(net: Network) -> layers.Trace:
+def _trace(net: Network) -> layers.TracedLayers:
     """The batch as one function, and its layers."""
-    return layers.trace(net.together, net.leaves, net.x)
+    return layers.traced_layers(net.together, net.leaves, net.x)
 
 
-def _items(net: Network, trace: layers.Trace) -> tuple[Item, ...]:
+def _items(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
     """The chosen parameters, "narrow" where their columns without Q are fewer."""
     of_leaf, items = layer_of_leaf(trace), []
     parameters = zip(net.leaf_indices, net.entry_indices, net.counts, strict=True)

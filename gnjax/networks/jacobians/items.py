@@ -29,22 +29,22 @@ class Item:
     width: int  # how many numbers it takes for each row of J
 
 
-def sample_trace(net: Network) -> layers.Trace:
+def sample_trace(net: Network) -> layers.TracedLayers:
     """The network of one sample, and its layers."""
-    return layers.trace(net.one, net.leaves, one_sample(net.x))
+    return layers.traced_layers(net.one, net.leaves, one_sample(net.x))
 
 
-def layer_of_leaf(trace: layers.Trace) -> dict[int, int]:
+def layer_of_leaf(trace: layers.TracedLayers) -> dict[int, int]:
     """For each parameter in a known layer the index of its layer."""
     return {layer.leaf: index for index, layer in enumerate(trace.layers)}
 
 
-def uses_of(trace: layers.Trace, item: Item) -> tuple[Use, ...]:
+def uses_of(trace: layers.TracedLayers, item: Item) -> tuple[Use, ...]:
     """The uses of a parameter in a known layer."""
     return () if item.layer is None else trace.layers[item.layer].uses
 
 
-def items_of(net: Network, trace: layers.Trace) -> tuple[Item, ...]:
+def items_of(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
     """The form in which the part of each chosen parameter in J J^T takes the least work."""
     of_leaf = layer_of_leaf(trace)
     items = []

@@ -146,7 +146,7 @@ def _pieces(
 def by_items(
     net: Network,
     items: Sequence[Item],
-    trace: layers.Trace,
+    trace: layers.TracedLayers,
     sample: Any,
     weights: Callable[[jax.Array], jax.Array],
 ) -> Iterator[tuple[Item, list[Pair], jax.Array | None]]:
@@ -165,7 +165,7 @@ def by_items(
 
 def columns_of(
     net: Network,
-    trace: layers.Trace,
+    trace: layers.TracedLayers,
     item: Item,
     pairs: Sequence[Pair],
     gradient: jax.Array | None,

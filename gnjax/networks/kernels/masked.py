@@ -27,12 +27,12 @@ Inputs = Sequence[NDArray[np.intp]]
 """The places of the inputs S_u of each unit u."""
 
 
-def as_vectors(net: Network, trace: layers.Trace) -> tuple[Item, ...]:
+def as_vectors(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
     """The items of J J^T, with masked dense layers as pairs of vectors where that is less work."""
     return tuple(_as_vectors(net, trace, item) for item in items_of(net, trace))
 
 
-def _as_vectors(net: Network, trace: layers.Trace, item: Item) -> Item:
+def _as_vectors(net: Network, trace: layers.TracedLayers, item: Item) -> Item:
     if item.form != "rows" or item.layer is None or net.entry_indices[item.place] is None:
         return item
     use = trace.layers[item.layer].only_use

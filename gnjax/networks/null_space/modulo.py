@@ -105,11 +105,11 @@ def _number(operand: Any) -> Number:
 
 def _evaluated(closed: Any, operands: Sequence[Any]) -> list[Number]:
     """The results of equations on numbers."""
-    results = jaxprs.evaluate(closed.jaxpr, closed.consts, operands, bind, jaxprs.ALL_CALLS)
+    results = jaxprs.evaluate(closed.jaxpr, closed.consts, operands, _bind, jaxprs.ALL_CALLS)
     return [_number(result) for result in results]
 
 
-def bind(eqn: Any, operands: Sequence[Any]) -> Any:
+def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     """The results of an equation on numbers."""
     numbers, name = [_number(operand) for operand in operands], eqn.primitive.name
     if name in _LOOPS:

@@ -51,7 +51,7 @@ _WORK = 1e10  # multiplications, up to which J is formed modulo a prime and its 
 _LARGEST = 2e7  # numbers of a network and its values, up to which its equations are followed
 _ENTRIES = 2e6  # of the rows of J that are formed at once
 
-Batches = Callable[[], Iterable[Network]]
+_Batches = Callable[[], Iterable[Network]]
 """The networks at all batches of samples; their parameters are the same."""
 
 
@@ -73,7 +73,7 @@ def entry_rank_bounds(net: Network, parts: Sequence[np.ndarray]) -> list[RankBou
     return [_bound_by_rows(net, part, b) for part, b in zip(parts, bounds, strict=True)]
 
 
-def rank_bound_of_batches(first: Network, batches: Batches, rows: int) -> RankBound:
+def rank_bound_of_batches(first: Network, batches: _Batches, rows: int) -> RankBound:
     """A bound on the rank of J, of so many rows, for samples that come in batches.
 
     ``first`` is the network at the first of them.
@@ -82,7 +82,7 @@ def rank_bound_of_batches(first: Network, batches: Batches, rows: int) -> RankBo
 
 
 def _bounds(
-    first: Network, batches: Batches, parts: Sequence[np.ndarray], rows: int
+    first: Network, batches: _Batches, parts: Sequence[np.ndarray], rows: int
 ) -> list[RankBound]:
     """The bounds from the columns of J, which has at most so many different ``rows``.
 
@@ -114,7 +114,7 @@ def _work(rows: int, columns: int) -> float:
     return float(rows) * columns * min(rows, columns)
 
 
-def _ranks(first: Network, batches: Batches, parts: Sequence[np.ndarray], rows: int) -> list[int]:
+def _ranks(first: Network, batches: _Batches, parts: Sequence[np.ndarray], rows: int) -> list[int]:
     """Bounds on the ranks of parts of the columns of J: their ranks, or how many are not zero.
 
     Sums of the rows of J with random weights have the rank of J, if there are enough of them.
@@ -141,7 +141,7 @@ def _square(matrix: np.ndarray) -> np.ndarray:
     return modular.product(matrix, modular.drawn(3, columns, rows)) if columns > rows else matrix
 
 
-def _sums_of_rows(first: Network, batches: Batches, columns: np.ndarray, count: int) -> np.ndarray:
+def _sums_of_rows(first: Network, batches: _Batches, columns: np.ndarray, count: int) -> np.ndarray:
     """So many random sums of all rows of J that have a weight, at the chosen ``columns``."""
     total: Any = np.zeros((count, len(columns)), np.int64)
     rng = np.random.default_rng(1)
@@ -151,7 +151,7 @@ def _sums_of_rows(first: Network, batches: Batches, columns: np.ndarray, count: 
     return total
 
 
-def _blocks_of_rows(first: Network, batches: Batches) -> Iterator[np.ndarray]:
+def _blocks_of_rows(first: Network, batches: _Batches) -> Iterator[np.ndarray]:
     """Yield the rows of J (.., p) that have a weight, modulo the prime, some at a time.
 
     For the cross-entropy the mean over the logits is subtracted, which the loss ignores.
@@ -200,7 +200,7 @@ def _together(net: Network, leaves: list[jax.Array], x: Any, u: jax.Array) -> ja
     return jax.vmap(lambda row: gather(net, pullback(row)[0]))(u)
 
 
-def _exact_columns(first: Network, batches: Batches) -> np.ndarray:
+def _exact_columns(first: Network, batches: _Batches) -> np.ndarray:
     """Which columns of J are not zero modulo the prime, and so not zero."""
     follow, nonzero = Followed(partial(_together, first)), np.zeros(first.parameters, bool)
     for net in batches():
@@ -210,7 +210,7 @@ def _exact_columns(first: Network, batches: Batches) -> np.ndarray:
     return nonzero
 
 
-def _nonzero_columns(batches: Batches, parts: Sequence[np.ndarray], most: float) -> np.ndarray:
+def _nonzero_columns(batches: _Batches, parts: Sequence[np.ndarray], most: float) -> np.ndarray:
     """Which columns of J, of all batches together, are computed as numbers other than zero.
 
     Samples are read only until every part has more than ``most`` such columns. Rounding may have

@@ -55,10 +55,10 @@ def output_hessian(target: Target, outputs: jax.Array, *, rooted: bool) -> Outpu
     if target.loss == "binary_cross_entropy":
         logs = jax.nn.log_sigmoid(outputs) + jax.nn.log_sigmoid(-outputs)
         root = jnp.exp(logs / 2)
-        return Diagonal(root if weights is None else root * jnp.sqrt(_flat(weights)))
+        return DiagonalHessian(root if weights is None else root * jnp.sqrt(_flat(weights)))
     if not callable(target.loss):
         ones = jnp.ones((len(outputs), 1), outputs.dtype)
-        return Diagonal(ones if weights is None else jnp.sqrt(_flat(weights)))
+        return DiagonalHessian(ones if weights is None else jnp.sqrt(_flat(weights)))
     if rooted:
         return StoredRoot(jax.vmap(_symmetric_root)(formed_hessians(target, outputs)))
     return ByDerivative(target, outputs)
@@ -71,7 +71,7 @@ def _flat(weights: jax.Array) -> jax.Array:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Diagonal:
+class DiagonalHessian:
     """B = diag(root^2)."""
 
     root: jax.Array  # (n, k) or (n, 1)

@@ -1,7 +1,7 @@
 """How large the rounding errors of a network's Jacobian and of symmetric products are, measured."""
 
 from gnjax.networks.rounding.errors import (
-    Measured,
+    JacobianErrors,
     MeasuredProduct,
     draws,
     jacobian_error,
@@ -27,7 +27,7 @@ __all__ = [
     "MISTAKE",
     "SAFETY",
     "Forms",
-    "Measured",
+    "JacobianErrors",
     "MeasuredProduct",
     "checked",
     "direction",

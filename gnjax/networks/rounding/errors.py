@@ -69,7 +69,7 @@ def jacobian_error(net: Network, **options: Any) -> Error:
 
 
 @dataclass(frozen=True)
-class Measured:
+class JacobianErrors:
     """Measured bounds on the error of J and of some columns, and what products say of J J^T.
 
     Attributes:
@@ -93,7 +93,7 @@ def measured(
     *,
     seed: int = 0,
     scaling: Scaling | None = None,
-) -> Measured:
+) -> JacobianErrors:
     """Measured bounds on the error of J = R^T dF/dtheta (n r, p), and of some of its columns.
 
     The exact J is that of the stored parameters and inputs in exact arithmetic. If a model has only
@@ -128,7 +128,7 @@ def measured(
         share = length(backward_sums.columns[part]) / backward_error if divided else 1.0
         part_errors.append(_bound(share * total, rows * len(part), net.narrowest, reason))
     images = np.stack(backward_sums.images)
-    return Measured(
+    return JacobianErrors(
         _bound(total, rows * net.parameters, net.narrowest, reason),
         tuple(part_errors),
         forms_of_images(images),

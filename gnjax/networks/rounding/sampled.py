@@ -34,13 +34,13 @@ _WORK = 5e7  # numbers written for one product with all samples, from which on i
 _UNLIKE = 30.0  # float32 predicts rounding where the quotients differ by less than this factor
 
 
-Measure = Callable[[Sequence[Any], np.ndarray, int], float]
+_Measure = Callable[[Sequence[Any], np.ndarray, int], float]
 """||E_b||_F of a batch: its samples and targets, vectors u, and how many samples are measured."""
 
 
 def total_rounding(
     net: Network,
-    measure: Measure,
+    measure: _Measure,
     leave: Callable[[Sequence[Any], np.ndarray], None],
     rng: np.random.Generator,
 ) -> float:

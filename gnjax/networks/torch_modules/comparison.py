@@ -54,7 +54,7 @@ class _Jacobian(NamedTuple):
 
 
 @dataclass
-class Watch:
+class Notice:
     """What happens to modules of PyTorch while a model is called.
 
     Modules are compared where ``like`` is given: the model with its equations rewritten.
@@ -65,13 +65,13 @@ class Watch:
     any_size: bool = True  # each of them takes any number of samples
 
 
-_WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
+_WATCH: ContextVar[Notice | None] = ContextVar("watch", default=None)
 
 
 @contextmanager
-def watching(like: Apply | None = None) -> Iterator[Watch]:
+def noticing(like: Apply | None = None) -> Iterator[Notice]:
     """Notice modules of PyTorch in calls of a model, and compare them where ``like`` is given."""
-    watch = Watch(like)
+    watch = Notice(like)
     token = _WATCH.set(watch)
     try:
         yield watch
@@ -86,7 +86,7 @@ def compare_modules(apply: Apply, params: Params, x: Any, *, like: Apply, any_si
     samples are taken where a module, or what the model does around it, takes no fewer.
     """
     few = take(x, slice(0, _FEW)) if any_size else x
-    with watching(like):
+    with noticing(like):
         try:
             apply(params, few)
         except Refused:

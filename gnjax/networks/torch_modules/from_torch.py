@@ -22,7 +22,7 @@ from gnjax.networks.forms.frameworks import Apply, Params
 from gnjax.networks.forms.refusals import told
 from gnjax.networks.torch_modules.arrays import example, from_tensor, torch, type_name
 from gnjax.networks.torch_modules.blame import blamed
-from gnjax.networks.torch_modules.comparison import compare, noticed, watching
+from gnjax.networks.torch_modules.comparison import compare, noticed, noticing
 from gnjax.networks.torch_modules.export import exported
 from gnjax.networks.torch_modules.names import flat, nested, paths_of
 from gnjax.networks.torch_modules.original import (
@@ -227,7 +227,7 @@ class _TorchCall:
             leaves, structure = jax.tree.flatten(x)
             forward = _Forward(structure, self.output)
             original = Original(self.module, arrays, leaves, forward, widens=not keeps_types)
-            with watching():  # and not compared again inside
+            with noticing():  # and not compared again inside
                 function = rewritten_alike(Partial(self, fixed), like)
                 blame = partial(self._blamed, made, arrays, leaves)
                 formats = [float(jnp.finfo(value.dtype).eps) for value in arrays.values()]

@@ -68,7 +68,7 @@ def _entries(values: Any, kinds: tuple[Any, ...], path: str) -> Iterator[Any]:
 
 def _float(value: Any, path: str) -> float:
     """A number as it stands, or one of {"float": "nan"}, "inf" and "-inf"."""
-    number = _NOT_FINITE.get(value.get("float")) if isinstance(value, dict) else value
+    number: Any = _NOT_FINITE.get(value.get("float")) if isinstance(value, dict) else value
     if type(number) not in (int, float):
         _refuse(value, "number", path)
     return number

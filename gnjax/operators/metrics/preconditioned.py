@@ -17,7 +17,7 @@ import numpy as np
 
 from gnjax.networks.network import Network, backward_products, forward_products, parameter_names
 from gnjax.networks.parameters import grouped, indices_of
-from gnjax.networks.rounding import Measured, measured
+from gnjax.networks.rounding import JacobianErrors, measured
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.host import on_device
 from gnjax.numerics.limits import LIMITS
@@ -152,7 +152,7 @@ class Preconditioned(Around, Algebra, ParameterTrees):
         return self._measured.whole.scaled(self.op.scale**0.5)
 
     @cached_property
-    def _measured(self) -> Measured:
+    def _measured(self) -> JacobianErrors:
         net = self.op.net if self.op.unmerged is None else self.op.unmerged
         return measured(net, scaling=self.scaling)
 

@@ -18,7 +18,7 @@ from jax.tree_util import Partial
 
 from gnjax.networks.forms.derivatives import check_second_derivative
 from gnjax.networks.forms.samples import take
-from gnjax.networks.jaxprs import hessian_product
+from gnjax.networks.jaxprs import gradient_along
 from gnjax.networks.network import (
     HESSIAN,
     Network,
@@ -166,5 +166,5 @@ def checked_hessian(op: NetworkHessian) -> NetworkHessian:
 def product_of_batch(op: NetworkHessian, w: jax.Array, x: Any, target: Target | None) -> jax.Array:
     """The product with the Hessian of the summed loss of one batch."""
     net, gradient = op.net, jax.grad(partial(op.objective, x, target))
-    images = hessian_product(gradient, list(net.leaves), scatter(net, w), forward=net.forward)
+    images = gradient_along(gradient, list(net.leaves), scatter(net, w), forward=net.forward)
     return gather(net, images)

@@ -27,7 +27,7 @@ from gnjax.networks.network import (
     Network,
     backward_products,
     forward_products,
-    gauss_newton_product,
+    gauss_newton_of_batch,
     gauss_newton_products,
     sample_batches,
 )
@@ -36,7 +36,7 @@ from gnjax.networks.outputs.hessians import has_root
 from gnjax.networks.outputs.targets import Target
 from gnjax.networks.rounding import (
     Forms,
-    Measured,
+    JacobianErrors,
     MeasuredProduct,
     checked,
     forms_of_images,
@@ -240,7 +240,7 @@ class NetworkGram(Algebra, ParameterTrees):
         return error.scaled(self.scale**0.5)
 
     @property
-    def measured(self) -> Measured:
+    def measured(self) -> JacobianErrors:
         """The error of J, measured with all samples: merging equal ones leaves |J|_F unchanged."""
         return _measured_once(self.net if self.unmerged is None else self.unmerged)
 
@@ -308,12 +308,12 @@ class _GramProduct:
     rooted: bool
 
     def __call__(self, net: Network, v: jax.Array, x: Any, target: Target) -> jax.Array:
-        return gauss_newton_product(net, x, target, v, rooted=self.rooted)
+        return gauss_newton_of_batch(net, x, target, v, rooted=self.rooted)
 
 
-def _measured_once(net: Network) -> Measured:
+def _measured_once(net: Network) -> JacobianErrors:
     """The error of J, remembered with the network: an operator and its twin have the same J."""
     if "measured" not in net.kept:
         net.kept["measured"] = measured(net)
-    kept_errors: Measured = net.kept["measured"]
+    kept_errors: JacobianErrors = net.kept["measured"]
     return kept_errors

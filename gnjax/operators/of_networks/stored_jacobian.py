@@ -177,7 +177,7 @@ def _bytes(net: Network, items: Items) -> float:
     return float(net.samples * sum(item.width for item in items) * net.dtype.itemsize)
 
 
-def _items(net: Network, trace: layers.Trace, memory: float) -> Items:
+def _items(net: Network, trace: layers.TracedLayers, memory: float) -> Items:
     """Choose how each parameter is kept: for the fastest products that fit in ``memory``.
 
     The ``width`` of an item is how many numbers are kept for each sample.
