@@ -68,10 +68,13 @@ def _panel(frame: DataFrame, panel: str, sign: str) -> DataFrame:
 def _draw_bound(axes: Axes, one: DataFrame) -> None:
     style.logarithmic(axes)
     wide = one["width"] >= one["samples"]
-    for rows in (one[~wide], one[wide]):  # two formulas, which no line connects
-        if len(rows):
-            bound = style.band(axes, over_seeds(rows, "width", "bound"), BOUND, "bound\n(Eq 11)")
-    lines = [bound, style.band(axes, kappa_over_seeds(one, "width"), MEASURED, "measured")]
+    pieces = {"bound, $m < n$": one[~wide], "bound\n(Eq 11)": one[wide]}  # which no line connects
+    bounds = [
+        style.band(axes, over_seeds(rows, "width", "bound"), BOUND, label)
+        for label, rows in pieces.items()
+        if len(rows)
+    ]
+    lines = [bounds[-1], style.band(axes, kappa_over_seeds(one, "width"), MEASURED, "measured")]
     style.logarithmic_x(axes, one["width"], "width $m$")
     style.mark_x(axes, float(one["samples"].iloc[0]), "$m = n$")
     axes.set_title("one hidden layer", pad=TITLE_PAD)

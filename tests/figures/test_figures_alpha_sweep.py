@@ -49,8 +49,14 @@ def test_figure_6_draws_kappa_below_its_bound(table: DataFrame) -> None:
     left, right = fig06.draw(table).axes
     one = {"panel": "one", "sign": "alpha", "slope": 0.01}
     assert {axes.get_yscale() for axes in (left, right)} == {"log"}
-    assert_curve(left, "bound\n(Eq 11)", 0, _curve(table, "bound", **one))
-    assert_curve(left, "measured", 1, _curve(table, **one))
+    for index, (label, rows) in enumerate(
+        {
+            "bound, $m < n$": table[table["width"] < table["samples"]],
+            "bound\n(Eq 11)": table[table["width"] >= table["samples"]],
+        }.items()
+    ):
+        assert_curve(left, label, index, _curve(rows, "bound", **one))
+    assert_curve(left, "measured", 2, _curve(table, **one))
     assert_curve(right, r"$\alpha$", 0, _curve(table, **one))
     assert_curve(right, r"$-\alpha$", 1, _curve(table, **one | {"sign": "-alpha"}))
     assert_curve(right, "two\nhidden", 2, _curve(table, **one | {"panel": "two"}))
@@ -72,7 +78,8 @@ def test_figure_6_marks_the_width_of_n_units(table: DataFrame) -> None:
 def test_a_bound_that_does_not_apply_is_absent(table: DataFrame) -> None:
     narrow = table.assign(bound=np.where(table["width"] == 50, np.nan, table["bound"]))
     left = fig06.draw(narrow).axes[0]
-    assert line(left, "bound\n(Eq 11)").get_xdata().tolist() == [200, 800]
+    assert line(left, "bound, $m < n$").get_xdata().tolist() == [200]
+    assert line(left, "bound\n(Eq 11)").get_xdata().tolist() == [800]
 
 
 def test_figure_23_draws_one_curve_a_slope_for_either_sign(table: DataFrame) -> None:

@@ -97,7 +97,7 @@ def test_another_reading_is_drawn_where_the_published_one_is_missing(frame):
     for ours, theirs in zip(drawn, published, strict=True):
         np.testing.assert_array_equal(ours.get_ydata(), theirs.get_ydata())
     text = fig18.caption(other, {"precision": "float64"})
-    assert "SGD on the cross-entropy, drawn batches of 13 samples, biases in every" in text
+    assert "SGD on the cross-entropy, batches of 13 samples drawn at random, biases in" in text
 
 
 def test_figure_9_marks_the_rank_of_each_rule(frame):
@@ -123,7 +123,7 @@ def test_a_rule_without_a_rank_in_the_table_has_no_marker(frame):
     drawn = [mark for mark in spectra.lines if len(mark.get_xdata()) == 1]
     assert {mark.get_marker() for mark in drawn} == {fig09.MARKERS["float32"][0]}
     text = fig09.caption(fewer, {"precision": "float64"})
-    assert "Markers are numerical ranks: matrix_rank in single precision, 18 at epoch 0" in text
+    assert "the numbers are these ranks: matrix_rank in single precision, 18 at epoch 0" in text
 
 
 def test_a_label_points_to_the_end_of_its_curve_also_where_that_is_a_lower_bound(frame):
