@@ -1,6 +1,6 @@
 """`python -m figures fig02 --profile=laptop`: draw figures from the saved tables.
 
-`python -m figures fig02 --from=figures/gallery/fig02.csv` draws one from a published table.
+`python -m figures fig02 --from=figures/gallery/depth_sweep.csv` draws one from a published table.
 """
 
 import argparse

@@ -12,7 +12,6 @@ from figures.shared import arms, captions, style
 from figures.shared.series import kappa_over_seeds, over_seeds
 
 EXPERIMENT, COLUMNS = arms.EXPERIMENT, arms.COLUMNS
-PART = {"figure": "14"}
 NETWORK = "resnet20"
 LOSSES = (  # label, tensors, augment
     ("every tensor", EVERY, True),

@@ -9,7 +9,6 @@ from pandas import DataFrame
 from figures.shared import arms
 
 EXPERIMENT, COLUMNS = arms.EXPERIMENT, arms.COLUMNS
-PART = {"figure": "14"}
 
 
 def draw(frame: DataFrame) -> Figure:

@@ -16,7 +16,6 @@ COLUMNS = (
     *("figure", "protocol", "kernel", "filters", "seed", "inputs", "outputs", "data", "samples"),
     *("gain", "covariance_condition", "bound", "bound_published"),
 )
-PART = {"figure": "8-line"}  # of the table, which has Figure C3's networks too
 PANELS = {  # protocol -> title
     "raw, Sigma/2 for the root": r"raw, $\Sigma/2$ for $\Sigma^{1/2}$",
     "raw": r"raw, $\Sigma^{1/2}$",

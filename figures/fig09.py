@@ -13,7 +13,6 @@ from figures.shared.series import distinct, of_first_seed
 from figures.shared.width_training import READINGS, training
 
 EXPERIMENT = "width_training"
-PART = {"figure": "9"}
 COLUMNS = (
     *("figure", "reading", "width", "seed", "epoch", "samples", "inputs", "outputs", "data"),
     *("rank", "assumed_rank", "rule", "eigenvalue", "eigenvalue_error", "kappa", "resolved"),

@@ -9,7 +9,6 @@ from pandas import DataFrame
 from figures.shared import arms
 
 EXPERIMENT, COLUMNS = arms.EXPERIMENT, arms.COLUMNS
-PART = {"figure": "15"}
 
 
 def draw(frame: DataFrame) -> Figure:

@@ -11,7 +11,6 @@ from figures.shared import captions, paths
 from figures.shared.width_training import READINGS, training
 
 EXPERIMENT = "width_training"
-PART = {"figure": "18"}
 COLUMNS = (
     *paths.COLUMNS,
     *("figure", "reading", "width", "training_loss", "rate", "batch", "biases", "shuffled"),

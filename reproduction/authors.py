@@ -21,7 +21,7 @@ import scipy.stats
 from numpy.typing import NDArray
 
 from reproduction.markdown import escaped, table
-from reproduction.published import gallery
+from reproduction.published import gallery, table_of
 from reproduction.readings import title
 from reproduction.texts import FOLDER
 from sweeps.rows import where
@@ -161,7 +161,7 @@ def _named(quantity: str, values: Sequence[float]) -> str:
 
 def compared(target: Target, folder: Path) -> Compared | None:
     """Ours from the published table; None where the figure was not run, or has no such rows."""
-    path = gallery("paper", folder / "gallery") / f"{target.figure}.csv"
+    path = table_of(target.figure, gallery("paper", folder / "gallery"))
     if not target.rows or not path.is_file():
         return None
     frame = _read(path, path.stat().st_mtime_ns)

@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from figures import catalogue
 from sweeps import command_line as cli
 from sweeps import progress, table
 
-Tables = Mapping[str, tuple[Path, Path]]  # of each figure: its table, and how it was computed
+Files = tuple[Path, Path]  # a table, and how it was computed
 
 
-def published_tables(job: cli.Job, figures: Sequence[str], folder: Path) -> Tables:
-    """The published tables of these figures of one experiment, or none.
+def published_table(job: cli.Job, folder: Path) -> Files | None:
+    """The published table of an experiment, if it is to be taken.
 
-    They are taken where cells are left to compute and none of them is published by itself, and
-    where each of the figures has its table.
+    It is where cells are left to compute and none of them is published by itself.
     """
     _, chosen = cli.plan(job)
     if not chosen.left or chosen.published:
-        return {}
-    rows = {figure: folder / f"{figure}.csv" for figure in figures}
-    found = {figure: (path, table.provenance_beside(path)) for figure, path in rows.items()}
-    return found if all(path.is_file() for pair in found.values() for path in pair) else {}
+        return None
+    return _published(job.experiment.name, folder)
 
 
-def told(job: cli.Job, tables: Tables) -> str:
-    """The line that says that published tables are taken, and how long computing them took."""
-    provenance = table.read_provenance(next(iter(tables.values()))[1])
+def _published(experiment: str, folder: Path) -> Files | None:
+    rows = folder / f"{experiment}.csv"
+    origin = table.provenance_beside(rows)
+    return (rows, origin) if rows.is_file() and origin.is_file() else None
+
+
+def told(job: cli.Job, files: Files) -> str:
+    """The line that says that a published table is taken, and how long computing it took."""
+    provenance = table.read_provenance(files[1])
     spent = f"{progress.duration(provenance['seconds'])} on {provenance['device']}"
     name = f"{job.experiment.name} {job.profile}"
-    return f"{name}: taken from the published tables, which took {spent}"
+    return f"{name}: taken from the published table, which took {spent}"
 
 
 def forecast(jobs: Iterable[cli.Job], folder: Path) -> str:
@@ -60,11 +62,7 @@ def forecast(jobs: Iterable[cli.Job], folder: Path) -> str:
 
 
 def _whole(experiment: str, folder: Path) -> Mapping[str, object] | None:
-    """How a published table of the experiment was computed, if it has all cells."""
-    for figure, module in catalogue.from_tables().items():
-        path = table.provenance_beside(folder / f"{figure}.csv")
-        if experiment == module.EXPERIMENT and path.is_file():
-            provenance = table.read_provenance(path)
-            if not provenance.get("missing"):
-                return provenance
-    return None
+    """How the published table of the experiment was computed, if it has all cells."""
+    files = _published(experiment, folder)
+    provenance = {"missing": True} if files is None else table.read_provenance(files[1])
+    return None if provenance.get("missing") else provenance

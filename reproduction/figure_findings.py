@@ -9,7 +9,7 @@ from urllib.parse import quote
 from reproduction import texts
 from reproduction.appendices import SETTING, setting
 from reproduction.markdown import escaped, table
-from reproduction.published import gallery
+from reproduction.published import gallery, table_of
 from reproduction.readings import figure_of, title
 from reproduction.sides import Side, verdict, words
 from sweeps import sentences
@@ -114,7 +114,7 @@ def _data(figure: str, sides: Sequence[Side], folder: Path) -> Iterator[str]:
     if lines:
         yield "\n".join(lines)
     for side in sides:
-        rows = gallery(side.profile, folder / "gallery") / f"{figure}.csv"
+        rows = table_of(figure, gallery(side.profile, folder / "gallery"))
         if rows.is_file():
             path = f"figures/{rows.relative_to(folder).as_posix()}"
             yield (

@@ -205,9 +205,9 @@ def _behind() -> Iterator[str]:
     yield "[the authors' numbers beside ours](findings/authors.md)"
     yield "a page for each figure: " + ", ".join(linked(f) for f in catalogue.from_tables())
     yield (
-        "the data: each picture in [gallery](gallery) and in [gallery/paper](gallery/paper) that"
-        " was published with its table has it beside it as CSV; `python -m reproduction.verdicts`"
-        " computes the verdicts again from these tables"
+        "the data: the table of each experiment is published as CSV beside the pictures that are"
+        " drawn from it, in [gallery](gallery) and in [gallery/paper](gallery/paper);"
+        " `python -m reproduction.verdicts` computes the verdicts again from these tables"
     )
 
 

@@ -1,13 +1,13 @@
-"""The data behind every picture: the table of its experiment and its provenance, beside it.
+"""The table of each experiment, published beside the pictures that are drawn from it.
 
-``python -m figures fig02 --from=figures/gallery/fig02.csv`` draws the picture again from it.
+``python -m figures fig02 --from=figures/gallery/depth_sweep.csv`` draws a picture again from it.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from figures import catalogue
@@ -22,25 +22,30 @@ def gallery(profile: str, root: Path = GALLERY) -> Path:
     return root if profile == "laptop" else root / profile
 
 
-def publish(rows: Path, figure: str, folder: Path) -> None:
-    """Write a table as fig02.csv, and how it was computed as fig02.json.
+def table_of(figure: str, folder: Path) -> Path:
+    """Where the table that a figure is drawn from is published."""
+    return folder / f"{getattr(catalogue.load(figure), 'EXPERIMENT', figure)}.csv"
 
-    It is the whole table of the experiment, as other figures of it have it too: the narrowest type
-    of a column is then that of the run. A figure of one network or one stage of a large table says
-    in ``PART`` which values of which columns it needs.
+
+def publish(rows: Path, experiment: str, folder: Path) -> None:
+    """Write a table as depth_sweep.csv, and how it was computed as depth_sweep.json.
+
+    A figure of one network or one stage of a large table says in ``PART`` which values of which
+    columns it needs. Where each figure of an experiment does, their rows are published alone.
     """
-    part: Mapping[str, str] = getattr(catalogue.load(figure), "PART", {})
+    modules = catalogue.from_tables().values()
+    parts = [getattr(one, "PART", {}) for one in modules if experiment == one.EXPERIMENT]
     text = rows.read_text(encoding="utf-8")
-    write_atomically(folder / f"{figure}.csv", _chosen(text, part) if part else text)
+    write_atomically(folder / f"{experiment}.csv", _chosen(text, parts) if all(parts) else text)
     provenance = provenance_beside(rows).read_text(encoding="utf-8")
-    write_atomically(folder / f"{figure}.json", provenance)
+    write_atomically(folder / f"{experiment}.json", provenance)
 
 
-def _chosen(text: str, part: Mapping[str, str]) -> str:
-    """The header and the rows that have these values, as they are."""
+def _chosen(text: str, parts: Sequence[Mapping[str, str]]) -> str:
+    """The header, and the rows that have the values of one of the parts, as they are."""
     chosen = io.StringIO()
     table = csv.DictReader(io.StringIO(text))
     writer = csv.DictWriter(chosen, table.fieldnames or (), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(row for row in table if all(row[name] == part[name] for name in part))
+    writer.writerows(row for row in table if any(part.items() <= row.items() for part in parts))
     return chosen.getvalue()

@@ -10,7 +10,7 @@ import difflib
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,7 +64,7 @@ class Ran:
     problem: str = ""
     verdicts: list[tuple[Claim, Verdict]] = field(default_factory=list)
     provenance: dict[str, Any] = field(default_factory=dict)
-    tables: beforehand.Tables = field(default_factory=dict)  # published ones that were taken
+    table: beforehand.Files | None = None  # a published one that was taken
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -116,7 +116,7 @@ def _run_all(options: argparse.Namespace, console: Terminal, drawing: Drawing) -
             console.say(ran[name].problem)
         elif not options.dry_run:
             for figure in figures:
-                drawing.begin(figure, ran[name].tables.get(figure))
+                drawing.begin(figure, ran[name].table)
     return ran
 
 
@@ -128,10 +128,10 @@ def _say_how_long(
 ) -> None:
     """The time that all of it takes, before the first of it begins."""
     jobs = []
-    for name, figures in needed.items():
+    for name in needed:
         with suppress(*cli.MISTAKES):  # which are told where the experiment would run
             job = _job(name, options, launcher)
-            if not _tables(job, figures, options):
+            if _table(job, options) is None:
                 jobs.append(job)
     text = beforehand.forecast(jobs, _gallery(options))
     if text:
@@ -155,11 +155,11 @@ def _job(name: str, options: argparse.Namespace, launcher: Launcher) -> cli.Job:
     )
 
 
-def _tables(job: cli.Job, figures: Sequence[str], options: argparse.Namespace) -> beforehand.Tables:
-    """Published tables to take in place of computing; none where new ones are to be published."""
+def _table(job: cli.Job, options: argparse.Namespace) -> beforehand.Files | None:
+    """A published table to take in place of computing; none where a new one is to be published."""
     if not options.published or options.publish or options.overrides:
-        return {}
-    return beforehand.published_tables(job, figures, _gallery(options))
+        return None
+    return beforehand.published_table(job, _gallery(options))
 
 
 def _run(
@@ -172,10 +172,10 @@ def _run(
     """One experiment; a mistake in it is told and does not stop the others."""
     try:
         job = _job(name, options, launcher)
-        taken = _tables(job, figures, options)
-        if taken:
+        taken = _table(job, options)
+        if taken is not None:
             console.say(beforehand.told(job, taken))
-            return Ran() if options.dry_run else _taken(taken, options.profile)
+            return Ran() if options.dry_run else _taken(taken, figures, options.profile)
         done = cli.run(job, console)
         if not done.collected:
             problem = "" if options.dry_run else f"{name} has no table yet"
@@ -186,15 +186,15 @@ def _run(
         return Ran(problem=f"{name}: {error}")
 
 
-def _taken(tables: beforehand.Tables, profile: str) -> Ran:
-    """The verdicts from published tables."""
+def _taken(files: beforehand.Files, figures: Sequence[str], profile: str) -> Ran:
+    """The verdicts from a published table."""
     modules = catalogue.from_tables()
     found = [
         pair
-        for figure, (rows, _) in tables.items()
-        for pair in published_verdicts.of_table(figure, modules[figure], profile, rows)
+        for figure in figures
+        for pair in published_verdicts.of_table(figure, modules[figure], profile, files[0])
     ]
-    return Ran(verdicts=found, tables=tables)
+    return Ran(0, "", found, tables.read_provenance(files[1]), files)
 
 
 def _sections(
@@ -214,9 +214,7 @@ def _sections(
             yield Section(name, None, "", verdicts, found.provenance, str(error))
             continue
         caption = paths[-1].read_text(encoding="utf-8").strip()
-        origin = found.tables.get(name)
-        provenance = tables.read_provenance(origin[1]) if origin else found.provenance
-        yield Section(name, paths[0], caption, verdicts, provenance)
+        yield Section(name, paths[0], caption, verdicts, found.provenance)
 
 
 def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: float) -> None:
@@ -244,7 +242,9 @@ def _publish(options: argparse.Namespace, sections: Sequence[Section]) -> None:
             with replacing(kept) as partial:
                 partial.write_bytes(section.picture.read_bytes())
             write_atomically(kept.with_suffix(".txt"), section.caption + "\n")
-            _publish_table(options, section.figure, folder)
+    for name in _experiments(section.figure for section in sections if section.picture is not None):
+        rows = options.results / name / options.run / "table.csv"
+        published.publish(rows, name, folder)
     known = records.renewed(EXPECTED, options.profile, sections)
     write_atomically(EXPECTED, json.dumps(known, indent=2) + "\n")
     findings.write(known, readings.all_claims(), FIGURES)
@@ -254,11 +254,10 @@ def _gallery(options: argparse.Namespace) -> Path:
     return published.gallery(options.profile, FIGURES / "gallery")
 
 
-def _publish_table(options: argparse.Namespace, figure: str, folder: Path) -> None:
-    module = catalogue.load(figure)
-    if isinstance(module, catalogue.TableFigure):
-        rows = options.results / module.EXPERIMENT / options.run / "table.csv"
-        published.publish(rows, figure, folder)
+def _experiments(figures: Iterable[str]) -> list[str]:
+    """The experiments from whose tables these figures are drawn, each once."""
+    modules = catalogue.from_tables()
+    return list(dict.fromkeys(modules[name].EXPERIMENT for name in figures if name in modules))
 
 
 def _changed(options: argparse.Namespace, sections: Sequence[Section]) -> list[str]:
@@ -322,7 +321,10 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--strict", action="store_true", help=f"fail where a verdict is not that of {EXPECTED}"
     )
     parser.add_argument(
-        "--publish", action="store_true", help="also write gallery, findings and expected verdicts"
+        "--publish",
+        action="store_true",
+        help="also write gallery, findings and expected verdicts; figures that are drawn from the"
+        " same tables are drawn and judged, too",
     )
     parser.add_argument(
         "--first_seed",
@@ -345,6 +347,13 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         options.figures = _all_figures(options, GROUPS[options.figures]())
     else:
         options.only_published = ()
+    if options.publish:  # a table is published once, with the pictures of all who are drawn from it
+        named = _experiments(options.figures)
+        options.figures = [
+            figure
+            for figure in catalogue.names()
+            if figure in options.figures or set(_experiments([figure])) & set(named)
+        ]
     if options.publish and options.overrides:
         parser.error("--publish records the verdicts of the first seeds, without --first_seed")
     return options

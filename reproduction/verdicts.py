@@ -14,7 +14,7 @@ from pathlib import Path
 from figures import catalogue
 from gnjax.cli.terminal import exit_status
 from reproduction import findings, records
-from reproduction.published import GALLERY, gallery
+from reproduction.published import GALLERY, gallery, table_of
 from reproduction.readings import all_claims, figure_of
 from reproduction.records import Section
 from sweeps import command_line as cli
@@ -45,9 +45,8 @@ def _of_profile(profile: str, options: argparse.Namespace) -> int:
     print(f"{profile}: the tables in {folder}")
     found = list(judged(profile, folder))
     sections = [section for section in found if not section.problem]
-    for section in found:
-        if section.problem:
-            print(f"verdicts: {section.problem}", file=sys.stderr)
+    for problem in dict.fromkeys(section.problem for section in found if section.problem):
+        print(f"verdicts: {problem}", file=sys.stderr)
     readings = [pair for section in sections for pair in section.statuses]
     for one in sentences.judged(readings):
         summary = f" ({one.summary})" if one.summary else ""
@@ -79,7 +78,7 @@ def judged(profile: str, folder: Path) -> Iterator[Section]:
     A table that cannot be judged is a problem of its figure alone, in a sentence.
     """
     for figure, module in catalogue.from_tables().items():
-        path = folder / f"{figure}.csv"
+        path = table_of(figure, folder)
         if path.is_file():
             try:
                 provenance = table.read_provenance(table.provenance_beside(path))
@@ -100,7 +99,7 @@ def of_table(
     try:
         return cli.of_table(config, path, claims, foreign=True)
     except KeyError as error:
-        msg = f"{path} has no column {error}; another version wrote it, publish {figure} again"
+        msg = f"{path} has no column {error}; another version wrote it, publish it again"
         raise table.TableError(msg) from error
 
 

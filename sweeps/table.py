@@ -120,7 +120,7 @@ def _number(cell: str) -> float | None:
 
 
 def provenance_beside(path: Path) -> Path:
-    """The provenance of a table: fig02.json of a published fig02.csv, else provenance.json."""
+    """The provenance of a table: NAME.json of a published NAME.csv, else provenance.json."""
     published = path.with_suffix(".json")
     return published if published.is_file() else path.parent / "provenance.json"
 

@@ -11,7 +11,7 @@ from reproduction import verdicts
 from sweeps.table import TableError, read
 
 GALLERY = Path("figures/gallery")
-WHOLE = (GALLERY / "fig02.csv").read_bytes()
+WHOLE = (GALLERY / "depth_sweep.csv").read_bytes()
 HEADER, FIRST, *REST = WHOLE.split(b"\n")
 KAPPA = HEADER.split(b",").index(b"kappa")
 
@@ -46,9 +46,9 @@ BROKEN = {
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_broken_table_is_answered_in_one_sentence(fault, tmp_path, capsys):
     content, words = BROKEN[fault]
-    (tmp_path / "fig02.csv").write_bytes(content)
-    shutil.copy(GALLERY / "fig02.json", tmp_path)
-    drawing = ["fig02", f"--from={tmp_path / 'fig02.csv'}", f"--out={tmp_path / 'out'}"]
+    (tmp_path / "depth_sweep.csv").write_bytes(content)
+    shutil.copy(GALLERY / "depth_sweep.json", tmp_path)
+    drawing = ["fig02", f"--from={tmp_path / 'depth_sweep.csv'}", f"--out={tmp_path / 'out'}"]
     judging = [f"--gallery={tmp_path}", f"--expected={tmp_path / 'expected.json'}"]
     for main, arguments in ((figures.main, drawing), (verdicts.main, judging)):
         assert main(arguments) == 1
@@ -58,10 +58,10 @@ def test_a_broken_table_is_answered_in_one_sentence(fault, tmp_path, capsys):
 
 
 def test_a_provenance_that_is_no_json_is_named(tmp_path, capsys):
-    shutil.copy(GALLERY / "fig02.csv", tmp_path)
-    (tmp_path / "fig02.json").write_text("{")
-    assert figures.main(["fig02", f"--from={tmp_path / 'fig02.csv'}"]) == 1
-    assert "fig02.json is not a file of JSON" in capsys.readouterr().err
+    shutil.copy(GALLERY / "depth_sweep.csv", tmp_path)
+    (tmp_path / "depth_sweep.json").write_text("{")
+    assert figures.main(["fig02", f"--from={tmp_path / 'depth_sweep.csv'}"]) == 1
+    assert "depth_sweep.json is not a file of JSON" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("path", sorted(GALLERY.rglob("*.csv")), ids=str)

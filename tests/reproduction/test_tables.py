@@ -205,7 +205,7 @@ def test_the_readme_has_the_ten_answers_of_the_records():
 def test_what_a_rank_rule_gives_is_what_the_published_tables_say():
     """4.5e11 is the largest kappa that float64's default can give; 2.6e16 is certified."""
     rules = {row.rule: row for row in texts.rank_rules()}
-    frame = table.read(Path("figures/gallery/paper/fig13.csv"))
+    frame = table.read(Path("figures/gallery/paper/pruning_sweep.csv"))
     start = frame[(frame["network"] == "vit") & (frame["pruned"] == 0.9) & (frame["epoch"] == 0)]
     (row,) = start.to_dict("records")
     single, double = (1e4 * np.finfo(kind).eps for kind in (np.float32, np.float64))
@@ -238,7 +238,7 @@ def _all():
 def test_what_makes_figure_1_says_what_its_table_says():
     """The number that no reading has: dead channels."""
     (row,) = (row for row in texts.explained() if "Figure 1" in row.title)
-    frame = table.read(Path("figures/gallery/paper/c4.csv"))
+    frame = table.read(Path("figures/gallery/paper/pruning_arms.csv"))
     frame = frame[frame["network"] == "resnet20"]
     pruned = frame[(frame["tensors"] == "every tensor") & (frame["pruned"] == 0.8)]
     (dead,) = pruned[pruned["what"] == "losses"]["dead"].unique()
