@@ -48,6 +48,7 @@ nitpick_ignore = [  # of annotations, classes that are no public names
     ("py:class", f"gnjax.{name}")
     for name in (
         "networks.forms.batches.Batches",
+        "numerics.rank_bound.RankBound",
         "networks.network.Network",
         "papers.training.minibatch.Module",
         "papers.closed_form.layers.Layers",

@@ -3,6 +3,8 @@
 import io
 import json
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -121,6 +123,21 @@ def test_printed_sentences_can_be_chosen_by_verdict_and_figure(sections):
     assert set(asked) == {"data-verdict", "sentences", "filter", "enlarge"}
     assert {"sentences", "filter", "enlarge"} <= set(page.classes)
     assert page.classes.count("enlarge") == len(page.pictures)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js")
+def test_the_script_hides_rows_and_the_tables_that_have_none(sections):
+    program = Path(__file__).with_name("report_in_node.js")
+    page = report.page(sections, "title", "summary")
+    done = subprocess.run(
+        ["node", program], input=page, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert json.loads(done.stdout) == [
+        [False, ["fails", "holds", "undecided"], "3 rows"],
+        [[False, False, True], ["fails", "holds"], "2 rows"],
+        [[True, False, True], ["holds"], "1 row"],
+        [[True, True, True], [], "0 rows"],
+    ]
 
 
 def test_a_rehearsal_says_on_its_first_lines_that_it_judges_nothing(sections):
