@@ -76,9 +76,8 @@ def render(
     else:
         assert files is not None
         frame = table.read(files[0], needed=module.COLUMNS, foreign=foreign)
-        columns = table.given(module.draw, frame)
         provenance = table.read_provenance(files[1])
-        figure, caption = module.draw(columns), module.caption(columns, provenance)
+        figure, caption = module.draw(frame), module.caption(frame, provenance)
     for suffix in FORMATS:
         path = out / f"{name}{suffix}"
         style.save(figure, path)

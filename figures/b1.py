@@ -7,9 +7,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from pandas import DataFrame
 
 from figures.shared import captions, labels, style
-from figures.shared.series import Columns, distinct, of_first_seed, rows, select
+from figures.shared.series import distinct, of_first_seed
+from sweeps.rows import where
 
 EXPERIMENT = "label_sharpness"
 COLUMNS = (*labels.COLUMNS, "index", "norm")
@@ -18,14 +20,14 @@ COMPUTED = style.Look(style.COLOURS[0], "o")
 LEVELS = (0.3, 0.6, 1.2, 2.5, 5, 10)
 
 
-def draw(table: Columns) -> Figure:
+def draw(frame: DataFrame) -> Figure:
     """A whole spectrum, Eq 14 over depth and norm, and trained networks over the proportion."""
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.6)
         spectrum, contours, trained = figure.subplots(1, 3)
-        _draw_spectrum(spectrum, of_first_seed(select(table, figure="1a")))
-        _draw_contours(contours, select(table, figure="1b"))
-        shown = select(table, figure="1c")
+        _draw_spectrum(spectrum, of_first_seed(where(frame, figure="1a")))
+        _draw_contours(contours, where(frame, figure="1b"))
+        shown = where(frame, figure="1c")
         trained.set_title("(c) trained, balanced start")
         labels.draw_shares(trained, shown)
         low, high = trained.get_ylim()
@@ -38,11 +40,11 @@ def draw(table: Columns) -> Figure:
 LEGEND: dict[str, Any] = {"fontsize": 6.5, "borderaxespad": 0, "labelspacing": 0.2}
 
 
-def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and residuals of the table behind the figure."""
-    random = of_first_seed(select(table, figure="1a"))
+    random = of_first_seed(where(frame, figure="1a"))
     inputs, depth = int(random["inputs"][0]), int(random["depth"][0])
-    trained = select(table, figure="1c")
+    trained = where(frame, figure="1c")
     return captions.paragraph(
         "Figure B1. Eigenvalues of the Hessian of balanced linear networks, from the labels.",
         f"(a) All {inputs**2} non-zero eigenvalues of the Gauss-Newton matrix by automatic"
@@ -59,10 +61,10 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
     )
 
 
-def _draw_spectrum(axes: Axes, table: Columns) -> None:
+def _draw_spectrum(axes: Axes, frame: DataFrame) -> None:
     """All eigenvalues but the last of the table, which is zero."""
     axes.set_title("(a) random data")
-    shown = {name: column[table["printed"] > 0] for name, column in table.items()}
+    shown = frame[frame["printed"] > 0]
     style.logarithmic(axes)
     axes.plot(
         shown["index"],
@@ -80,12 +82,12 @@ def _draw_spectrum(axes: Axes, table: Columns) -> None:
     axes.legend(loc="upper right", borderaxespad=0)
 
 
-def _draw_contours(axes: Axes, table: Columns) -> None:
+def _draw_contours(axes: Axes, frame: DataFrame) -> None:
     axes.set_title(r"(b) balanced; dashed: $L = \ln(1/\alpha)$")
-    if rows(table) == 0:
+    if frame.empty:
         style.blank(axes, "not part of this profile")
         return
-    depths, norms, sharpness = grid(table)
+    depths, norms, sharpness = grid(frame)
     levels = [level for level in LEVELS if sharpness.min() < level < sharpness.max()]
     lines = axes.contour(depths, norms, sharpness, levels=levels, cmap="viridis", linewidths=1.0)
     axes.clabel(lines, fontsize=6.5, fmt="%g")
@@ -96,8 +98,8 @@ def _draw_contours(axes: Axes, table: Columns) -> None:
     axes.set_ylabel(r"$\sigma_{\max}(Y)/\sqrt{n}$")
 
 
-def grid(table: Columns) -> tuple[NDArray, NDArray, NDArray]:
+def grid(frame: DataFrame) -> tuple[NDArray, NDArray, NDArray]:
     """Depths, norms, and the largest eigenvalue (norms, depths)."""
-    depths, norms = (np.array(distinct(table, name)) for name in ("depth", "norm"))
-    order = np.lexsort((table["depth"], table["norm"]))
-    return depths, norms, table["measured"][order].reshape(len(norms), len(depths))
+    depths, norms = (np.array(distinct(frame, name)) for name in ("depth", "norm"))
+    sharpness = frame.sort_values(["norm", "depth"])["measured"].to_numpy()
+    return depths, norms, sharpness.reshape(len(norms), len(depths))

@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from figures.shared import captions, epochs, style
-from figures.shared.series import Columns, distinct, over_seeds, select
+from figures.shared.series import distinct, over_seeds
+from sweeps.rows import where
 
 EXPERIMENT = "trace_path"
 COLUMNS = (
@@ -27,29 +29,29 @@ EXACT: dict[str, Any] = {
 }
 
 
-def draw(table: Columns) -> Figure:
+def draw(frame: DataFrame) -> Figure:
     """The trace (top), and the distance of the estimate from Eq 7 in standard errors (bottom)."""
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 3.3)
         grid = figure.subplots(
             2, len(epochs.PANELS), sharex="col", sharey="row", height_ratios=(2, 1)
         )
-        for axes, shown in epochs.panels(grid[0], table):
+        for axes, shown in epochs.panels(grid[0], frame):
             _draw_traces(axes, shown)
         for axes, panel in zip(grid[1], epochs.PANELS, strict=True):
-            _draw_distances(axes, select(table, panel=panel))
+            _draw_distances(axes, where(frame, panel=panel))
         grid[0, 0].set_ylabel("trace of the Hessian")
         grid[1, 0].set_ylabel("(estimate $-$ Eq 7)\n/ standard error")
         style.shared_legend(figure, grid[0, 0])
-        style.footer(figure, captions.data_line(table))
+        style.footer(figure, captions.data_line(frame))
     return figure
 
 
-def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes and seeds of the table behind the figure."""
-    depth, probes = (captions.listed(distinct(table, name)) for name in ("depth", "probes"))
-    widths = captions.listed(distinct(table, "width"))
-    known = np.isfinite(table["exact"])
+    depth, probes = (captions.listed(distinct(frame, name)) for name in ("depth", "probes"))
+    widths = captions.listed(distinct(frame, "width"))
+    known = np.isfinite(frame["exact"])
     return captions.paragraph(
         f"Figure B3. Trace of the full Hessian of linear networks of {depth} layers and width"
         f" m = {widths} over training by gradient descent.",
@@ -60,22 +62,22 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
         " trace on the others, which does not mix with it, is added exactly.",
         "Bottom: the distance of the estimate from Eq 7, in its standard errors; dashed lines at"
         f" {LIMIT:g} of them.",
-        captions.seeds(table),
-        captions.data(table, provenance),
+        captions.seeds(frame),
+        captions.data(frame, provenance),
     )
 
 
-def _by_width(table: Columns) -> list[tuple[Columns, style.Look, int]]:
-    widths = sorted(distinct(table, "width"), reverse=True)
+def _by_width(frame: DataFrame) -> list[tuple[DataFrame, style.Look, int]]:
+    widths = sorted(distinct(frame, "width"), reverse=True)
     return [
-        (select(table, width=width), look, width)
+        (where(frame, width=width), look, width)
         for width, look in zip(widths, style.looks(len(widths)), strict=True)
     ]
 
 
-def _draw_traces(axes: Axes, table: Columns) -> None:
+def _draw_traces(axes: Axes, frame: DataFrame) -> None:
     style.logarithmic(axes)
-    for shown, look, width in _by_width(table):
+    for shown, look, width in _by_width(frame):
         predicted = over_seeds(shown, "epoch", "predicted", arithmetic=True)
         axes.plot(predicted.x, predicted.mean, color=look.colour, label=f"Eq 7, $m = {width}$")
         estimate = over_seeds(shown, "epoch", "estimate", arithmetic=True)
@@ -93,19 +95,19 @@ def _draw_traces(axes: Axes, table: Columns) -> None:
             axes.plot(exact.x, exact.mean, label=f"exact, $m = {width}$", **EXACT)
 
 
-def mean_error(table: Columns) -> np.ndarray:
+def mean_error(frame: DataFrame) -> np.ndarray:
     """The standard error of the mean over seeds of independent estimates, at each epoch."""
-    squares = over_seeds(table, "epoch", "standard_error", "standard_error", arithmetic=True)
-    counts = np.unique(table["epoch"], return_counts=True)[1]
+    squares = over_seeds(frame, "epoch", "standard_error", "standard_error", arithmetic=True)
+    counts = np.unique(frame["epoch"], return_counts=True)[1]
     return np.sqrt(squares.mean / counts)
 
 
-def _draw_distances(axes: Axes, table: Columns) -> None:
+def _draw_distances(axes: Axes, frame: DataFrame) -> None:
     for edge in (-LIMIT, LIMIT):
         axes.axhline(edge, color=style.GREY, linestyle=style.DASHED, linewidth=0.7)
     axes.axhline(0.0, color=style.GREY, linewidth=0.5)
-    for shown, look, _ in _by_width(table):
+    for shown, look, _ in _by_width(frame):
         distance = (shown["estimate"] - shown["predicted"]) / shown["standard_error"]
         axes.plot(shown["epoch"], distance, color=look.colour, marker=look.marker, linestyle="")
     axes.set_yticks([-LIMIT, 0.0, LIMIT])
-    epochs.epoch_axis(axes, table["epoch"])
+    epochs.epoch_axis(axes, frame["epoch"])

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from figures.shared import captions, epochs, style
-from figures.shared.series import Columns, distinct, over_seeds
+from figures.shared.series import distinct, over_seeds
 
 EXPERIMENT = "shallow_eigenvalues"
 COLUMNS = (
@@ -19,53 +20,48 @@ ERROR = style.Look(style.COLOURS[0], "o")
 BOUND = style.Look(style.COLOURS[1], "s", style.DASHED)
 
 
-def draw(table: Columns) -> Figure:
+def draw(frame: DataFrame) -> Figure:
     """The mean error of the top eigenvalues in per cent and its bound, for each data set."""
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.4)
         grid = figure.subplots(1, len(epochs.PANELS), sharey=True)
-        for axes, shown in epochs.panels(grid, table):
+        for axes, shown in epochs.panels(grid, frame):
             _draw_panel(axes, shown)
         grid[0].set_ylabel("error of the top\neigenvalues (%)")
         style.shared_legend(figure, grid[0])
-        style.footer(figure, captions.data_line(table))
+        style.footer(figure, captions.data_line(frame))
     return figure
 
 
-def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and residuals of the table behind the figure."""
-    count = int(table["index"].max())
-    proved = captions.rounded_up(float((table["error"] / table["measured"]).max()))
+    count = int(frame["index"].max())
+    proved = captions.rounded_up(float((frame["error"] / frame["measured"]).to_numpy().max()))
     return captions.paragraph(
         f"Figure B4. Error of Eq 15, in per cent, for the {count} largest eigenvalues of the full"
         " Hessian of two-layer linear networks of width"
-        f" m = {captions.listed(distinct(table, 'width'))} over training by gradient descent, the"
+        f" m = {captions.listed(distinct(frame, 'width'))} over training by gradient descent, the"
         " mean over these eigenvalues.",
         "Dashed: the norm of H - G, which by Weyl's inequality bounds the distance of every"
         " eigenvalue from Eq 15, in per cent of the same eigenvalues.",
         f"Residuals prove an eigenvalue within {proved} of each one, relatively.",
-        captions.seeds(table),
-        captions.data(table, provenance),
+        captions.seeds(frame),
+        captions.data(frame, provenance),
     )
 
 
-def per_network(table: Columns) -> Columns:
+def per_network(frame: DataFrame) -> DataFrame:
     """Error and bound in per cent at each epoch of each network, means over the eigenvalues."""
-    error = 100 * np.abs(table["measured"] - table["predicted"]) / table["measured"]
-    bound = 100 * table["bound"] / table["measured"]
-    places = np.stack([table["epoch"], table["seed"]], axis=1)
-    networks, owner = np.unique(places, axis=0, return_inverse=True)
-    counts = np.bincount(owner.ravel())
-    return {
-        "epoch": networks[:, 0],
-        "error": np.bincount(owner.ravel(), error) / counts,
-        "bound": np.bincount(owner.ravel(), bound) / counts,
-    }
+    error = 100 * np.abs(frame["measured"] - frame["predicted"]) / frame["measured"]
+    bound = 100 * frame["bound"] / frame["measured"]
+    in_per_cent = frame.assign(error=error, bound=bound)
+    means = in_per_cent.groupby(["epoch", "seed"])[["error", "bound"]].mean(skipna=False)
+    return means.reset_index()
 
 
-def _draw_panel(axes: Axes, table: Columns) -> None:
+def _draw_panel(axes: Axes, frame: DataFrame) -> None:
     style.logarithmic(axes)
-    means = per_network(table)
+    means = per_network(frame)
     style.band(axes, over_seeds(means, "epoch", "bound"), BOUND, r"bound $\|H - G\|_2$")
     style.band(axes, over_seeds(means, "epoch", "error"), ERROR, "error of Eq 15")
-    epochs.epoch_axis(axes, table["epoch"])
+    epochs.epoch_axis(axes, frame["epoch"])

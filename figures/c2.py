@@ -7,9 +7,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from pandas import DataFrame, Series
 
 from figures.shared import captions, pruning, style
-from figures.shared.series import Columns, distinct, over_seeds, select
+from figures.shared.series import distinct, over_seeds
+from sweeps.rows import where
 
 EXPERIMENT, COLUMNS = pruning.EXPERIMENT, pruning.COLUMNS
 PART = {"measured": "True", "steps": "printed"}
@@ -22,50 +24,48 @@ NAMES = {
 }
 
 
-def draw(table: Columns) -> Figure:
+def draw(frame: DataFrame) -> Figure:
     """Kappa at initialisation (left) and averaged over the epochs of training (right)."""
-    measured = select(table, measured=True, steps="printed")
+    measured = where(frame, measured=True, steps="printed")
     share = measured["parameters"] / (measured["samples"] * measured["outputs"])
+    measured = measured.assign(share=share)
     start = measured["epoch"] == 0
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.7)
         panels = figure.subplots(1, 2, sharey=True)
         titles = ("(a) at initialisation", "(b) mean over the epochs of training")
         for axes, kept, title in zip(panels, (start, ~start), titles, strict=True):
-            shown = {name: column[kept] for name, column in measured.items()}
-            shown["share"] = share[kept]
             axes.set_title(title)
-            _panel(axes, shown, share)
+            _panel(axes, measured[kept], share)
         panels[0].set_ylabel(style.KAPPA)
         style.footer(figure, captions.data_line(measured))
     return figure
 
 
-def _panel(axes: Axes, shown: Columns, share: np.ndarray) -> None:
+def _panel(axes: Axes, shown: DataFrame, share: Series) -> None:
     axes.set_yscale("log")
     lines: list[Line2D] = []
     names = [name for name in NAMES if name in distinct(shown, "network")]
     for name, look in zip(names, style.looks(len(names)), strict=True):
-        curve = over_epochs(select(shown, network=name))
+        curve = over_epochs(where(shown, network=name))
         lines.append(style.band(axes, over_seeds(curve, "share", "kappa"), look, NAMES[name]))
     style.logarithmic_x(axes, share, "parameters for each output, $p / (k n)$")
     if lines:
         style.label_curves(axes, lines)
 
 
-def over_epochs(rows: Columns) -> Columns:
+def over_epochs(rows: DataFrame) -> DataFrame:
     """The geometric mean of kappa over the epochs, for every seed and every share."""
-    pairs = np.unique(np.column_stack([rows["share"], rows["seed"]]), axis=0)
     means = [
-        np.exp(np.log(rows["kappa"][(rows["share"] == share) & (rows["seed"] == seed)]).mean())
-        for share, seed in pairs
+        {"share": share, "seed": seed, "kappa": np.exp(np.log(one["kappa"].to_numpy()).mean())}
+        for (share, seed), one in rows.groupby(["share", "seed"])
     ]
-    return {"share": pairs[:, 0], "seed": pairs[:, 1], "kappa": np.array(means)}
+    return DataFrame(means, columns=["share", "seed", "kappa"])
 
 
-def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and certificates of the table behind the figure."""
-    measured = select(table, measured=True, steps="printed")
+    measured = where(frame, measured=True, steps="printed")
     rates = ", ".join(f"{rate:.0%}" for rate in distinct(measured, "pruned"))
     return captions.paragraph(
         "Figure C2, beyond the papers. Condition number of the Gauss-Newton matrix J J^T of the"
@@ -80,7 +80,7 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
     )
 
 
-def _seeds(measured: Columns) -> str:
+def _seeds(measured: DataFrame) -> str:
     """The numbers of initialisations behind the means of both panels: they differ by network."""
     start = measured["epoch"] == 0
     ends = []
@@ -93,6 +93,6 @@ def _seeds(measured: Columns) -> str:
     )
 
 
-def _each(measured: Columns) -> list[np.ndarray]:
+def _each(measured: DataFrame) -> list[np.ndarray]:
     """For every network a mask that is true for its rows."""
     return [measured["network"] == name for name in distinct(measured, "network")]

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
 from matplotlib.figure import Figure
-
-from figures.shared.series import Columns
+from pandas import DataFrame
 
 _NAMED = re.compile(r"(?:fig|b|c|t)\d+")
 
@@ -23,9 +22,9 @@ class TableFigure(Protocol):
     @property
     def COLUMNS(self) -> tuple[str, ...]: ...
 
-    def draw(self, table: Columns) -> Figure: ...
+    def draw(self, frame: DataFrame) -> Figure: ...
 
-    def caption(self, table: Columns, provenance: Mapping[str, Any]) -> str: ...
+    def caption(self, frame: DataFrame, provenance: Mapping[str, Any]) -> str: ...
 
 
 class Schematic(Protocol):

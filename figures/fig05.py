@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from figures.shared import captions, depths, style
-from figures.shared.series import Columns, distinct, select
+from figures.shared.series import distinct
+from sweeps.rows import where
 
 EXPERIMENT = "beta_sweep"
 COLUMNS = (*depths.COLUMNS, "figure", "beta", "bound_convex")
@@ -14,24 +16,24 @@ PANELS = ("5-left", "5-right")
 PLACES = {"5-left": "on the left", "5-right": "on the right"}
 
 
-def draw(table: Columns) -> Figure:
+def draw(frame: DataFrame) -> Figure:
     """Kappa and first bound at beta = 0 and beta = 1, one panel for each data set."""
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.4)
         for axes, name in zip(figure.subplots(1, 2), PANELS, strict=True):
-            shown = depths.of_figure(table, name)
+            shown = depths.of_figure(frame, name)
             (data,) = distinct(shown, "data")
             axes.set_title(captions.data_title(data))
             depths.draw_kappa(axes, depths.by_beta(shown, depths.PAIR))
         figure.axes[0].set_ylabel(style.KAPPA)
-        style.footer(figure, depths.data_line(_shown(table)))
+        style.footer(figure, depths.data_line(_shown(frame)))
     return figure
 
 
-def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and certificates of the table behind the figure."""
-    shown = _shown(table)
-    left, right = (depths.setting(select(table, figure=name)) for name in PANELS)
+    shown = _shown(frame)
+    left, right = (depths.setting(where(frame, figure=name)) for name in PANELS)
     return captions.paragraph(
         "Figure 5. Condition number of the Gauss-Newton matrix at initialisation of linear"
         " networks, and of the same weights with a skip connection of strength beta = 1 around"
@@ -45,5 +47,5 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
     )
 
 
-def _shown(table: Columns) -> Columns:
-    return select(table, figure=PANELS)
+def _shown(frame: DataFrame) -> DataFrame:
+    return where(frame, figure=PANELS)

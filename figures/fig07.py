@@ -6,9 +6,11 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from pandas import DataFrame
 
 from figures.shared import captions, style
-from figures.shared.series import Columns, distinct, kappa_over_seeds, over_seeds, select
+from figures.shared.series import distinct, kappa_over_seeds, over_seeds
+from sweeps.rows import where
 
 EXPERIMENT = "batch_norm_sweep"
 COLUMNS = (
@@ -27,25 +29,25 @@ LABELS = {
 LEADING = style.Look(LOOKS["layer"].colour, "v", style.DASHED)
 
 
-def draw(table: Columns) -> Figure:
+def draw(frame: DataFrame) -> Figure:
     """Kappa with and without BatchNorm (left), and with LayerNorm, which is far above (right)."""
-    table = select(table, figure="7")
+    frame = where(frame, figure="7")
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.5)
         left, right = figure.subplots(1, 2)
         _draw_panel(
-            left, table, ("none", "initial", "frozen", "batch"), "with and without BatchNorm"
+            left, frame, ("none", "initial", "frozen", "batch"), "with and without BatchNorm"
         )
         left.set_ylabel(style.KAPPA)
-        _draw_panel(right, table, ("none", "batch", "layer"), "and with LayerNorm")
-        style.footer(figure, captions.data_line(table))
+        _draw_panel(right, frame, ("none", "batch", "layer"), "and with LayerNorm")
+        style.footer(figure, captions.data_line(frame))
     return figure
 
 
-def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and certificates of the table behind the figure."""
-    table = select(table, figure="7")
-    ranks = {norm: captions.listed(distinct(_of(table, norm), "rank")) for norm in _present(table)}
+    frame = where(frame, figure="7")
+    ranks = {norm: captions.listed(distinct(_of(frame, norm), "rank")) for norm in _present(frame)}
     layer = (
         f"; of LayerNorm, {ranks['layer']}: its curve beside the {ranks['batch']} leading"
         " eigenvalues alone (dashed)"
@@ -54,36 +56,36 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
     )
     return captions.paragraph(
         "Figure 7. Condition number of the Gauss-Newton matrix of a linear network with one hidden"
-        f" layer over its width m, at initialisation ({captions.initialisation(table)}), with and"
+        f" layer over its width m, at initialisation ({captions.initialisation(frame)}), with and"
         " without normalisation of the hidden layer. BatchNorm uses the statistics of all n"
         " samples and is differentiated through them, or frozen, with them held fixed, or initial,"
         " with mean 0 and variance 1 as in evaluation mode before training; scale and shift are"
         " parameters. Right, beyond the paper: LayerNorm. Logarithmic axes.",
         f"Rank of the matrix without normalisation {ranks['none']}, with BatchNorm"
         f" {ranks['batch']}{layer}.",
-        captions.seeds(table),
-        captions.certificates(table),
-        captions.data(table, provenance),
+        captions.seeds(frame),
+        captions.certificates(frame),
+        captions.data(frame, provenance),
     )
 
 
-def _of(table: Columns, norm: str) -> Columns:
-    return select(table, norm=norm)
+def _of(frame: DataFrame, norm: str) -> DataFrame:
+    return where(frame, norm=norm)
 
 
-def _present(table: Columns) -> list[str]:
-    return distinct(table, "norm")
+def _present(frame: DataFrame) -> list[str]:
+    return distinct(frame, "norm")
 
 
-def _draw_panel(axes: Axes, table: Columns, norms: Sequence[str], title: str) -> None:
+def _draw_panel(axes: Axes, frame: DataFrame, norms: Sequence[str], title: str) -> None:
     style.logarithmic(axes)
     lines: list[Line2D] = []
     for norm in norms:
-        rows = _of(table, norm)
+        rows = _of(frame, norm)
         lines.append(style.band(axes, kappa_over_seeds(rows, "width"), LOOKS[norm], LABELS[norm]))
         if norm == "layer":
             leading = over_seeds(rows, "width", "kappa_leading")
             lines.append(style.band(axes, leading, LEADING, "LayerNorm,\nleading"))
-    style.logarithmic_x(axes, table["width"], "width $m$")
+    style.logarithmic_x(axes, frame["width"], "width $m$")
     axes.set_title(title)
     style.label_curves(axes, lines, spacing=0.2)

@@ -6,44 +6,46 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from figures.shared import captions, depths, style
-from figures.shared.series import Columns, distinct, over_seeds, select
+from figures.shared.series import distinct, over_seeds
+from sweeps.rows import where
 
 EXPERIMENT = "whitening_sweep"
 COLUMNS = (*depths.COLUMNS, "figure", "whitening", "covariance_condition", "bound_convex")
 LOOKS = dict(zip(("raw", "whitened"), style.looks(2), strict=True))
 
 
-def draw(table: Columns) -> Figure:
+def draw(frame: DataFrame) -> Figure:
     """Kappa and first bound on both inputs (left), kappa over kappa of the covariance (right)."""
-    table = select(table, figure="19")
+    frame = where(frame, figure="19")
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.6)
         axes, right = figure.subplots(1, 2)
         style.logarithmic(axes)
         curves = [
-            depths.Curve(select(table, whitening=inputs), look, inputs)
+            depths.Curve(where(frame, whitening=inputs), look, inputs)
             for inputs, look in LOOKS.items()
         ]
         depths.draw_kappa(axes, curves, key="center left")
         axes.set_ylim(bottom=1.0)  # no condition number is below it
         axes.set_ylabel(style.KAPPA)
-        _powers(right, select(table, resolved=True))
-        style.footer(figure, captions.data_line(table))
+        _powers(right, where(frame, resolved=True))
+        style.footer(figure, captions.data_line(frame))
     return figure
 
 
-def _powers(axes: Axes, table: Columns) -> None:
+def _powers(axes: Axes, frame: DataFrame) -> None:
     """Resolved kappa on inputs of covariance Sigma^t over kappa(Sigma^t), for each depth."""
     style.logarithmic(axes)
-    shown = distinct(table, "depth")
+    shown = distinct(frame, "depth")
     lines = []
     for depth, look in zip(shown, style.ordered_looks(len(shown)), strict=True):
-        rows = select(table, depth=depth)
+        rows = where(frame, depth=depth)
         series = over_seeds(rows, "covariance_condition", "kappa")
         lines.append(style.band(axes, series, look, f"$L = {depth}$"))
-    ends = np.array([1.0, table["covariance_condition"].max()])
+    ends = np.array([1.0, frame["covariance_condition"].max()])
     start = min(float(np.asarray(line.get_ydata())[0]) for line in lines)
     axes.plot(ends, start * ends, color=style.GREY, linestyle=style.DASHED, linewidth=0.9)
     style.key(axes, (("proportional", {"linestyle": style.DASHED, "linewidth": 0.9}),))
@@ -52,18 +54,18 @@ def _powers(axes: Axes, table: Columns) -> None:
     style.label_curves(axes, lines)
 
 
-def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and certificates of the table behind the figure."""
-    table = select(table, figure="19")
-    raw = select(table, whitening="raw")
+    frame = where(frame, figure="19")
+    raw = where(frame, whitening="raw")
     return captions.paragraph(
         "Figure 19. Condition number of the Gauss-Newton matrix of linear networks at"
-        f" initialisation ({depths.setting(table)}) on raw inputs, whose covariance has condition"
+        f" initialisation ({depths.setting(frame)}) on raw inputs, whose covariance has condition"
         f" number {raw['covariance_condition'].max():.2g}, and of the same weights on whitened"
         " inputs, with the first bound of Lemma 2 (dashed, left). Right: on inputs of covariance"
         " Sigma^t, t from 0 to 1, over its condition number, where kappa is resolved. Logarithmic"
         " axes but for the depth.",
-        captions.seeds(table),
-        captions.certificates(table),
-        captions.data(table, provenance),
+        captions.seeds(frame),
+        captions.certificates(frame),
+        captions.data(frame, provenance),
     )

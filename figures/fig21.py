@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from figures.shared import captions, depths, style
-from figures.shared.series import Columns
 
 EXPERIMENT = "beta_sweep"
 COLUMNS = (*depths.COLUMNS, "figure", "beta")
 
 
-def draw(table: Columns) -> Figure:
+def draw(frame: DataFrame) -> Figure:
     """Kappa at beta = 0 and beta = 1, without bounds."""
-    shown = depths.of_figure(table, "21")
+    shown = depths.of_figure(frame, "21")
     with style.paper_style():
         figure = style.new_figure(style.COLUMN_WIDTH, 2.3)
         axes = figure.subplots()
@@ -24,9 +24,9 @@ def draw(table: Columns) -> Figure:
     return figure
 
 
-def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and certificates of the table behind the figure."""
-    shown = depths.of_figure(table, "21")
+    shown = depths.of_figure(frame, "21")
     return captions.paragraph(
         "Figure 21. Condition number of the Gauss-Newton matrix at initialisation"
         f" ({depths.setting(shown)}) of linear networks, and of the same weights with a skip"

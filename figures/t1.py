@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from figures.shared import captions, style
-from figures.shared.series import Columns, distinct, kappa_over_seeds, over_seeds, select
+from figures.shared.series import distinct, kappa_over_seeds, over_seeds
+from sweeps.rows import where
 
 EXPERIMENT = "transformer_depth"
 COLUMNS = (
@@ -24,20 +26,20 @@ NAMES = {  # in the order of the legend
 }
 
 
-def draw(table: Columns) -> Figure:
+def draw(frame: DataFrame) -> Figure:
     """Kappa over depth (left), and the spectra of the deepest networks (right)."""
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 3.0)
         left, right = figure.subplots(1, 2)
-        kappa, spectra = (select(table, panel=panel) for panel in ("kappa", "spectrum"))
+        kappa, spectra = (where(frame, panel=panel) for panel in ("kappa", "spectrum"))
         style.logarithmic(left)
         style.logarithmic(right)
         names = [name for name in NAMES if name in distinct(kappa, "network")]
         for name, look in zip(names, style.looks(len(names)), strict=True):
             style.band(
-                left, kappa_over_seeds(select(kappa, network=name), "depth"), look, NAMES[name]
+                left, kappa_over_seeds(where(kappa, network=name), "depth"), look, NAMES[name]
             )
-            curve = over_seeds(select(spectra, network=name), "share", "eigenvalue")
+            curve = over_seeds(where(spectra, network=name), "share", "eigenvalue")
             style.band(right, curve, look, NAMES[name])
         left.set_title("(a) at initialisation")
         left.set_ylabel(style.KAPPA)
@@ -52,9 +54,9 @@ def draw(table: Columns) -> Figure:
     return figure
 
 
-def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and certificates of the table behind the figure."""
-    kappa = select(table, panel="kappa")
+    kappa = where(frame, panel="kappa")
     share = kappa["parameters"] / (kappa["samples"] * kappa["outputs"])
     width = captions.listed(distinct(kappa, "width"))
     return captions.paragraph(

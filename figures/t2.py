@@ -7,9 +7,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from pandas import DataFrame
 
 from figures.shared import captions, style
-from figures.shared.series import Columns, distinct, over_seeds, select
+from figures.shared.series import distinct, over_seeds
+from sweeps.rows import where
 
 EXPERIMENT = "block_heterogeneity"
 COLUMNS = (
@@ -43,10 +45,10 @@ def part(block: str) -> str:
     return PARTS[last]
 
 
-def draw(table: Columns) -> Figure:
+def draw(frame: DataFrame) -> Figure:
     """The spectra of all blocks of every network (top), and the mean distances (bottom)."""
     looks = dict(zip(KINDS, style.looks(len(KINDS)), strict=True))
-    distances, spectra = (select(table, panel=panel) for panel in ("distance", "spectrum"))
+    distances, spectra = (where(frame, panel=panel) for panel in ("distance", "spectrum"))
     names = [name for name in NAMES if name in distinct(distances, "network")]
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 4.3)
@@ -54,7 +56,7 @@ def draw(table: Columns) -> Figure:
         upper, lower = parts
         panels = upper.subplots(1, len(names), sharey=True, squeeze=False)[0]
         for axes, name in zip(panels, names, strict=True):
-            _spectra(axes, select(spectra, network=name), looks)
+            _spectra(axes, where(spectra, network=name), looks)
             axes.set_title(NAMES[name])
         panels[0].set_ylabel(r"size of the eigenvalue $|\lambda|$")
         upper.supxlabel("share of a block's eigenvalues that are larger", fontsize=8.5)
@@ -68,18 +70,18 @@ def draw(table: Columns) -> Figure:
     return figure
 
 
-def _spectra(axes: Axes, spectra: Columns, looks: Mapping[str, style.Look]) -> None:
+def _spectra(axes: Axes, spectra: DataFrame, looks: Mapping[str, style.Look]) -> None:
     for block in distinct(spectra, "block"):
-        curve = over_seeds(select(spectra, block=block), "share", "size")
+        curve = over_seeds(where(spectra, block=block), "share", "size")
         line = style.band(axes, curve, looks[part(block)], block)
         line.set_markersize(2.5)
     style.logarithmic(axes)
 
 
-def _distances(axes: Axes, distances: Columns, names: list[str]) -> None:
+def _distances(axes: Axes, distances: DataFrame, names: list[str]) -> None:
     """One line for each measure, over the networks."""
     place = {name: index for index, name in enumerate(names)}
-    placed = {**distances, "place": np.array([place[name] for name in distances["network"]])}
+    placed = distances.assign(place=distances["network"].map(place))
     for column, look in zip(MEASURES, style.looks(len(MEASURES)), strict=True):
         series = over_seeds(placed, "place", column)
         ends = np.abs(np.array([series.low, series.high]) - series.mean)
@@ -99,15 +101,15 @@ def _distances(axes: Axes, distances: Columns, names: list[str]) -> None:
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
 
 
-def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes and seeds of the table behind the figure."""
-    distances = select(table, panel="distance")
+    distances = where(frame, panel="distance")
     sizes = ", ".join(
-        f"{NAMES[name]} {captions.listed(distinct(select(distances, network=name), 'parameters'))}"
+        f"{NAMES[name]} {captions.listed(distinct(where(distances, network=name), 'parameters'))}"
         for name in NAMES
         if name in distinct(distances, "network")
     )
-    error = captions.rounded_up(float(distances["distance_error"].max()))
+    error = captions.rounded_up(float(distances["distance_error"].to_numpy().max()))
     return captions.paragraph(
         "Figure T2, beyond the papers. Top: spectra of the diagonal blocks of the Hessian of the"
         " cross-entropy at initialisation, one curve for each matrix of weights or table of"

@@ -8,9 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from pandas import DataFrame
 
 from figures.shared import captions, style
-from figures.shared.series import Columns, distinct, kappa_over_seeds, over_seeds, rows, select
+from figures.shared.series import distinct, kappa_over_seeds, over_seeds
+from sweeps.rows import where
 
 EXPERIMENT = "optimizer_metrics"
 COLUMNS = (
@@ -32,15 +34,15 @@ NAMES = {
 LOOKS = dict(zip(NAMES, style.looks(len(NAMES)), strict=True))
 
 
-def draw(table: Columns) -> Figure:
+def draw(frame: DataFrame) -> Figure:
     """For each network kappa along training (top), and steps over kappa at the start (bottom)."""
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 4.6)
         panels = figure.subplots(2, len(NETWORKS))
         for letter, (network, title) in enumerate(NETWORKS.items()):
             upper, lower = panels[:, letter]
-            shown = select(table, network=network)
-            _along(upper, select(shown, panel="kappa", damping=[0.0, usual(table)]))
+            shown = where(frame, network=network)
+            _along(upper, where(shown, panel="kappa", damping=[0.0, usual(frame)]))
             _against(lower, shown)
             upper.set_title(f"({'abc'[letter]}) {title}, {_regime(shown)}")
             lower.set_title(f"({'def'[letter]})")
@@ -51,32 +53,32 @@ def draw(table: Columns) -> Figure:
             for metric, look in LOOKS.items()
         ]
         figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
-        style.footer(figure, captions.data_line(table))
+        style.footer(figure, captions.data_line(frame))
     return figure
 
 
-def usual(table: Columns) -> float:
+def usual(frame: DataFrame) -> float:
     """The damping at which kappa is measured along training."""
-    late = select(table, panel="kappa", metric="full")
-    return float(late["damping"][late["step"] == late["step"].max()][0])
+    late = where(frame, panel="kappa", metric="full")
+    return float(late["damping"][late["step"] == late["step"].max()].iloc[0])
 
 
-def _regime(shown: Columns) -> str:
+def _regime(shown: DataFrame) -> str:
     return f"$p / (k n) = {distinct(shown, 'share')[0]:.2g}$"
 
 
-def _along(axes: Axes, shown: Columns) -> None:
+def _along(axes: Axes, shown: DataFrame) -> None:
     """One curve for each metric over the steps of Adam's run, the metrics beside each other."""
     style.logarithmic(axes)
     stops, beside = distinct(shown, "step"), np.linspace(-0.27, 0.27, len(LOOKS))
     for shift, (metric, look) in zip(beside, LOOKS.items(), strict=True):
-        run = kappa_over_seeds(select(shown, metric=metric), "step")
+        run = kappa_over_seeds(where(shown, metric=metric), "step")
         style.bars(axes, replace(run, x=np.arange(len(stops)) + shift), look)
     axes.set_xticks(np.arange(len(stops)), [f"{stop}" for stop in stops])
     axes.set_xlabel("step of Adam")
 
 
-def _against(axes: Axes, shown: Columns) -> None:
+def _against(axes: Axes, shown: DataFrame) -> None:
     """Steps against kappa: a point for each metric and damping, filled at the usual one."""
     style.logarithmic(axes)
     axes.set_xscale("log")
@@ -101,30 +103,30 @@ def _against(axes: Axes, shown: Columns) -> None:
     axes.set_xlabel("condition number at the start")
 
 
-def _dampings(shown: Columns, metric: str) -> list[float]:
+def _dampings(shown: DataFrame, metric: str) -> list[float]:
     """The dampings at which kappa was measured at the start, the largest first."""
-    measured = select(shown, panel="kappa", metric=metric, step=0)
+    measured = where(shown, panel="kappa", metric=metric, step=0)
     return distinct(measured, "damping")[::-1]
 
 
 def point(
-    shown: Columns, metric: str, damping: float
+    shown: DataFrame, metric: str, damping: float
 ) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
     """kappa at the start, and the steps without momentum, each with the ends of its interval."""
-    own = select(shown, metric=metric, damping=damping, step=0)
-    kappas = kappa_over_seeds(select(own, panel="kappa"), "step")
-    race = select(own, panel="race", momentum=0.0)
-    taken = over_seeds({**race, "steps": race["steps"].astype(float)}, "step", "steps")
+    own = where(shown, metric=metric, damping=damping, step=0)
+    kappas = kappa_over_seeds(where(own, panel="kappa"), "step")
+    race = where(own, panel="race", momentum=0.0)
+    taken = over_seeds(race.assign(steps=race["steps"].astype(float)), "step", "steps")
     (kappa,), (low,), (high,) = kappas.mean, kappas.low, kappas.high
     return (kappa, low, high), (taken.mean[0], taken.low[0], taken.high[0])
 
 
-def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and certificates of the table behind the figure."""
-    kappas, race = (select(table, panel=panel) for panel in ("kappa", "race"))
+    kappas, race = (where(frame, panel=panel) for panel in ("kappa", "race"))
     little = min(damping for damping in distinct(kappas, "damping") if damping)
     sizes = "; ".join(
-        _sizes(select(table, network=network), NETWORKS[network]) for network in NETWORKS
+        _sizes(where(frame, network=network), NETWORKS[network]) for network in NETWORKS
     )
     lost = int((~race["reached"].astype(bool)).sum())
     (target,) = distinct(race, "target")
@@ -133,22 +135,22 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
         "Figure T3, beyond the papers. (a, b, c) The condition number of P^{-1/2} G P^{-1/2} over"
         " its non-zero eigenvalues, at the points of one run of Adam, for the P of SGD (I), of Adam"
         " and of Shampoo, which that run's gradients make, for diag(G), for K-FAC, for the exact"
-        f" blocks of the layers and for G itself. To every P but I the number {usual(table):g}"
+        f" blocks of the layers and for G itself. To every P but I the number {usual(frame):g}"
         " tr(P) / p is added; P = G would have kappa 1 without it. (d, e, f) The steps of"
         " full-batch runs without momentum, with P made anew at every step and the best of the"
         f" rates, to {target:g} times the loss of a uniform guess, over kappa at the start; open"
-        f" markers: {little:g} tr(P) / p. {lost} of {rows(race)} searches for a rate reached the"
+        f" markers: {little:g} tr(P) / p. {lost} of {len(race)} searches for a rate reached the"
         f" loss with none, and {edges} have their best at an end of the grid. {sizes}. Logarithmic"
         " vertical axes.",
-        captions.seeds(table, "bars"),
+        captions.seeds(frame, "bars"),
         captions.certificates(kappas),
-        captions.data(table, provenance),
+        captions.data(frame, provenance),
     )
 
 
-def _sizes(shown: Columns, title: str) -> str:
+def _sizes(shown: DataFrame, title: str) -> str:
     sizes = [
         captions.listed(distinct(shown, name)) for name in ("parameters", "samples", "outputs")
     ]
-    ranks = captions.listed(distinct(select(shown, panel="kappa"), "rank"))
+    ranks = captions.listed(distinct(where(shown, panel="kappa"), "rank"))
     return f"{title}: p = {sizes[0]}, n = {sizes[1]}, k = {sizes[2]}, rank {ranks}"

@@ -5,9 +5,11 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from figures.shared import captions, style
-from figures.shared.series import Columns, distinct, over_seeds, select
+from figures.shared.series import distinct, over_seeds
+from sweeps.rows import where
 
 EXPERIMENT = "class_blocks"
 COLUMNS = (
@@ -28,38 +30,38 @@ PANELS = (
 LABELS = {"trace": "trace of the block", "loss": "mean cross-entropy"}
 
 
-def draw(table: Columns) -> Figure:
+def draw(frame: DataFrame) -> Figure:
     """One panel for each kind of block, and one for the loss."""
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 4.4)
         panels = figure.subplots(2, 2)
         for axes, (network, part, column, title) in zip(panels.flat, PANELS, strict=True):
-            _panel(axes, select(table, network=network, part=part), column)
+            _panel(axes, where(frame, network=network, part=part), column)
             axes.set_title(title)
         for axes in panels[0]:
             axes.set_xlabel("")
         style.shared_legend(figure, panels[0, 0])
-        style.footer(figure, captions.data_line(table))
+        style.footer(figure, captions.data_line(frame))
     return figure
 
 
-def _panel(axes: Axes, shown: Columns, column: str) -> None:
+def _panel(axes: Axes, shown: DataFrame, column: str) -> None:
     style.logarithmic(axes)
     for (stage, label), look in zip(STAGES.items(), style.looks(len(STAGES)), strict=True):
-        series = over_seeds(select(shown, stage=stage), "share", column)
+        series = over_seeds(where(shown, stage=stage), "share", column)
         style.band(axes, series, look, label).set_linewidth(0.5)
     style.logarithmic_x(axes, shown["share"], "share of the character in the text")
     axes.set_ylabel(LABELS[column])
 
 
-def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes and seeds of the table behind the figure."""
-    steps = captions.listed([step for step in distinct(table, "steps") if step])
+    steps = captions.listed([step for step in distinct(frame, "steps") if step])
     rates = "; ".join(
-        f"{name} {_rates(select(table, network=network))}"
+        f"{name} {_rates(where(frame, network=network))}"
         for network, name in (("linear", "the linear model"), ("gpt", "the GPT"))
     )
-    gpt = select(table, network="gpt")
+    gpt = where(frame, network="gpt")
     depth, width = (captions.listed(distinct(gpt, name)) for name in ("depth", "width"))
     return captions.paragraph(
         "Figure T4, beyond the papers. Traces of the diagonal blocks of the Gauss-Newton matrix of"
@@ -70,11 +72,11 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
         f" class. At initialisation and after {steps} full-batch steps, with the rates of gradient"
         f" descent and Adam {rates}. The character that falls out of line is the hyphen, which"
         " stands in long rows of its own. Logarithmic axes.",
-        captions.seeds(table),
-        captions.data(table, provenance),
+        captions.seeds(frame),
+        captions.data(frame, provenance),
     )
 
 
-def _rates(shown: Columns) -> str:
-    found = (distinct(select(shown, stage=stage), "rate")[0] for stage in list(STAGES)[1:])
+def _rates(shown: DataFrame) -> str:
+    found = (distinct(where(shown, stage=stage), "rate")[0] for stage in list(STAGES)[1:])
     return " and ".join(f"{rate:g}" for rate in found)

@@ -9,9 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
+from pandas import DataFrame
 
 from figures.shared import captions, style
-from figures.shared.series import Columns, distinct, over_seeds, rows, select
+from figures.shared.series import distinct, over_seeds
+from sweeps.rows import where
 
 EXPERIMENT = "edge_of_stability"
 COLUMNS = (
@@ -23,11 +25,11 @@ COLUMNS = (
 LIMIT = "edge of stability"
 
 
-def draw(table: Columns) -> Figure:
+def draw(frame: DataFrame) -> Figure:
     """The MLP above: gradient descent and Adam; the GPT below: sharpness over threshold, loss."""
-    descent = select(table, network="mlp", optimizer="gradient descent")
-    adam = select(table, network="mlp", optimizer="Adam")
-    gpt = select(table, network="gpt")
+    descent = where(frame, network="mlp", optimizer="gradient descent")
+    adam = where(frame, network="mlp", optimizer="Adam")
+    gpt = where(frame, network="gpt")
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 4.9)
         parts: Any = figure.subfigures(2, 1)
@@ -41,20 +43,20 @@ def draw(table: Columns) -> Figure:
         right.set_ylabel(r"$\lambda_1(\mathbf{P}^{-1/2} \mathbf{H} \mathbf{P}^{-1/2})$")
         right.set_title("(b) MLP, Adam")
         _gpt(parts[1].subplots(1, 3), gpt)
-        style.footer(figure, captions.data_line(table))
+        style.footer(figure, captions.data_line(frame))
     return figure
 
 
-def _gpt(panels: Any, gpt: Columns) -> None:
+def _gpt(panels: Any, gpt: DataFrame) -> None:
     """Preconditioned sharpness at constant rates and with warm-up, and both losses."""
-    relative = {**gpt, "relative": gpt["preconditioned"] / gpt["final_threshold"]}
+    relative = gpt.assign(relative=gpt["preconditioned"] / gpt["final_threshold"])
     constant, warmed, loss = panels
     warmed.sharey(constant)
     for axes, shown, title in (
-        (constant, relative["warmup"] == 0, "(c) GPT, Adam, constant rate"),
-        (warmed, relative["warmup"] > 0, "(d) with warm-up"),
+        (constant, relative[relative["warmup"] == 0], "(c) GPT, Adam, constant rate"),
+        (warmed, relative[relative["warmup"] > 0], "(d) with warm-up"),
     ):
-        _curves(axes, {name: column[shown] for name, column in relative.items()}, "relative")
+        _curves(axes, shown, "relative")
         axes.axhline(1.0, color=style.GREY, linestyle=style.DASHED, linewidth=0.9)
         axes.set_title(title)
     warmed.tick_params(labelleft=False)
@@ -67,12 +69,12 @@ def _gpt(panels: Any, gpt: Columns) -> None:
         warmed.axvline(steps, color=style.GREY, linewidth=0.6, linestyle=":")
 
 
-def _along(axes: Axes, shown: Columns, column: str) -> None:
+def _along(axes: Axes, shown: DataFrame, column: str) -> None:
     """One curve for each rate, and its threshold dashed in the same colour."""
     style.logarithmic(axes)
     rates = distinct(shown, "rate")
     for rate, look in zip(rates, style.looks(len(rates)), strict=True):
-        run = select(shown, rate=rate)
+        run = where(shown, rate=rate)
         style.band(axes, over_seeds(run, "step", column), look, f"rate {rate:g}").set_markersize(2)
         (limit,) = distinct(run, "final_threshold")
         axes.axhline(limit, color=look.colour, linestyle=style.DASHED, linewidth=0.9)
@@ -82,13 +84,13 @@ def _along(axes: Axes, shown: Columns, column: str) -> None:
     axes.legend(handles=[*handles, dashed], loc="lower right")
 
 
-def _curves(axes: Axes, shown: Columns, column: str) -> None:
+def _curves(axes: Axes, shown: DataFrame, column: str) -> None:
     """A curve for each rate, and a dotted one with warm-up, over the logarithm of the steps."""
     style.logarithmic(axes)
     rates = distinct(shown, "rate")
     for rate, look in zip(rates, style.looks(len(rates)), strict=True):
         for warmup in distinct(shown, "warmup"):
-            run = select(shown, rate=rate, warmup=warmup)
+            run = where(shown, rate=rate, warmup=warmup)
             drawn = replace(look, line=":") if warmup else look
             line = style.band(axes, over_seeds(run, "step", column), drawn, _label(rate, warmup))
             line.set_markersize(2.5)
@@ -99,7 +101,7 @@ def _label(rate: float, warmup: int) -> str:
     return f"rate {rate:g}, warm-up" if warmup else f"rate {rate:g}"
 
 
-def _legend(gpt: Columns) -> list[Line2D]:
+def _legend(gpt: DataFrame) -> list[Line2D]:
     rates = distinct(gpt, "rate")
     handles = [
         Line2D([], [], color=look.colour, marker=look.marker, label=f"rate {rate:g}")
@@ -108,9 +110,9 @@ def _legend(gpt: Columns) -> list[Line2D]:
     return [*handles, Line2D([], [], color=style.GREY, linestyle=":", label="with warm-up")]
 
 
-def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes and seeds of the table behind the figure."""
-    mlp, gpt = (select(table, network=name) for name in ("mlp", "gpt"))
+    mlp, gpt = (where(frame, network=name) for name in ("mlp", "gpt"))
     warmups = captions.listed([steps for steps in distinct(gpt, "warmup") if steps])
     return captions.paragraph(
         "Figure T5, beyond the papers. Full-batch training. (a) The largest"
@@ -120,27 +122,27 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
         f" (c, d, e) {_sizes(gpt)}, under Adam, at constant rates and with rates that rise linearly"
         f" over the first {warmups} steps (d, up to the vertical line; dotted in e): the"
         " preconditioned sharpness over 38 / final rate, and the loss. Every value has an"
-        f" eigenvalue within a relative distance of {_error(table)}.",
-        _left_out(table),
+        f" eigenvalue within a relative distance of {_error(frame)}.",
+        _left_out(frame),
         "Logarithmic vertical axes.",
-        captions.seeds(table),
-        captions.data(table, provenance),
+        captions.seeds(frame),
+        captions.data(frame, provenance),
     )
 
 
-def _error(table: Columns) -> str:
+def _error(frame: DataFrame) -> str:
     """The largest relative error of both kinds of sharpness."""
     names = ("sharpness", "preconditioned")
-    return captions.rounded_up(max(np.nanmax(table[f"{n}_error"] / table[n]) for n in names))
+    return captions.rounded_up(max(np.nanmax(frame[f"{n}_error"] / frame[n]) for n in names))
 
 
-def _left_out(table: Columns) -> str:
-    count = int((~np.isfinite(table["preconditioned"])).sum())
-    return f"{count} of {rows(table)} values have larger errors and are left out." if count else ""
+def _left_out(frame: DataFrame) -> str:
+    count = int((~np.isfinite(frame["preconditioned"])).sum())
+    return f"{count} of {len(frame)} values have larger errors and are left out." if count else ""
 
 
-def _sizes(shown: Columns) -> str:
-    if not rows(shown):
+def _sizes(shown: DataFrame) -> str:
+    if shown.empty:
         return "no network"
     depth, width, size = (
         captions.listed(distinct(shown, name)) for name in ("depth", "width", "parameters")

@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from figures.shared import captions, style
-from figures.shared.series import Columns, distinct, over_seeds, rows, select
+from figures.shared.series import distinct, over_seeds
+from sweeps.rows import where
 
 EXPERIMENT = "block_alignment"
 COLUMNS = (
@@ -26,15 +28,15 @@ PANELS = {
 }
 
 
-def draw(table: Columns) -> Figure:
+def draw(frame: DataFrame) -> Figure:
     """A row of panels for each network: error, eigenvectors, steps, and what the steps gain."""
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 3.9)
         parts: Any = figure.subplots(len(NETWORKS), len(PANELS), sharex=True, sharey=True)
         for line, network in zip(parts, NETWORKS, strict=True):
-            of_network = select(table, network=network)
+            of_network = where(frame, network=network)
             for axes, panel in zip(line, PANELS, strict=True):
-                _panel(axes, select(of_network, panel=panel), distinct(table, "step"))
+                _panel(axes, where(of_network, panel=panel), distinct(frame, "step"))
             line[0].set_ylabel(f"{NETWORKS[network]}, p = {_sizes(of_network)}")
         for axes, letter, title in zip(parts[0], "abcd", PANELS.values(), strict=True):
             axes.set_title(f"({letter}) {title}", fontsize=7.5)
@@ -42,11 +44,11 @@ def draw(table: Columns) -> Figure:
             axes.set_xlabel("step of Adam")
         for axes in (parts[0][0], parts[0][2]):
             axes.legend(loc="lower left", fontsize=7, handlelength=1.4, borderaxespad=0.1)
-        style.footer(figure, captions.data_line(table))
+        style.footer(figure, captions.data_line(frame))
     return figure
 
 
-def _panel(axes: Axes, shown: Columns, stops: list[int]) -> None:
+def _panel(axes: Axes, shown: DataFrame, stops: list[int]) -> None:
     """A curve for each matrix, or for each damping, over the stops of the run."""
     by_damping = len(distinct(shown, "damping")) > 1 or 0.0 not in distinct(shown, "damping")
     name = "damping" if by_damping else "matrix"
@@ -54,7 +56,7 @@ def _panel(axes: Axes, shown: Columns, stops: list[int]) -> None:
     looks = style.looks(len(MATRICES) + len(curves))[len(MATRICES) if by_damping else 0 :]
     beside = np.linspace(-0.08, 0.08, len(curves))
     for shift, curve, look in zip(beside, curves, looks, strict=False):
-        run = over_seeds(select(shown, **{name: curve}), "step", "value", arithmetic=True)
+        run = over_seeds(where(shown, **{name: curve}), "step", "value", arithmetic=True)
         places = [stops.index(step) for step in run.x] + shift
         axes.errorbar(
             places,
@@ -70,18 +72,18 @@ def _panel(axes: Axes, shown: Columns, stops: list[int]) -> None:
     axes.set_xticks(range(len(stops)), [str(stop) for stop in stops])
 
 
-def _sizes(shown: Columns) -> str:
+def _sizes(shown: DataFrame) -> str:
     return captions.listed(distinct(shown, "parameters"))
 
 
-def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and errors of the table behind the figure."""
-    width = float((table["value_high"] - table["value_low"]).max())
+    width = float((frame["value_high"] - frame["value_low"]).to_numpy().max())
     blocks = ", ".join(
-        f"{captions.listed(distinct(select(table, network=network), 'blocks'))} in the {title}"
+        f"{captions.listed(distinct(where(frame, network=network), 'blocks'))} in the {title}"
         for network, title in NETWORKS.items()
     )
-    seeds = len(distinct(table, "seed"))
+    seeds = len(distinct(frame, "seed"))
     return captions.paragraph(
         "Figure T7, beyond the papers. The Hessian H of the cross-entropy and its Gauss-Newton"
         f" matrix G beside their layers' diagonal blocks B ({blocks}), along a full-batch run of"
@@ -90,8 +92,8 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
         " eigenvalues. (c) The cosine of the steps (G + d)^{-1} g and (B + d)^{-1} g for the"
         " gradient g and dampings d as shares of the mean eigenvalue of G. (d) What the second step"
         " gains of the decrease of the quadratic model that the first gains, each at its best"
-        f" length. Each of the {rows(table)} numbers is known to {captions.rounded_up(width)} or"
-        f" less ({captions.weakest_evidence(table)}). Mean over {seeds} initialisations; bars: its"
+        f" length. Each of the {len(frame)} numbers is known to {captions.rounded_up(width)} or"
+        f" less ({captions.weakest_evidence(frame)}). Mean over {seeds} initialisations; bars: its"
         " 95% interval.",
-        captions.data(table, provenance),
+        captions.data(frame, provenance),
     )

@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-import numpy as np
+from pandas import DataFrame
 
 from sweeps import regimes
-from sweeps.rows import kept, where
-from sweeps.table import Columns, given
+from sweeps.rows import where
 
 HOLDS, FAILS = "holds", "fails"
 UNDECIDED = "undecided"  # the interval over the seeds contains "no effect"
@@ -136,7 +135,7 @@ class Claim:
     figure: str
     statement: str
     source: Source | Sentence
-    check: Callable[[Columns], Verdict]
+    check: Callable[[DataFrame], Verdict]
     ratios: tuple[str, ...] = ()
     panel: tuple[tuple[str, object], ...] = ()
     mechanism: str = ""
@@ -181,12 +180,12 @@ def not_testable(why: str) -> Verdict:
     return Verdict(NOT_TESTABLE, math.nan, why)
 
 
-def every(*checks: Callable[[Columns], Verdict]) -> Callable[[Columns], Verdict]:
+def every(*checks: Callable[[DataFrame], Verdict]) -> Callable[[DataFrame], Verdict]:
     """The check of a statement with several parts, which holds where each of them does."""
     worst_first = (FAILS, NOT_TESTABLE, UNDECIDED, HOLDS)
 
-    def check(table: Columns) -> Verdict:
-        parts = [part(given(part, table)) for part in checks]
+    def check(frame: DataFrame) -> Verdict:
+        parts = [part(frame) for part in checks]
         worst = min(parts, key=lambda part: worst_first.index(part.status))
         seeds = min(part.seeds for part in parts)
         return replace(worst, text="; ".join(part.text for part in parts), seeds=seeds)
@@ -194,32 +193,32 @@ def every(*checks: Callable[[Columns], Verdict]) -> Callable[[Columns], Verdict]
     return check
 
 
-def judge(claim: Claim, table: Columns, paper: regimes.Rows) -> Verdict:
+def judge(claim: Claim, frame: DataFrame, paper: regimes.Rows) -> Verdict:
     """The verdict of a claim's check, if the table's decisive ratios and data are the paper's.
 
     A reading of other data or settings is judged by its own numbers.
     """
-    found = claim.check(given(claim.check, table))
-    shown = _shown(claim, table)
+    found = claim.check(frame)
+    shown = _shown(claim, frame)
     if "seed" in shown:
-        found = replace(found, seeds=found.seeds or len(np.unique(shown["seed"])))
+        found = replace(found, seeds=found.seeds or shown["seed"].nunique())
     if "data" in shown:
         found = replace(found, data=found.data or "; ".join(_distinct(shown["data"])))
     if found.status == NOT_TESTABLE or claim.read_as == OTHER:
         return found
-    reasons = [_other_data(claim, table)]
+    reasons = [_other_data(claim, frame)]
     if claim.gates:
-        reasons.append(regimes.outside(table, claim.figure, claim.gates, claim.panel, paper))
+        reasons.append(regimes.outside(frame, claim.figure, claim.gates, claim.panel, paper))
     why = "; ".join(filter(None, reasons))
     return replace(found, status=NOT_TESTABLE, text=f"{why}. Here: {found.text}") if why else found
 
 
-def _shown(claim: Claim, table: Columns) -> Columns:
+def _shown(claim: Claim, frame: DataFrame) -> DataFrame:
     """The rows that a claim is about: those of its panel, or of the figure that it names."""
-    if claim.panel or "figure" not in table:
-        return where(table, **dict(claim.panel))
-    of_figure = table["figure"] == claim.figure.removeprefix("B")
-    return kept(table, of_figure) if np.any(of_figure) else table
+    if claim.panel or "figure" not in frame:
+        return where(frame, **dict(claim.panel))
+    of_figure = frame[frame["figure"] == claim.figure.removeprefix("B")]
+    return frame if of_figure.empty else of_figure
 
 
 def _distinct(values: Iterable[object]) -> list[str]:
@@ -227,12 +226,12 @@ def _distinct(values: Iterable[object]) -> list[str]:
     return list(dict.fromkeys(map(str, values)))
 
 
-def _other_data(claim: Claim, table: Columns) -> str:
+def _other_data(claim: Claim, frame: DataFrame) -> str:
     """Which data the table has where its sentence is about others, as text, or ""."""
     asked = claim.source.data if isinstance(claim.source, Sentence) else ()
     if not asked:
         return ""
-    shown = where(table, **dict(claim.panel))
+    shown = where(frame, **dict(claim.panel))
     names = _distinct(str(name).partition(",")[0] for name in shown["data"])
     other = [name for name in names if name not in asked]
     return f"the data are {', '.join(other)}, the paper's {' or '.join(asked)}" if other else ""

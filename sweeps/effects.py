@@ -10,10 +10,10 @@ from itertools import pairwise
 import numpy as np
 import scipy.stats
 from numpy.typing import NDArray
+from pandas import DataFrame
 
 from sweeps.claims import FAILS, HOLDS, UNDECIDED, Verdict, not_testable, verdict
-from sweeps.rows import by_seed, geometric_means, growth_exponent, length, points, where
-from sweeps.table import Columns
+from sweeps.rows import geometric_means, growth_exponent, points, where
 
 LEVEL = 0.95
 _LARGEST_LOG = 709.0  # the exponential of a larger number is above the range of float64
@@ -88,7 +88,7 @@ def _end(values: NDArray, sign: float, together: int) -> float:
     return float(np.mean(values) + sign * half_width)
 
 
-def ratio(first: Columns, second: Columns, of: str = "kappa", together: int = 1) -> Effect:
+def ratio(first: DataFrame, second: DataFrame, of: str = "kappa", together: int = 1) -> Effect:
     """Geometric mean of ``of`` in the first rows over that in the second, paired by seed.
 
     A seed with several rows (epochs, depths) counts with their geometric mean. Where the table has
@@ -106,30 +106,30 @@ def ratio(first: Columns, second: Columns, of: str = "kappa", together: int = 1)
     return logs.exponential()
 
 
-def _logs(rows: Columns, seeds: NDArray, of: str) -> tuple[NDArray, NDArray, NDArray]:
+def _logs(rows: DataFrame, seeds: NDArray, of: str) -> tuple[NDArray, NDArray, NDArray]:
     """The mean logarithms of the value, of its lower and of its upper end, for each seed."""
     ends = (of, f"{of}_low", f"{of}_high")
     names = ends if all(name in rows for name in ends) else (of, of, of)
-    by_seed = [where(rows, seed=seed) for seed in seeds]
+    of_seeds = [where(rows, seed=seed) for seed in seeds]
     with np.errstate(divide="ignore"):
         value, low, high = (
-            np.array([np.log(np.asarray(each[name])).mean() for each in by_seed]) for name in names
+            np.array([np.log(each[name].to_numpy()).mean() for each in of_seeds]) for name in names
         )
     return value, low, high
 
 
-def exponent(rows: Columns, over: str, of: str = "kappa", together: int = 1) -> Effect:
+def exponent(rows: DataFrame, over: str, of: str = "kappa", together: int = 1) -> Effect:
     """The exponent e in ``of`` ~ over^e: the slope of the logarithms, fitted to each seed.
 
     Of a sweep of which a part is computed, the seeds count that have more than half of the points,
     two at least.
     """
-    seeds = [(each, len(np.unique(each[over]))) for each in by_seed(rows)]
-    most = max(points for _, points in seeds)
-    fitted = [each for each, points in seeds if points >= 2 and 2 * points > most]
+    seeds = [each for _, each in rows.groupby("seed")]
+    counts = [each[over].nunique() for each in seeds]
+    enough = max(2, max(counts) // 2 + 1)
+    fitted = [each for each, count in zip(seeds, counts, strict=True) if count >= enough]
     slopes = [
-        growth_exponent(np.asarray(each[over]), np.asarray(each[of]))
-        for each in fitted or by_seed(rows)
+        growth_exponent(each[over].to_numpy(), each[of].to_numpy()) for each in fitted or seeds
     ]
     return mean(np.array(slopes), together=together)
 
@@ -187,8 +187,8 @@ def _mirrored(effect: Effect, sign: float, from_one_seed: bool) -> tuple[float, 
 
 
 def compared(
-    first: Columns,
-    second: Columns,
+    first: DataFrame,
+    second: DataFrame,
     over: str,
     symbol: str,
     *,
@@ -207,7 +207,7 @@ def compared(
 
 
 def trend(
-    rows: Columns,
+    rows: DataFrame,
     over: str,
     symbol: str,
     *,
@@ -221,7 +221,7 @@ def trend(
     text has the range of points and the slopes between neighbours, too. What ``from_one_seed`` does
     stands at :func:`decide`.
     """
-    if not length(rows) or len(np.unique(rows[over])) < 2:
+    if rows[over].nunique() < 2:
         return not_testable("fewer than 2 points")
     if "resolved" in rows and not rows["resolved"].all():
         return not_testable("a kappa that is not resolved")
@@ -258,14 +258,14 @@ def bound_holds(
     bounds: Sequence[str] = ("bound_convex", "bound_maximum"),
     theorem: str = "the bound",
     **wanted: object,
-) -> Callable[[Columns], Verdict]:
+) -> Callable[[DataFrame], Verdict]:
     """A check that kappa_low <= first bound <= next bound, in the wanted rows with a bound."""
 
-    def check(table: Columns) -> Verdict:
-        bounded = where(table, **wanted, bound_applicable=True)
-        if not length(bounded):
+    def check(frame: DataFrame) -> Verdict:
+        bounded = where(frame, **wanted, bound_applicable=True)
+        if bounded.empty:
             return not_testable(f"no cell where {theorem} applies")
-        ends = {name: np.asarray(bounded[name]) for name in (*bounds, "kappa_low")}
+        ends = {name: bounded[name].to_numpy() for name in (*bounds, "kappa_low")}
         ratios = ends[bounds[0]] / ends["kappa_low"]
         ordered = all((ends[b] >= ends[a]).all() for a, b in pairwise(bounds))
         text = f"smallest bound / kappa {ratios.min():.4f} over {len(ratios)} cells"
@@ -274,7 +274,7 @@ def bound_holds(
     return check
 
 
-def crossovers(first: Columns, second: Columns, over: str, of: str) -> NDArray:
+def crossovers(first: DataFrame, second: DataFrame, over: str, of: str) -> NDArray:
     """The value of ``over`` at which ``of`` in the first rows rises above that in the second.
 
     There is one value for each seed: nan if the curves do not cross so, the first place if they do
@@ -286,7 +286,7 @@ def crossovers(first: Columns, second: Columns, over: str, of: str) -> NDArray:
     )
 
 
-def _crossover(first: Columns, second: Columns, over: str, of: str) -> float:
+def _crossover(first: DataFrame, second: DataFrame, over: str, of: str) -> float:
     x, y = geometric_means(first, over, of)
     _, other = geometric_means(second, over, of)
     gap, x = np.log(y / other), np.log(x)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import DataFrame
 
-from sweeps.rows import length, where
-from sweeps.table import Columns
+from sweeps.rows import where
 
 FACTOR = 2.0  # how far a ratio may be from the paper's
 
@@ -30,18 +30,18 @@ class Ratio:
     high: float
 
 
-def _column(name: str) -> Callable[[Columns], NDArray]:
-    return lambda table: np.asarray(table[name], float)
+def _column(name: str) -> Callable[[DataFrame], NDArray]:
+    return lambda frame: frame[name].to_numpy(float)
 
 
-def _quotient(above: str, *below: str) -> Callable[[Columns], NDArray]:
-    def ratio(table: Columns) -> NDArray:
-        return np.asarray(table[above], float) / np.prod([table[name] for name in below], axis=0)
+def _quotient(above: str, *below: str) -> Callable[[DataFrame], NDArray]:
+    def ratio(frame: DataFrame) -> NDArray:
+        return frame[above].to_numpy(float) / np.prod([frame[name] for name in below], axis=0)
 
     return ratio
 
 
-RATIOS: Mapping[str, Callable[[Columns], NDArray]] = {
+RATIOS: Mapping[str, Callable[[DataFrame], NDArray]] = {
     "d": _column("inputs"),
     "k": _column("outputs"),
     "d/k": _quotient("inputs", "outputs"),
@@ -50,33 +50,33 @@ RATIOS: Mapping[str, Callable[[Columns], NDArray]] = {
     "n/d": _quotient("samples", "inputs"),
     "p/(k n)": _quotient("parameters", "outputs", "samples"),
     "batch/n": _quotient("batch", "samples"),
-    "epochs x rate": lambda table: table["epoch"].max() * np.asarray(table["rate"], float),
+    "epochs x rate": lambda frame: frame["epoch"].max() * frame["rate"].to_numpy(float),
 }
 """Every ratio that a claim may name, from the columns of a table."""
 
 
 def outside(
-    table: Columns,
+    frame: DataFrame,
     figure: str,
     names: Sequence[str],
     panel: Sequence[tuple[str, object]],
     paper: Rows,
 ) -> str:
     """The named ratios that leave the paper's range by more than a factor of 2, as text, or ""."""
-    shown = where(table, **dict(panel))
+    shown = where(frame, **dict(panel))
     ratios = [Ratio(*row) for row in paper]
     known = {ratio.name: ratio for ratio in ratios if ratio.figure == figure}
     missing = [name for name in names if name not in known]
     if missing:
         msg = f"the config states no paper ratio {', '.join(missing)} of figure {figure}"
         raise ValueError(msg)
-    if not length(shown):
+    if shown.empty:
         return "the table has no row of the panel"
     return "; ".join(filter(None, (_mismatch(known[name], shown) for name in names)))
 
 
-def _mismatch(ratio: Ratio, table: Columns) -> str:
-    here = RATIOS[ratio.name](table)
+def _mismatch(ratio: Ratio, frame: DataFrame) -> str:
+    here = RATIOS[ratio.name](frame)
     low, high = float(here.min()), float(here.max())
     if ratio.low / FACTOR <= low and high <= ratio.high * FACTOR:
         return ""

@@ -8,43 +8,29 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame
 
-from sweeps.table import Columns
 
+def where(frame: DataFrame, **wanted: object) -> DataFrame:
+    """The rows whose columns have the given value, or one of several.
 
-def where(table: Columns, **wanted: object) -> Columns:
-    """The rows whose columns equal the given values."""
-    keep = np.ones(length(table), bool)
+    They are numbered anew, from 0 on.
+    """
+    keep = np.ones(len(frame), dtype=bool)
     for name, value in wanted.items():
-        keep &= np.asarray(table[name] == value)
-    return kept(table, keep)
+        column, several = frame[name], isinstance(value, list | tuple)
+        keep &= (column.isin(value) if several else column == value).to_numpy()
+    return frame[keep].reset_index(drop=True)
 
 
-def kept(table: Columns, keep: NDArray) -> Columns:
-    """The rows for which ``keep`` is true."""
-    if isinstance(table, DataFrame):
-        return table[np.asarray(keep)].reset_index(drop=True)
-    return {name: column[keep] for name, column in table.items()}
-
-
-def by_seed(table: Columns) -> list[Columns]:
-    """The rows of each seed, seeds in increasing order."""
-    return [where(table, seed=seed) for seed in np.unique(table["seed"])]
-
-
-def length(table: Columns) -> int:
-    return len(table) if isinstance(table, DataFrame) else len(next(iter(table.values())))
-
-
-def means(table: Columns, over: str, of: str) -> tuple[NDArray, NDArray]:
+def means(frame: DataFrame, over: str, of: str) -> tuple[NDArray, NDArray]:
     """The distinct values of ``over``, and the mean over seeds of ``of`` at each."""
-    points = np.unique(table[over])
-    values, places = np.asarray(table[of], float), np.asarray(table[over])
+    places, values = frame[over].to_numpy(), frame[of].to_numpy(float)
+    points = np.unique(places)
     return points, np.array([values[places == point].mean() for point in points])
 
 
-def geometric_means(table: Columns, over: str, of: str) -> tuple[NDArray, NDArray]:
+def geometric_means(frame: DataFrame, over: str, of: str) -> tuple[NDArray, NDArray]:
     """The distinct values of ``over``, and the geometric mean over seeds of ``of`` at each."""
-    points, logs = means({over: table[over], of: np.log(np.asarray(table[of]))}, over, of)
+    points, logs = means(frame.assign(**{of: np.log(frame[of])}), over, of)
     return points, np.exp(logs)
 
 

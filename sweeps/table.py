@@ -4,18 +4,16 @@ Claims and figures both read the files through here; it imports neither JAX nor 
 """
 
 import csv
-import inspect
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame
 
-Columns: TypeAlias = Mapping[str, NDArray] | DataFrame  # equally long columns by name
 MIXED = ("beta", "figure")
 """The columns of text of which some cells look like numbers: "1" and "1/L", "8" and "2a".
 
@@ -55,23 +53,6 @@ def read(path: Path, needed: Iterable[str] = (), *, foreign: bool = False) -> Da
     for name, column in columns.items() if foreign else ():
         _check(path, name, column)
     return DataFrame({name: typed(column) for name, column in columns.items()})
-
-
-def given(function: Callable[..., Any], table: Columns) -> Columns:
-    """The table as a claim's check or a figure's ``draw`` takes it.
-
-    It is a data frame where the parameter is called ``frame``, and else the columns as arrays.
-    """
-    if "frame" in inspect.signature(function).parameters:
-        return table if isinstance(table, DataFrame) else DataFrame(dict(table))
-    return arrays(table) if isinstance(table, DataFrame) else table
-
-
-def arrays(frame: DataFrame) -> dict[str, NDArray]:
-    found = {name: frame[name].to_numpy() for name in frame}
-    return {
-        n: column.astype(str) if column.dtype == object else column for n, column in found.items()
-    }
 
 
 def _lines(path: Path) -> list[list[str]]:

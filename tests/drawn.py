@@ -2,7 +2,6 @@
 
 import math
 import statistics
-from collections.abc import Iterable
 
 import numpy as np
 import scipy.stats
@@ -10,13 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
-
-from figures.shared.series import Columns
-
-
-def as_columns(rows: Iterable[dict]) -> Columns:
-    rows = list(rows)
-    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+from pandas import DataFrame
 
 
 def line(axes: Axes, label: str) -> Line2D:
@@ -32,7 +25,7 @@ def band_edges(axes: Axes, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return x, np.array([min(e) for e in edges]), np.array([max(e) for e in edges])
 
 
-def mean_and_interval(table: Columns, x: str, values: np.ndarray) -> np.ndarray:
+def mean_and_interval(table: DataFrame, x: str, values: np.ndarray) -> np.ndarray:
     """A slow reference: rows (x, geometric mean, ends of its 95% interval by Student's t).
 
     Values that are not all positive have an arithmetic mean.

@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from pandas import DataFrame
 
 from sweeps import effects
 from sweeps.claims import BEYOND, FAILS, HOLDS, UNDECIDED, Claim, Source, Verdict, not_testable
 from sweeps.regimes import FACTOR
-from sweeps.rows import by_seed, kept, length, where
-from sweeps.table import Columns
+from sweeps.rows import where
 
 PAPER = "paper A (arXiv 2411.02139)"
 NETWORKS = {"mlp": "MLP", "gpt": "GPT"}
 LEAST = 1.25  # smallest p / (k n) used: at 1 the spectrum of a random matrix J J^T reaches zero
 
 
-def _family(table: Columns, network: str, family: str) -> Columns:
-    shown = where(table, network=network, family=family)
-    return kept(shown, shown["share"] >= LEAST)
+def _family(frame: DataFrame, network: str, family: str) -> DataFrame:
+    shown = where(frame, network=network, family=family)
+    return shown[shown["share"] >= LEAST]
 
 
-def _falls(families: tuple[str, ...]) -> Callable[[Columns], Verdict]:
-    def check(table: Columns) -> Verdict:
+def _falls(families: tuple[str, ...]) -> Callable[[DataFrame], Verdict]:
+    def check(frame: DataFrame) -> Verdict:
         found = {}
         for network, title in NETWORKS.items():
             for family in families:
-                rows = _family(table, network, family)
-                if not length(rows) or min(len(np.unique(r["share"])) for r in by_seed(rows)) < 2:
+                rows = _family(frame, network, family)
+                if rows.empty or rows.groupby("seed")["share"].nunique().min() < 2:
                     continue
                 together = len(NETWORKS) * len(families)
                 found[f"({title}, {family})"] = effects.exponent(rows, "share", together=together)
@@ -37,16 +37,16 @@ def _falls(families: tuple[str, ...]) -> Callable[[Columns], Verdict]:
     return check
 
 
-def _as_pruned(family: str) -> Callable[[Columns], Verdict]:
+def _as_pruned(family: str) -> Callable[[DataFrame], Verdict]:
     """Whether kappa of a family is within FACTOR of the pruned networks' at equal p / (k n).
 
     They are compared in the middle of the range of p / (k n) that both families cover.
     """
 
-    def check(table: Columns) -> Verdict:
+    def check(frame: DataFrame) -> Verdict:
         found = {}
         for network, title in NETWORKS.items():
-            one, other = (_family(table, network, name) for name in (family, "pruned"))
+            one, other = (_family(frame, network, name) for name in (family, "pruned"))
             gaps = [_gap(where(one, seed=s), where(other, seed=s)) for s in np.unique(one["seed"])]
             if not gaps or not np.isfinite(gaps).all():
                 return not_testable("no p / (k n) that both families reach")
@@ -66,9 +66,9 @@ def _as_pruned(family: str) -> Callable[[Columns], Verdict]:
     return check
 
 
-def _gap(one: Columns, other: Columns) -> float:
+def _gap(one: DataFrame, other: DataFrame) -> float:
     """log kappa(one) - log kappa(other), at the p / (k n) in the middle of their common range."""
-    if min(length(one), length(other)) < 1:
+    if min(len(one), len(other)) < 1:
         return float("nan")
     low = max(one["share"].min(), other["share"].min())
     high = min(one["share"].max(), other["share"].max())
@@ -79,9 +79,9 @@ def _gap(one: Columns, other: Columns) -> float:
     return first - second
 
 
-def _at(rows: Columns, place: float) -> float:
-    order = np.argsort(rows["share"])
-    return float(np.interp(place, np.log(rows["share"][order]), np.log(rows["kappa"][order])))
+def _at(rows: DataFrame, place: float) -> float:
+    curve = np.log(rows.sort_values("share")[["share", "kappa"]].to_numpy())
+    return float(np.interp(place, curve[:, 0], curve[:, 1]))
 
 
 _LAW = f"at equal p / (k n) their kappa is that of pruned networks, within a factor of {FACTOR:g}"

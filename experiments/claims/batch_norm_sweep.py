@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from pandas import DataFrame
 
 from sweeps import effects
 from sweeps.claims import (
@@ -19,10 +20,9 @@ from sweeps.claims import (
     not_testable,
 )
 from sweeps.claims import verdict as decided
-from sweeps.rows import geometric_means, kept, length, points, where
-from sweeps.table import Columns
+from sweeps.rows import geometric_means, points, where
 
-Rows = Callable[[Columns], Columns]
+Rows = Callable[[DataFrame], DataFrame]
 
 PRINTED, PUBLISHED = "7", "7-published"  # on the text's data, and on those of the published code
 MODES = {
@@ -33,24 +33,24 @@ MODES = {
 """Which statistics BatchNorm has is neither in the text nor to be read out of published code."""
 
 
-def wide(table: Columns) -> Columns:
+def wide(frame: DataFrame) -> DataFrame:
     """The rows with m > max(d, k), which Lemma 1 asks for."""
-    return kept(table, table["width"] > np.maximum(table["inputs"], table["outputs"]))
+    return frame[frame["width"] > np.maximum(frame["inputs"], frame["outputs"])]
 
 
-def narrow(table: Columns) -> Columns:
+def narrow(frame: DataFrame) -> DataFrame:
     """The rows with m <= max(d, k)."""
-    return kept(table, table["width"] <= np.maximum(table["inputs"], table["outputs"]))
+    return frame[frame["width"] <= np.maximum(frame["inputs"], frame["outputs"])]
 
 
 def _lowers(
     better: str, worse: str, rows: Rows, figure: str = PRINTED
-) -> Callable[[Columns], Verdict]:
+) -> Callable[[DataFrame], Verdict]:
     """Whether kappa is lower under one norm than another at every width that both have."""
 
-    def check(table: Columns) -> Verdict:
-        low, high = _both(rows(where(table, figure=figure)), better, worse)
-        if not length(low):
+    def check(frame: DataFrame) -> Verdict:
+        low, high = _both(rows(where(frame, figure=figure)), better, worse)
+        if low.empty:
             return not_testable("no width with both")
         found = effects.compared(low, high, "width", "m")
         return effects.decide(found, f"kappa({better}) / kappa({worse})", below=1.0)
@@ -58,39 +58,40 @@ def _lowers(
     return check
 
 
-def _both(table: Columns, first: str, second: str) -> tuple[Columns, Columns]:
+def _both(frame: DataFrame, first: str, second: str) -> tuple[DataFrame, DataFrame]:
     """The rows of two norms at the widths that they share."""
-    shared = np.intersect1d(where(table, norm=first)["width"], where(table, norm=second)["width"])
-    common = kept(table, np.isin(table["width"], shared))
+    shared = np.intersect1d(where(frame, norm=first)["width"], where(frame, norm=second)["width"])
+    common = frame[frame["width"].isin(shared)]
     return where(common, norm=first), where(common, norm=second)
 
 
-def _layer_norm(table: Columns) -> Verdict:
+def _layer_norm(frame: DataFrame) -> Verdict:
     """Whether LayerNorm lowers kappa, and the ratio with BatchNorm's rank in place of its own."""
-    found = _lowers("layer", "none", wide)(table)
-    layer, none = _both(where(table, figure=PRINTED), "layer", "none")
-    if not length(layer):
+    found = _lowers("layer", "none", wide)(frame)
+    layer, none = _both(where(frame, figure=PRINTED), "layer", "none")
+    if layer.empty:
         return found
     widths, leading = geometric_means(layer, "width", "kappa_leading")
     ratios = leading / geometric_means(none, "width", "kappa")[1]
+    own, whole = none["rank"].iloc[0], layer["rank"].iloc[0]
     text = (
-        f"{found.text}; up to BatchNorm's rank, {none['rank'][0]} of {layer['rank'][0]}, the ratio"
+        f"{found.text}; up to BatchNorm's rank, {own} of {whole}, the ratio"
         f" is {points('m', widths, ratios)}"
     )
     return replace(found, text=text)
 
 
-def _falls(norm: str) -> Callable[[Columns], Verdict]:
-    def check(table: Columns) -> Verdict:
-        rows = wide(where(table, figure=PRINTED, norm=norm))
+def _falls(norm: str) -> Callable[[DataFrame], Verdict]:
+    def check(frame: DataFrame) -> Verdict:
+        rows = wide(where(frame, figure=PRINTED, norm=norm))
         return effects.trend(rows, "width", "m", rises=False)
 
     return check
 
 
-def _ranks(table: Columns) -> Verdict:
-    off = np.abs(table["rank_found"] - table["rank"])
-    ranks = dict.fromkeys(zip(table["norm"].tolist(), table["rank"].tolist(), strict=True))
+def _ranks(frame: DataFrame) -> Verdict:
+    off = np.abs(frame["rank_found"] - frame["rank"]).to_numpy()
+    ranks = dict.fromkeys(zip(frame["norm"].tolist(), frame["rank"].tolist(), strict=True))
     listed = ", ".join(f"{norm} {rank}" for norm, rank in ranks)
     text = f"{listed}; {int((off > 0).sum())} of {len(off)} cells have another number"
     return decided(bool((off == 0).all()), float(off.max()), text)
@@ -152,7 +153,7 @@ CLAIMS = (
         "7",
         "differentiating through the statistics lowers kappa",
         BEYOND,
-        _lowers("batch", "frozen", lambda table: table),
+        _lowers("batch", "frozen", lambda frame: frame),
     ),
     Claim(
         "7",

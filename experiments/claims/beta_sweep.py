@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import DataFrame
 
 from sweeps import effects
 from sweeps.claims import (
@@ -20,8 +21,7 @@ from sweeps.claims import (
     verdict,
 )
 from sweeps.effects import Effect, bound_holds
-from sweeps.rows import by_seed, geometric_means, kept, length, where
-from sweeps.table import Columns
+from sweeps.rows import geometric_means, where
 
 STRENGTHS = {CERTIFIED: ("1/H", "1/sqrt(H)"), AS_PRINTED: ("1/L", "1/sqrt(L)")}
 """The betas below 1: the published code divides by the hidden layers, the text by the matrices."""
@@ -29,23 +29,23 @@ DIVISORS = {CERTIFIED: "H hidden layers", AS_PRINTED: "L matrices"}
 TIGHT = 2.0  # as at figure 2: the bound is at most twice kappa
 
 
-def _deep(table: Columns, figure: str, beta: str) -> Columns:
+def _deep(frame: DataFrame, figure: str, beta: str) -> DataFrame:
     """The rows with L > 1: for L = 1, G is I (x) Sigma whatever beta."""
-    rows = where(table, figure=figure, beta=beta)
-    return kept(rows, rows["depth"] > 1)
+    rows = where(frame, figure=figure, beta=beta)
+    return rows[rows["depth"] > 1]
 
 
-def _lower(figure: str, better: str, *others: str) -> Callable[[Columns], Verdict]:
+def _lower(figure: str, better: str, *others: str) -> Callable[[DataFrame], Verdict]:
     """Whether kappa's geometric mean over L > 1 is lower at one beta than at each of the others.
 
     Depths count at which the two are different numbers: 1/H is 1 where there is one hidden layer.
     """
 
-    def check(table: Columns) -> Verdict:
+    def check(frame: DataFrame) -> Verdict:
         found: dict[str, Effect] = {}
         for other in others:
-            low, high = _where_they_differ(table, figure, better, other)
-            if not length(low):
+            low, high = _where_they_differ(frame, figure, better, other)
+            if low.empty:
                 return not_testable(f"no network of L > 1 at which {better} and {other} differ")
             by_depth = effects.compared(low, high, "depth", "L")
             listed = ", ".join(f"{effect.value:.3g} {label}" for label, effect in by_depth.items())
@@ -57,24 +57,22 @@ def _lower(figure: str, better: str, *others: str) -> Callable[[Columns], Verdic
 
 
 def _where_they_differ(
-    table: Columns, figure: str, first: str, second: str
-) -> tuple[Columns, Columns]:
+    frame: DataFrame, figure: str, first: str, second: str
+) -> tuple[DataFrame, DataFrame]:
     """The rows of two betas at the depths L > 1 at which they are different numbers."""
-    rows, others = (_deep(table, figure, beta) for beta in (first, second))
+    rows, others = (_deep(frame, figure, beta) for beta in (first, second))
     skips = dict(zip(others["depth"].tolist(), others["skip"].tolist(), strict=True))
     depths = [d for d, s in zip(rows["depth"], rows["skip"], strict=True) if skips.get(d, s) != s]
-    return kept(rows, np.isin(rows["depth"], depths)), kept(
-        others, np.isin(others["depth"], depths)
-    )
+    return rows[rows["depth"].isin(depths)], others[others["depth"].isin(depths)]
 
 
-def _every_term_falls(figure: str) -> Callable[[Columns], Verdict]:
+def _every_term_falls(figure: str) -> Callable[[DataFrame], Verdict]:
     """Whether every term of Eq 7's sum is smaller than at the next smaller beta, for L > 1."""
 
-    def check(table: Columns) -> Verdict:
-        shown = where(table, figure=figure)
-        rows = kept(shown, np.isfinite(shown["worst_term"]) & (shown["depth"] > 1))
-        if not length(rows):
+    def check(frame: DataFrame) -> Verdict:
+        shown = where(frame, figure=figure)
+        rows = shown[np.isfinite(shown["worst_term"]) & (shown["depth"] > 1)]
+        if rows.empty:
             return not_testable("no network of L > 1 where Eq 7 applies")
         depths = np.unique(rows["depth"])
         found = {
@@ -90,33 +88,33 @@ def _every_term_falls(figure: str) -> Callable[[Columns], Verdict]:
     return check
 
 
-def _worst_logs(rows: Columns) -> NDArray:
+def _worst_logs(rows: DataFrame) -> NDArray:
     """For each seed the logarithm of the largest quotient over the betas."""
-    return np.array([float(np.log(one["worst_term"]).max()) for one in by_seed(rows)])
+    return np.array([np.log(one["worst_term"]).max() for _, one in rows.groupby("seed")])
 
 
-def _tight(figure: str) -> Callable[[Columns], Verdict]:
+def _tight(figure: str) -> Callable[[DataFrame], Verdict]:
     """Whether bound / kappa, a geometric mean over seeds, is at most 2 at beta = 1 and each L."""
 
-    def check(table: Columns) -> Verdict:
-        bounded = where(table, figure=figure, beta="1", bound_applicable=True)
-        if not length(bounded):
+    def check(frame: DataFrame) -> Verdict:
+        bounded = where(frame, figure=figure, beta="1", bound_applicable=True)
+        if bounded.empty:
             return not_testable("no network with beta = 1 where Eq 7 applies")
-        gaps = {**bounded, "gap": bounded["bound_convex"] / bounded["kappa"]}
+        gaps = bounded.assign(gap=bounded["bound_convex"] / bounded["kappa"])
         worst = float(geometric_means(gaps, "depth", "gap")[1].max())
         return verdict(worst <= TIGHT, worst, f"largest mean of bound / kappa {worst:.3f}")
 
     return check
 
 
-def _bound_lower(figure: str, bound: str) -> Callable[[Columns], Verdict]:
+def _bound_lower(figure: str, bound: str) -> Callable[[DataFrame], Verdict]:
     """Whether a bound of Eq 7 at beta = 1 lies below that at beta = 0, over the L > 1."""
 
-    def check(table: Columns) -> Verdict:
+    def check(frame: DataFrame) -> Verdict:
         one, none = (
-            where(_deep(table, figure, beta), bound_applicable=True) for beta in ("1", "0")
+            where(_deep(frame, figure, beta), bound_applicable=True) for beta in ("1", "0")
         )
-        if not length(one) or not length(none):
+        if one.empty or none.empty:
             return not_testable("no network of L > 1 where Eq 7 applies")
         found = {"": effects.ratio(one, none, bound)}
         return effects.decide(found, "bound at beta=1 over that at beta=0", below=1.0)

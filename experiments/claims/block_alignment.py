@@ -16,10 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from pandas import DataFrame
+
 from sweeps import effects
 from sweeps.claims import BEYOND, Claim, Source, Verdict, elsewhere, not_testable
-from sweeps.rows import length, where
-from sweeps.table import Columns
+from sweeps.rows import where
 
 FAILING, MATCHING = "arXiv 2602.00816", "arXiv 2510.09378"
 TITLES = {"gpt": "GPT", "mlp": "MLP"}
@@ -43,17 +45,17 @@ MECHANISMS = {
     " damping turns both steps towards the gradient, with cosines of 0.37 and 0.45 at the start;"
     " with a hundredth of it these are 0.10 and 0.12, and that of the steps is 0.40 (0.30, 0.51)",
 }
-Check = Callable[[Columns], Verdict]
+Check = Callable[[DataFrame], Verdict]
 
 
 def _everywhere(panel: str, name: str, wanted: dict[str, object], **side: Any) -> Check:
     """Whether the mean over the seeds lies on a side at every stop of the run."""
 
-    def check(table: Columns) -> Verdict:
-        chosen = where(table, panel=panel, **wanted)
-        if not length(chosen):
+    def check(frame: DataFrame) -> Verdict:
+        chosen = where(frame, panel=panel, **wanted)
+        if chosen.empty:
             return not_testable("no such comparison in the table")
-        stops = sorted(set(chosen["step"].tolist()))
+        stops = np.unique(chosen["step"]).tolist()
         found = {}
         for stop in stops:
             at = where(chosen, step=stop)

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pandas import DataFrame
+
 from sweeps import effects
 from sweeps.claims import Claim, Verdict, elsewhere, not_testable
-from sweeps.rows import length, where
-from sweeps.table import Columns
+from sweeps.rows import where
 
 PAPER = "arXiv 2402.16788"
 TRANSFORMERS, OTHERS = {"gpt": "GPT", "vit": "ViT"}, {"cnn": "CNN", "mlp": "MLP"}
 
 
-def _larger(column: str, transformers: dict[str, str]) -> Callable[[Columns], Verdict]:
+def _larger(column: str, transformers: dict[str, str]) -> Callable[[DataFrame], Verdict]:
     """Whether the distance of every transformer is above those of the CNN and of the MLP."""
 
-    def check(table: Columns) -> Verdict:
-        of = {name: where(table, panel="distance", network=name) for name in transformers | OTHERS}
-        if not all(length(rows) for rows in of.values()):
+    def check(frame: DataFrame) -> Verdict:
+        of = {name: where(frame, panel="distance", network=name) for name in transformers | OTHERS}
+        if not all(len(rows) for rows in of.values()):
             return not_testable("a network is missing")
         found = {
             f"{transformers[one]} over {OTHERS[other]}": effects.ratio(

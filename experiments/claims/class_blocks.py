@@ -6,32 +6,33 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from pandas import DataFrame
 
 from sweeps import effects
 from sweeps.claims import BEYOND, Claim, Verdict, elsewhere, not_testable
 from sweeps.effects import Effect
-from sweeps.rows import by_seed, growth_exponent, length, where
-from sweeps.table import Columns
+from sweeps.rows import growth_exponent, where
 
 PAPER = "arXiv 2402.19449"
 DESCENT, ADAM, START = "gradient descent", "Adam", "start"
 
 
-def _rows(table: Columns, network: str, stage: str, part: str = "class") -> Columns:
-    return where(table, network=network, stage=stage, part=part)
+def _rows(frame: DataFrame, network: str, stage: str, part: str = "class") -> DataFrame:
+    return where(frame, network=network, stage=stage, part=part)
 
 
-def _exponents(rows: Columns, of: str) -> np.ndarray:
+def _exponents(rows: DataFrame, of: str) -> np.ndarray:
     """The exponent e in ``of`` ~ frequency^e, fitted over the classes for each seed."""
-    return np.array([growth_exponent(each["frequency"], each[of]) for each in by_seed(rows)])
+    curves = [each[["frequency", of]].to_numpy() for _, each in rows.groupby("seed")]
+    return np.array([growth_exponent(curve[:, 0], curve[:, 1]) for curve in curves])
 
 
 def _grows(stage: str, networks: tuple[str, ...], part: str = "class") -> Callable:
-    def check(table: Columns) -> Verdict:
+    def check(frame: DataFrame) -> Verdict:
         found = {}
         for network in networks:
-            rows = _rows(table, network, stage, part)
-            if not length(rows) or len(np.unique(rows["rank"])) < 2:
+            rows = _rows(frame, network, stage, part)
+            if rows.empty or len(np.unique(rows["rank"])) < 2:
                 return not_testable("fewer than 2 blocks")
             exponents = _exponents(rows, "trace")
             found[f"({network})"] = effects.mean(exponents, together=len(networks))
@@ -40,35 +41,35 @@ def _grows(stage: str, networks: tuple[str, ...], part: str = "class") -> Callab
     return check
 
 
-def _more_than_at_the_start(table: Columns) -> Verdict:
+def _more_than_at_the_start(frame: DataFrame) -> Verdict:
     found: dict[str, Effect] = {}
-    networks = np.unique(table["network"])
+    networks = np.unique(frame["network"])
     for network in networks:
-        after, start = (_rows(table, network, stage) for stage in (DESCENT, START))
-        if not length(after) or len(np.unique(after["rank"])) < 2:
+        after, start = (_rows(frame, network, stage) for stage in (DESCENT, START))
+        if after.empty or len(np.unique(after["rank"])) < 2:
             return not_testable("fewer than 2 classes")
         gained = _exponents(after, "trace") - _exponents(start, "trace")
         found[f"({network})"] = effects.mean(gained, together=len(networks))
     return effects.decide(found, "the exponent of the trace rises by", above=0.0)
 
 
-def _loss(table: Columns) -> Verdict:
+def _loss(frame: DataFrame) -> Verdict:
     """Whether rare classes keep the larger loss: the loss of a class falls with its frequency."""
-    rows = _rows(table, "gpt", DESCENT)
-    if not length(rows) or len(np.unique(rows["rank"])) < 2:
+    rows = _rows(frame, "gpt", DESCENT)
+    if rows.empty or len(np.unique(rows["rank"])) < 2:
         return not_testable("fewer than 2 classes")
     found = {"": effects.mean(_exponents(rows, "loss"))}
     return effects.decide(found, "loss of a class goes like frequency to the power", below=0.0)
 
 
-def _adam(table: Columns) -> Verdict:
+def _adam(frame: DataFrame) -> Verdict:
     """Whether rare classes lag less after Adam: e in loss ~ frequency^e is above descent's.
 
     This does not say that the loss depends less on the frequency. After these steps of Adam rare
     classes can even have the lower loss.
     """
-    after, other = (_rows(table, "gpt", stage) for stage in (ADAM, DESCENT))
-    if not length(after) or len(np.unique(after["rank"])) < 2:
+    after, other = (_rows(frame, "gpt", stage) for stage in (ADAM, DESCENT))
+    if after.empty or len(np.unique(after["rank"])) < 2:
         return not_testable("fewer than 2 classes")
     adam, descent = (_exponents(rows, "loss") for rows in (after, other))
     found = effects.decide({"": effects.mean(adam - descent)}, "the exponent rises by", above=0.0)

@@ -7,34 +7,35 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import DataFrame
 
 from sweeps import effects
 from sweeps.claims import SOME, Claim, Sentence, Verdict, not_testable, verdict
-from sweeps.rows import by_seed, geometric_means, kept, length, points, where
-from sweeps.table import Columns
+from sweeps.rows import geometric_means, points, where
 
 TENTH = 0.1  # of the loss above its floor: what is left where a run counts as learned
 CLOSE = 1e-3  # of trained networks to Eq 14, as in Figure B1
 FITTED = "fitted"  # the name of random data whose labels are fitted
 
 
-def over_samples(table: Columns, *, fit: bool) -> Columns:
+def over_samples(frame: DataFrame, *, fit: bool) -> DataFrame:
     """Panel a: the networks on data that fit their labels, or those on images."""
-    rows = where(table, panel="a")
-    return kept(rows, np.char.startswith(rows["data"].astype(str), FITTED) == fit)
+    rows = where(frame, panel="a")
+    return rows[rows["data"].str.startswith(FITTED) == fit]
 
 
-def _independent(*, fit: bool) -> Callable[[Columns], Verdict]:
+def _independent(*, fit: bool) -> Callable[[DataFrame], Verdict]:
     """Whether each proportion has one sharpness, whatever n is."""
 
-    def check(table: Columns) -> Verdict:
-        rows = over_samples(table, fit=fit)
+    def check(frame: DataFrame) -> Verdict:
+        rows = over_samples(frame, fit=fit)
         counts = np.unique(rows["samples"])
         if len(counts) < 2:
             return not_testable("fewer than 2 numbers of samples")
         found = {
             float(share): [
-                geometric_mean(where(rows, share=share, samples=n)["measured"]) for n in counts
+                geometric_mean(where(rows, share=share, samples=n)["measured"].to_numpy())
+                for n in counts
             ]
             for share in np.unique(rows["share"])
         }
@@ -54,24 +55,22 @@ def geometric_mean(values: NDArray) -> float:
     return float(np.exp(np.mean(np.log(values))))
 
 
-def peaks(table: Columns, initializer: str) -> Columns:
+def peaks(frame: DataFrame, initializer: str) -> DataFrame:
     """Of every run in panel b the row with its largest sharpness."""
-    rows = where(table, panel="b", initializer=initializer)
-    order = np.argsort(-rows["measured"], kind="stable")
-    runs = np.stack([rows["share"][order], rows["seed"][order]])
-    first = np.unique(runs, axis=1, return_index=True)[1]
-    return {name: column[order][first] for name, column in rows.items()}
+    rows = where(frame, panel="b", initializer=initializer)
+    ordered = rows.sort_values("measured", ascending=False, kind="stable")
+    return ordered.drop_duplicates(["share", "seed"]).sort_values(["share", "seed"])
 
 
-def _peak_grows(initializer: str) -> Callable[[Columns], Verdict]:
+def _peak_grows(initializer: str) -> Callable[[DataFrame], Verdict]:
     """Whether the largest sharpness along training has a positive exponent over alpha_max."""
 
-    def check(table: Columns) -> Verdict:
-        rows = peaks(table, initializer)
+    def check(frame: DataFrame) -> Verdict:
+        rows = peaks(frame, initializer)
         if len(np.unique(rows["share"])) < 2:
             return not_testable("fewer than 2 proportions")
-        last = where(table, panel="b")["epoch"].max()
-        at_end = f"{np.count_nonzero(rows['epoch'] == last)} of {length(rows)} peaks at the end"
+        last = where(frame, panel="b")["epoch"].max()
+        at_end = f"{np.count_nonzero(rows['epoch'] == last)} of {len(rows)} peaks at the end"
         found = {at_end: effects.exponent(rows, "share", "measured")}
         return effects.decide(
             found, "largest sharpness goes like alpha_max to the power", above=0.0
@@ -80,21 +79,19 @@ def _peak_grows(initializer: str) -> Callable[[Columns], Verdict]:
     return check
 
 
-def _learned(table: Columns, initializer: str) -> Columns | None:
+def _learned(frame: DataFrame, initializer: str) -> DataFrame | None:
     """Of every run in panel b when it is learned; None where a run never is.
 
     ``until`` is the epoch at which a tenth of the loss above its floor is left, on a line in the
     logarithms between two stops, and ``left`` which share of it is left at the last stop.
     """
-    rows = where(table, panel="b", initializer=initializer)
+    rows = where(frame, panel="b", initializer=initializer)
     shares, seeds, until, left = [], [], [], []
     for share in np.unique(rows["share"]):
-        for run in by_seed(where(rows, share=share)):
-            order = np.argsort(np.asarray(run["epoch"]))
-            epochs, above = (
-                np.asarray(values, float)[order]
-                for values in (run["epoch"], run["loss"] - run["floor"])
-            )
+        for seed, run in where(rows, share=share).groupby("seed"):
+            ordered = run.sort_values("epoch", kind="stable")
+            epochs = ordered["epoch"].to_numpy(float)
+            above = (ordered["loss"] - ordered["floor"]).to_numpy()
             over = above / above[0] if above[0] > 0 else np.ones(1)
             reached = np.flatnonzero(over <= TENTH)
             if not reached.size or reached[0] < 2:
@@ -103,17 +100,16 @@ def _learned(table: Columns, initializer: str) -> Columns | None:
             logs = np.log(epochs[between]), np.log(over[between])
             until.append(np.exp(np.interp(-np.log(TENTH), -logs[1], logs[0])))
             shares.append(share)
-            seeds.append(run["seed"][0])
+            seeds.append(seed)
             left.append(over[-1])
-    found = {"share": shares, "seed": seeds, "until": until, "left": left}
-    return {name: np.array(values) for name, values in found.items()}
+    return DataFrame({"share": shares, "seed": seeds, "until": until, "left": left})
 
 
-def _is_learned(initializer: str, of: str, name: str) -> Callable[[Columns], Verdict]:
+def _is_learned(initializer: str, of: str, name: str) -> Callable[[DataFrame], Verdict]:
     """Whether ``of`` falls with alpha_max."""
 
-    def check(table: Columns) -> Verdict:
-        rows = _learned(table, initializer)
+    def check(frame: DataFrame) -> Verdict:
+        rows = _learned(frame, initializer)
         if rows is None or len(np.unique(rows["share"])) < 2:
             return not_testable("a run that is not learned, or fewer than 2 proportions")
         found = {"": effects.exponent(rows, "share", of)}

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import DataFrame, Series
 
 from sweeps import effects
 from sweeps.claims import BEYOND, Claim, Verdict, elsewhere, not_testable
 from sweeps.effects import Effect
-from sweeps.rows import by_seed, kept, length, where
-from sweeps.table import Columns
+from sweeps.rows import where
 
 DESCENT_PAPER = "arXiv 2103.00065"
 ADAM_PAPER = "arXiv 2207.14484"
@@ -25,33 +25,33 @@ MECHANISMS = {
     " loss stays above 1.4, from 3.4, and ends at 0.07 to 0.11 with warm-up. Rounding decides what"
     " these runs do, so that their number changes from machine to machine"
 }
-Rows = Callable[[Columns], NDArray]
+Rows = Callable[[DataFrame], NDArray]
 
 
-def _constant(table: Columns, network: str, optimizer: str) -> dict[float, Columns]:
+def _constant(frame: DataFrame, network: str, optimizer: str) -> dict[float, DataFrame]:
     """The runs without warm-up, by rate."""
-    runs = where(table, network=network, optimizer=optimizer, warmup=0)
+    runs = where(frame, network=network, optimizer=optimizer, warmup=0)
     return {float(rate): where(runs, rate=rate) for rate in np.unique(runs["rate"])}
 
 
-def _quarter(run: Columns, number: int) -> Columns:
+def _quarter(run: DataFrame, number: int) -> DataFrame:
     """The rows in one quarter of the steps, 1 to 4."""
     place = 4 * run["step"] / run["steps"]
-    return kept(run, (place > number - 1) & (place <= number))
+    return run[(place > number - 1) & (place <= number)]
 
 
-def _whole(runs: dict[float, Columns]) -> bool:
+def _whole(runs: dict[float, DataFrame]) -> bool:
     """Whether there are runs, and each has a known sharpness in its last quarter."""
-    each = [run for rows in runs.values() for run in by_seed(rows)]
+    each = [run for rows in runs.values() for _, run in rows.groupby("seed")]
     return bool(each) and all(np.isfinite(_quarter(run, 4)["preconditioned"]).any() for run in each)
 
 
-def _logs(rows: Columns, of: Rows) -> NDArray:
+def _logs(rows: DataFrame, of: Rows) -> NDArray:
     """The logarithm of ``of(run)`` for the run of each seed."""
-    return np.log([float(of(run)) for run in by_seed(rows)])
+    return np.log([float(of(run)) for _, run in rows.groupby("seed")])
 
 
-def _per_rate(runs: dict[float, Columns], of: Rows) -> dict[str, Effect]:
+def _per_rate(runs: dict[float, DataFrame], of: Rows) -> dict[str, Effect]:
     """The geometric mean over the seeds of ``of(run)``, at every rate."""
     return {
         f"at rate {rate:g}": effects.mean(_logs(rows, of), together=len(runs)).exponential()
@@ -59,35 +59,35 @@ def _per_rate(runs: dict[float, Columns], of: Rows) -> dict[str, Effect]:
     }
 
 
-def _geometric(values: NDArray) -> NDArray:
+def _geometric(values: Series) -> NDArray:
     """The geometric mean of the values that are known."""
-    return np.exp(np.log(values[np.isfinite(values)]).mean())
+    return np.exp(np.log(values[np.isfinite(values)].to_numpy()).mean())
 
 
-def _late(run: Columns) -> NDArray:
+def _late(run: DataFrame) -> NDArray:
     """Preconditioned sharpness over its threshold, a geometric mean over the last quarter."""
     last = _quarter(run, 4)
     return _geometric(last["preconditioned"] / last["final_threshold"])
 
 
-def _distance(run: Columns) -> NDArray:
+def _distance(run: DataFrame) -> NDArray:
     ratio = _late(run)
     return np.maximum(ratio, 1 / ratio)
 
 
-def _starts_below(runs: dict[float, Columns]) -> bool:
+def _starts_below(runs: dict[float, DataFrame]) -> bool:
     firsts = [where(rows, step=1) for rows in runs.values()]
     return all((first["preconditioned"] < first["threshold"]).all() for first in firsts)
 
 
-def _rises(table: Columns) -> Verdict:
-    runs = _constant(table, "mlp", "gradient descent")
+def _rises(frame: DataFrame) -> Verdict:
+    runs = _constant(frame, "mlp", "gradient descent")
     if not _whole(runs):
         return not_testable(UNFINISHED)
     if not _starts_below(runs):
         return not_testable("a sharpness that starts above 2 / rate")
     found = _per_rate(
-        runs, lambda run: _geometric(_quarter(run, 4)["sharpness"]) / run["sharpness"][0]
+        runs, lambda run: _geometric(_quarter(run, 4)["sharpness"]) / run["sharpness"].iloc[0]
     )
     return effects.decide(found, "last quarter over the first step", above=1.0)
 
@@ -96,8 +96,8 @@ def _hovers(network: str, optimizer: str, of: Rows, **side: Any) -> Callable:
     limit = "2 / rate" if optimizer == "gradient descent" else "38 / rate"
     words = "over" if "above" in side else "apart from"
 
-    def check(table: Columns) -> Verdict:
-        runs = _constant(table, network, optimizer)
+    def check(frame: DataFrame) -> Verdict:
+        runs = _constant(frame, network, optimizer)
         if not _whole(runs):
             return not_testable(UNFINISHED)
         return effects.decide(_per_rate(runs, of), f"factor {words} {limit}", **side)
@@ -105,8 +105,8 @@ def _hovers(network: str, optimizer: str, of: Rows, **side: Any) -> Callable:
     return check
 
 
-def _loss_falls(table: Columns) -> Verdict:
-    runs = _constant(table, "mlp", "gradient descent")
+def _loss_falls(frame: DataFrame) -> Verdict:
+    runs = _constant(frame, "mlp", "gradient descent")
     if not _whole(runs):
         return not_testable(UNFINISHED)
     found = _per_rate(
@@ -116,23 +116,24 @@ def _loss_falls(table: Columns) -> Verdict:
     return effects.decide(found, "loss of the last quarter over the third", below=1.0)
 
 
-def _advance(run: Columns) -> NDArray:
+def _advance(run: DataFrame) -> NDArray:
     """The largest sharpness after the run has reached the edge, over the sharpness when it did.
 
     It is nan for a run that never reaches the edge. Adam's first step may lie beyond the edge, so
     that the run counts only from the last row that is below half the threshold.
     """
-    ratio = run["preconditioned"] / run["threshold"]
+    ratio = (run["preconditioned"] / run["threshold"]).to_numpy()
     low = np.flatnonzero(ratio < REACHED / 2)
     first = low[-1] + 1 if len(low) else 0
     at = first + np.flatnonzero(ratio[first:] >= REACHED)
     if not len(at):
         return np.array(np.nan)
-    return np.nanmax(run["sharpness"][at[0] :]) / run["sharpness"][at[0]]
+    sharpness = run["sharpness"].to_numpy()
+    return np.nanmax(sharpness[at[0] :]) / sharpness[at[0]]
 
 
-def _advances(table: Columns) -> Verdict:
-    adam, descent = (_constant(table, "mlp", name) for name in ("Adam", "gradient descent"))
+def _advances(frame: DataFrame) -> Verdict:
+    adam, descent = (_constant(frame, "mlp", name) for name in ("Adam", "gradient descent"))
     if not adam or not descent:
         return not_testable("no runs")
     grown = {rate: _logs(rows, _advance) for rate, rows in adam.items()}
@@ -147,10 +148,10 @@ def _advances(table: Columns) -> Verdict:
     return effects.decide(found, name, above=1.0)
 
 
-def _pairs(table: Columns) -> dict[float, tuple[Columns, Columns]]:
+def _pairs(frame: DataFrame) -> dict[float, tuple[DataFrame, DataFrame]]:
     """The runs of the GPT with the longest warm-up, and those without warm-up, by rate."""
-    runs = where(table, network="gpt", optimizer="Adam")
-    longest = runs["warmup"].max() if length(runs) else 0
+    runs = where(frame, network="gpt", optimizer="Adam")
+    longest = runs["warmup"].max() if len(runs) else 0
     if not longest:
         return {}
     pairs = {
@@ -160,17 +161,17 @@ def _pairs(table: Columns) -> dict[float, tuple[Columns, Columns]]:
     return {rate: (warm, cold) for rate, (warm, cold) in pairs.items()}
 
 
-def _gain(warm: Columns, cold: Columns) -> NDArray:
+def _gain(warm: DataFrame, cold: DataFrame) -> NDArray:
     """log (loss without warm-up / loss with it) in the last quarter, for each seed."""
 
-    def late(run: Columns) -> NDArray:
+    def late(run: DataFrame) -> NDArray:
         return _geometric(_quarter(run, 4)["loss"])
 
     return _logs(cold, late) - _logs(warm, late)
 
 
-def _tolerates(table: Columns) -> Verdict:
-    pairs = _pairs(table)
+def _tolerates(frame: DataFrame) -> Verdict:
+    pairs = _pairs(frame)
     if not pairs:
         return not_testable("no runs with warm-up")
     rate = max(pairs)
@@ -178,8 +179,8 @@ def _tolerates(table: Columns) -> Verdict:
     return effects.decide(found, "loss without warm-up over that with it", above=1.0)
 
 
-def _more_at_larger_rates(table: Columns) -> Verdict:
-    pairs = _pairs(table)
+def _more_at_larger_rates(frame: DataFrame) -> Verdict:
+    pairs = _pairs(frame)
     if len(pairs) < 2:
         return not_testable("fewer than 2 rates with warm-up")
     gap = _gain(*pairs[max(pairs)]) - _gain(*pairs[min(pairs)])
@@ -188,38 +189,41 @@ def _more_at_larger_rates(table: Columns) -> Verdict:
 
 
 def _first_step(warm: bool, **side: Any) -> Callable:
-    def check(table: Columns) -> Verdict:
-        pairs = _pairs(table)
+    def check(frame: DataFrame) -> Verdict:
+        pairs = _pairs(frame)
         if not pairs:
             return not_testable("no runs with warm-up")
         runs = {rate: pair[0] if warm else pair[1] for rate, pair in pairs.items()}
-        found = _per_rate(runs, lambda run: run["preconditioned"][0] / run["threshold"][0])
+        found = _per_rate(
+            runs, lambda run: run["preconditioned"].iloc[0] / run["threshold"].iloc[0]
+        )
         return effects.decide(found, "preconditioned sharpness over its threshold", **side)
 
     return check
 
 
-def _at_its_end(warm: Columns) -> Columns:
-    return kept(warm, warm["step"] == warm["warmup"])
+def _at_its_end(warm: DataFrame) -> DataFrame:
+    return warm[warm["step"] == warm["warmup"]]
 
 
-def _falls(table: Columns) -> Verdict:
-    runs = {rate: warm for rate, (warm, _) in _pairs(table).items()}
-    if not runs or not all(length(_at_its_end(warm)) for warm in runs.values()):
+def _falls(frame: DataFrame) -> Verdict:
+    runs = {rate: warm for rate, (warm, _) in _pairs(frame).items()}
+    if not runs or not all(len(_at_its_end(warm)) for warm in runs.values()):
         return not_testable("no rows where a warm-up ends")
     found = _per_rate(
-        runs, lambda run: _at_its_end(run)["preconditioned"][0] / run["preconditioned"][0]
+        runs,
+        lambda run: _at_its_end(run)["preconditioned"].iloc[0] / run["preconditioned"].iloc[0],
     )
     return effects.decide(found, "end of the warm-up over the first step", below=1.0)
 
 
-def _lower_than_without(table: Columns) -> Verdict:
+def _lower_than_without(frame: DataFrame) -> Verdict:
     found: dict[str, Effect] = {}
-    pairs = _pairs(table)
+    pairs = _pairs(frame)
     for rate, (warm, cold) in pairs.items():
         end = _at_its_end(warm)
-        same = where(cold, step=warm["warmup"][0])
-        if not length(end) or not length(same):
+        same = where(cold, step=warm["warmup"].iloc[0])
+        if end.empty or same.empty:
             return not_testable("no rows where a warm-up ends")
         found[f"at rate {rate:g}"] = effects.ratio(end, same, "preconditioned", len(pairs))
     return effects.decide(found, "with warm-up over without, where it ends,", below=1.0)

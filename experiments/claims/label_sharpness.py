@@ -7,38 +7,43 @@ from itertools import groupby, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import DataFrame
 
 from sweeps import effects
 from sweeps.claims import BEYOND, Claim, Sentence, Verdict, implied, not_testable, verdict
-from sweeps.rows import geometric_means, length, means, where
-from sweeps.table import Columns
+from sweeps.rows import geometric_means, means, where
 
-Check = Callable[[Columns], Verdict]
+Check = Callable[[DataFrame], Verdict]
 
 FAR = 2.0  # the factor from which on two sharpnesses are far apart
 
 
-def _by_data(table: Columns, figure: str) -> dict[str, Columns]:
-    shown = where(table, figure=figure)
+def _by_data(frame: DataFrame, figure: str) -> dict[str, DataFrame]:
+    shown = where(frame, figure=figure)
     return {str(name): where(shown, data=name) for name in np.unique(shown["data"])}
 
 
-def _spectrum(table: Columns) -> Verdict:
+def _over(rows: DataFrame, least: str) -> NDArray:
+    """The measured sharpness over another column."""
+    return (rows["measured"] / rows[least]).to_numpy()
+
+
+def _spectrum(frame: DataFrame) -> Verdict:
     """Whether all eigenvalues are as predicted, to 1e-10 lambda_max (lambda_max sets rounding)."""
-    shown = where(table, figure="1a")
-    if not length(shown):
+    shown = where(frame, figure="1a")
+    if shown.empty:
         return not_testable("no random network")
     largest = {seed: where(shown, seed=seed)["measured"].max() for seed in np.unique(shown["seed"])}
     scale = np.array([largest[seed] for seed in shown["seed"]])
-    off = float((np.abs(shown["measured"] - shown["printed"]) / scale).max())
+    off = float((np.abs(shown["measured"] - shown["printed"]).to_numpy() / scale).max())
     text = f"farthest {off:.1e} lambda_max over {len(scale)} eigenvalues of {len(largest)} networks"
     return verdict(off <= 1e-10, off, text)
 
 
-def _nonzero(table: Columns) -> Verdict:
+def _nonzero(frame: DataFrame) -> Verdict:
     """Whether d^2 eigenvalues exceed their error, of the d^2 + 1 that the table has."""
-    shown = where(table, figure="1a")
-    if not length(shown):
+    shown = where(frame, figure="1a")
+    if shown.empty:
         return not_testable("no random network")
     expected = int(shown["inputs"][0]) ** 2
     counts = {
@@ -50,20 +55,21 @@ def _nonzero(table: Columns) -> Verdict:
     return verdict(set(counts.values()) == {expected}, min(counts.values()), text)
 
 
-def _contour(table: Columns) -> Verdict:
-    shown = where(table, figure="1b")
-    if not length(shown):
+def _contour(frame: DataFrame) -> Verdict:
+    shown = where(frame, figure="1b")
+    if shown.empty:
         return not_testable("no grid")
-    off = float((np.abs(shown["measured"] - shown["printed"]) / shown["printed"]).max())
-    text = f"farthest {off:.1e} relatively over {length(shown)} networks"
+    printed = shown["printed"].to_numpy()
+    off = float((np.abs(shown["measured"].to_numpy() - printed) / printed).max())
+    text = f"farthest {off:.1e} relatively over {len(shown)} networks"
     return verdict(off <= 1e-10, off, text)
 
 
-def _growth(table: Columns) -> Verdict:
+def _growth(frame: DataFrame) -> Verdict:
     """Whether sharpness rises with L above ln(1 / alpha) and falls below it, for alpha = norm^2."""
-    shown = where(table, figure="1b")
+    shown = where(frame, figure="1b")
     above, below, wrong = 0, 0, 0
-    for norm in np.unique(shown["norm"]) if length(shown) else ():
+    for norm in np.unique(shown["norm"]) if len(shown) else ():
         depths, sharpness = means(where(shown, norm=norm), "depth", "measured")
         line, steps = -2 * np.log(norm), np.diff(sharpness)
         up, down = steps[depths[:-1] >= line], steps[depths[1:] <= line]
@@ -78,8 +84,8 @@ def _growth(table: Columns) -> Verdict:
 def _increasing(figure: str) -> Check:
     """Whether log sharpness has a positive slope over log alpha_max, on every data set."""
 
-    def check(table: Columns) -> Verdict:
-        curves = _by_data(table, figure)
+    def check(frame: DataFrame) -> Verdict:
+        curves = _by_data(frame, figure)
         if not curves or min(len(np.unique(one["share"])) for one in curves.values()) < 3:
             return not_testable("fewer than 3 proportions")
         found = {
@@ -93,15 +99,15 @@ def _increasing(figure: str) -> Check:
     return check
 
 
-def _range_of_means(rows: Columns) -> str:
+def _range_of_means(rows: DataFrame) -> str:
     means = geometric_means(rows, "share", "measured")[1]
     return f"from {means[0]:.3f} to {means[-1]:.3f}"
 
 
-def _not_monotone(table: Columns) -> Verdict:
+def _not_monotone(frame: DataFrame) -> Verdict:
     """Whether on every data set the sharpness falls from some proportion to the next larger one."""
     found: dict[str, effects.Effect] = {}
-    for name, one in _by_data(table, "2a").items():
+    for name, one in _by_data(frame, "2a").items():
         shares = np.unique(one["share"])
         pairs = list(pairwise(shares))
         if len(shares) < 3:
@@ -119,15 +125,15 @@ def _not_monotone(table: Columns) -> Verdict:
 def _near_printed(figure: str, limit: float, *, least: float = 0.0) -> Check:
     """Whether |measured / Eq 14 - 1| <= limit in every run with a share of at least ``least``."""
 
-    def check(table: Columns) -> Verdict:
-        shown = where(table, figure=figure)
-        tested = shown["share"] >= least
+    def check(frame: DataFrame) -> Verdict:
+        shown = where(frame, figure=figure)
+        tested = shown["share"].to_numpy() >= least
         if not tested.any():
             return not_testable("no run")
-        off = shown["measured"] / shown["printed"] - 1
+        off = _over(shown, "printed") - 1
         worst = float(np.abs(off[tested]).max())
         text = f"{_range(off[tested])} of Eq 14"
-        text += f" ({_range((shown['measured'] / shown['least'] - 1)[tested])} of lambda_*)"
+        text += f" ({_range((_over(shown, 'least') - 1)[tested])} of lambda_*)"
         return verdict(worst <= limit, worst, text + _regime(shown, np.abs(off) <= limit))
 
     return check
@@ -137,7 +143,7 @@ def _range(off: NDArray) -> str:
     return f"{off.min():+.1%} to {off.max():+.1%}"
 
 
-def _regime(shown: Columns, passes: NDArray) -> str:
+def _regime(shown: DataFrame, passes: NDArray) -> str:
     """The ranges of proportions in which all runs of a data set pass; empty where all runs do."""
     if passes.all():
         return ""
@@ -165,23 +171,23 @@ def _short(name: str) -> str:
     return name.partition(",")[0]
 
 
-def _close_to_least(table: Columns) -> Verdict:
+def _close_to_least(frame: DataFrame) -> Verdict:
     """Whether every run is within 1e-3 of lambda_*, 5e-3 at alpha 0.1 (it converges slowly)."""
-    shown = where(table, figure="1c")
-    if not length(shown):
+    shown = where(frame, figure="1c")
+    if shown.empty:
         return not_testable("no run")
-    off = np.abs(shown["measured"] / shown["least"] - 1)
+    off = np.abs(_over(shown, "least") - 1)
     limit = np.where(shown["share"] > 0.15, 1e-3, 5e-3)
     passes = off <= limit
     text = f"farthest {off.max():.1e} of lambda_*" + _regime(shown, passes)
     return verdict(bool(passes.all()), off.max(), text)
 
 
-def _below_printed(table: Columns) -> Verdict:
-    shown = where(table, figure="1c")
-    if not length(shown):
+def _below_printed(frame: DataFrame) -> Verdict:
+    shown = where(frame, figure="1c")
+    if shown.empty:
         return not_testable("no run")
-    ratio = shown["measured"] / shown["printed"]
+    ratio = _over(shown, "printed")
     passes = (ratio <= 1 + 1e-3) & (ratio >= 0.8)
     text = f"measured over Eq 14: from {ratio.min():.3f} to {ratio.max():.3f}"
     text += _regime(shown, passes)
@@ -191,11 +197,11 @@ def _below_printed(table: Columns) -> Verdict:
 def _above_least(figure: str) -> Check:
     """Whether no run is flatter than lambda_* by more than 1e-3, which stopping early can cause."""
 
-    def check(table: Columns) -> Verdict:
-        shown = where(table, figure=figure)
-        if not length(shown):
+    def check(frame: DataFrame) -> Verdict:
+        shown = where(frame, figure=figure)
+        if shown.empty:
             return not_testable("no run")
-        ratio = shown["measured"] / shown["least"]
+        ratio = _over(shown, "least")
         excess = (shown["loss"] - shown["floor"])[ratio.argmin()]
         text = (
             f"smallest measured over lambda_*: {ratio.min():.6f} over {len(ratio)} runs, there with"
@@ -206,13 +212,13 @@ def _above_least(figure: str) -> Check:
     return check
 
 
-def _far(table: Columns) -> Verdict:
-    shown = where(table, figure="2a")
-    if not length(shown):
+def _far(frame: DataFrame) -> Verdict:
+    shown = where(frame, figure="2a")
+    if shown.empty:
         return not_testable("no run")
     found = {}
-    for name, one in _by_data(table, "2a").items():
-        ratio = {**one, "ratio": one["measured"] / one["printed"]}
+    for name, one in _by_data(frame, "2a").items():
+        ratio = one.assign(ratio=one["measured"] / one["printed"])
         shares, means_ = geometric_means(ratio, "share", "ratio")
         farthest = int(np.abs(np.log(means_)).argmax())
         found[name] = (float(means_[farthest]), float(shares[farthest]))
@@ -225,9 +231,9 @@ def _far(table: Columns) -> Verdict:
     return verdict(bool(holds), nearest, f"farthest measured over Eq 14: {listed}")
 
 
-def _raw_inputs_matter(table: Columns) -> Verdict:
+def _raw_inputs_matter(frame: DataFrame) -> Verdict:
     """Whether on every data set raw inputs end far from orthogonalised ones at some proportion."""
-    raw, orthogonal = _by_data(table, "2a"), _by_data(table, "1c")
+    raw, orthogonal = _by_data(frame, "2a"), _by_data(frame, "1c")
     known = {_short(name): one for name, one in orthogonal.items()}
     found: dict[str, list[tuple[effects.Effect, float]]] = {}
     for name, one in raw.items():
@@ -249,56 +255,56 @@ def _raw_inputs_matter(table: Columns) -> Verdict:
     return effects.decide(compared, "final sharpness, raw over orthogonalised", above=FAR)
 
 
-def _runs(table: Columns) -> dict[float, Columns]:
+def _runs(frame: DataFrame) -> dict[float, DataFrame]:
     """The rows of 2d for each fraction; their loss is finite."""
-    shown = where(table, figure="2d")
+    shown = where(frame, figure="2d")
     return {float(f): where(shown, fraction=f) for f in np.unique(shown["fraction"])}
 
 
-def _far_from_edge(table: Columns) -> Verdict:
-    run = _runs(table).get(0.0)
+def _far_from_edge(frame: DataFrame) -> Verdict:
+    run = _runs(frame).get(0.0)
     if run is None:
         return not_testable("no run at the rate of the other panels")
-    share = run["measured"] * run["rate"] / 2
+    share = (run["measured"] * run["rate"] / 2).to_numpy()
     text = f"at most {share.max():.4f} of 2 / rate, at rate {run['rate'][0]:g}"
     return verdict(share.max() < 0.5, share.max(), text)
 
 
-def _settles(table: Columns) -> Verdict:
+def _settles(frame: DataFrame) -> Verdict:
     """Whether training ends at the edge, where sharpness is 2 / rate, at rates in between.
 
     They lie between 2 / (the sharpness that a small rate ends at) and 2 / lambda_*.
     """
-    runs = _runs(table)
-    flow = runs[0.0]["measured"][-1] if 0.0 in runs else np.inf
-    between = {f: one for f, one in runs.items() if 0 < f < 1 and 2 / one["rate"][-1] < flow}
+    runs = _runs(frame)
+    flow = runs[0.0]["measured"].iloc[-1] if 0.0 in runs else np.inf
+    between = {f: one for f, one in runs.items() if 0 < f < 1 and 2 / one["rate"].iloc[-1] < flow}
     if not between:
         return not_testable(
             "no rate between 2 / (the sharpness reached at a small rate) and 2 / lambda_*"
         )
-    edges = {f: one["measured"][-1] * one["rate"][-1] / 2 for f, one in between.items()}
-    flattest = min(one["measured"][-1] / one["least"][-1] for one in between.values())
-    excess = max((one["loss"] - one["floor"])[-1] for one in between.values())
+    edges = {f: one["measured"].iloc[-1] * one["rate"].iloc[-1] / 2 for f, one in between.items()}
+    flattest = min(one["measured"].iloc[-1] / one["least"].iloc[-1] for one in between.values())
+    excess = max((one["loss"] - one["floor"]).iloc[-1] for one in between.values())
     listed = ", ".join(f"{edge:.4f} at rate {2 * f:.3g} / lambda_*" for f, edge in edges.items())
     text = f"final sharpness in units of 2 / rate: {listed}; excess loss at most {excess:.1e}"
     holds = max(edges.values()) <= 1 + 1e-3 and flattest >= 1 - 1e-3 and excess < 1e-6
     return verdict(bool(holds), max(edges.values()), text)
 
 
-def _never_fits(table: Columns) -> Verdict:
+def _never_fits(frame: DataFrame) -> Verdict:
     """Whether the loss stays above its floor above 2 / lambda_*, where no minimum is stable."""
-    above = {f: one for f, one in _runs(table).items() if f > 1}
+    above = {f: one for f, one in _runs(frame).items() if f > 1}
     if not above:
         return not_testable("no rate above 2 / lambda_*")
-    excess = {f: float((one["loss"] - one["floor"])[-1]) for f, one in above.items()}
+    excess = {f: float((one["loss"] - one["floor"]).iloc[-1]) for f, one in above.items()}
     listed = ", ".join(f"{value:.1e} at rate {2 * f:.3g} / lambda_*" for f, value in excess.items())
     return verdict(min(excess.values()) > 1e-6, min(excess.values()), f"final excess loss {listed}")
 
 
-def _amplified(table: Columns) -> Verdict:
+def _amplified(frame: DataFrame) -> Verdict:
     """Whether sharpness over the label norms, largest over smallest, grows with every layer."""
-    shown = where(table, figure="1b")
-    if not length(shown) or len(np.unique(shown["depth"])) < 2:
+    shown = where(frame, figure="1b")
+    if shown.empty or len(np.unique(shown["depth"])) < 2:
         return not_testable("no grid")
     norms = np.unique(shown["norm"])
     depths, most = means(where(shown, norm=norms[-1]), "depth", "measured")
@@ -339,13 +345,13 @@ _KAIMING = Sentence(
 )  # fmt: skip
 
 
-def _slightly(table: Columns) -> Verdict:
+def _slightly(frame: DataFrame) -> Verdict:
     """Whether tanh networks lie farther from Eq 14 than linear ones, and nearer than raw inputs.
 
     The linear networks have the same start (Figure 1c); of linear networks on raw inputs (2a) the
     paper says that its theory breaks down.
     """
-    tanh, linear, raw = (_distances(table, figure) for figure in ("2c", "1c", "2a"))
+    tanh, linear, raw = (_distances(frame, figure) for figure in ("2c", "1c", "2a"))
     seeds = sorted(set(tanh) & set(linear) & set(raw))
     if not seeds:
         return not_testable("no seed of all three kinds of network")
@@ -359,11 +365,11 @@ def _slightly(table: Columns) -> Verdict:
     return effects.decide(found, "mean |log(sharpness / Eq 14)|, ratio", above=1.0)
 
 
-def _distances(table: Columns, figure: str) -> dict[int, float]:
+def _distances(frame: DataFrame, figure: str) -> dict[int, float]:
     """The mean of |log(measured / Eq 14)| over data sets and proportions, by seed."""
-    shown = where(table, figure=figure)
+    shown = where(frame, figure=figure)
     return {
-        int(seed): float(np.abs(np.log(rows["measured"] / rows["printed"])).mean())
+        int(seed): float(np.abs(np.log(_over(rows, "printed"))).mean())
         for seed in np.unique(shown["seed"])
         for rows in [where(shown, seed=seed)]
     }

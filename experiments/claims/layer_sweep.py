@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from pandas import DataFrame
 
 from sweeps.claims import AS_PRINTED, FAILS, Claim, Sentence, Verdict, every, not_testable
 from sweeps.claims import OTHER as OTHER_SETTINGS
 from sweeps.effects import Effect, decide, mean
-from sweeps.rows import by_seed, kept, length, means, polynomial_fit, r_squared, where
-from sweeps.table import Columns
+from sweeps.rows import means, polynomial_fit, r_squared, where
 
-Check = Callable[[Columns], Verdict]
+Check = Callable[[DataFrame], Verdict]
 
 PRINTED, OTHER = "printed", "other"  # whose d, k and m: those of the figures, or others
 FEWEST_LAYERS = 4  # that a straight line is fitted through
@@ -22,9 +22,9 @@ _SHAPE = ("inputs", "outputs", "width")
 STRAIGHT = 0.95  # R^2 from which a logarithm counts as straight
 
 
-def _deepest(table: Columns, gain: float) -> Columns:
-    shown = where(table, gain=gain, sizes=PRINTED)
-    return where(shown, depth=shown["depth"].max()) if length(shown) else shown
+def _deepest(frame: DataFrame, gain: float) -> DataFrame:
+    shown = where(frame, gain=gain, sizes=PRINTED)
+    return where(shown, depth=shown["depth"].max()) if len(shown) else shown
 
 
 def _at_other_sizes(*checks: Check) -> Check:
@@ -33,8 +33,8 @@ def _at_other_sizes(*checks: Check) -> Check:
     It holds where all of them hold.
     """
 
-    def check(table: Columns) -> Verdict:
-        others = where(table, sizes=OTHER)
+    def check(frame: DataFrame) -> Verdict:
+        others = where(frame, sizes=OTHER)
         shapes = sorted(
             {tuple(map(int, s)) for s in zip(*(others[n] for n in _SHAPE), strict=True)}
         )
@@ -48,9 +48,9 @@ def _at_other_sizes(*checks: Check) -> Check:
 def _of_shape(shape: tuple[int, ...], check: Check) -> Check:
     wanted = dict(zip(_SHAPE, shape, strict=True))
 
-    def of_shape(table: Columns) -> Verdict:
-        rows = where(table, **wanted)
-        found = check({**rows, "sizes": np.full(length(rows), PRINTED)})
+    def of_shape(frame: DataFrame) -> Verdict:
+        rows = where(frame, **wanted)
+        found = check(rows.assign(sizes=PRINTED))
         d, k, m = shape
         return replace(found, text=f"d={d}, k={k}, m={m}: {found.text}")
 
@@ -65,48 +65,49 @@ def _exponential(gain: float, column: str, *, growing: bool) -> Check:
     (or behind it) is left out, since its product is the identity.
     """
 
-    def check(table: Columns) -> Verdict:
-        deepest = _products(_deepest(table, gain), column)
-        if not length(deepest) or len(np.unique(deepest["layer"])) < FEWEST_LAYERS:
+    def check(frame: DataFrame) -> Verdict:
+        deepest = _products(_deepest(frame, gain), column)
+        if deepest.empty or len(np.unique(deepest["layer"])) < FEWEST_LAYERS:
             return not_testable(f"fewer than {FEWEST_LAYERS} layers")
-        layers, logs = means({**deepest, "log": np.log(deepest[column])}, "layer", "log")
+        layers, logs = means(deepest.assign(log=np.log(deepest[column])), "layer", "log")
         fit = r_squared(logs, polynomial_fit(layers, logs, 1))
         factor = _factor(deepest, column)
         side: dict[str, Any] = {"above": 1.0} if growing else {"below": 1.0}
-        found = decide({f"a layer at L={deepest['depth'][0]}": factor}, "factor", **side)
+        found = decide({f"a layer at L={deepest['depth'].iloc[0]}": factor}, "factor", **side)
         status = FAILS if fit < STRAIGHT else found.status
         return replace(found, status=status, text=f"{found.text}, R^2 {fit:.4f}")
 
     return check
 
 
-def _products(rows: Columns, column: str) -> Columns:
+def _products(rows: DataFrame, column: str) -> DataFrame:
     """The rows whose product W^{L:l+1} (or W^{1:l-1}) has at least one factor."""
     last = rows["depth"] if column.startswith("left") else 1
-    return kept(rows, rows["layer"] != last)
+    return rows[rows["layer"] != last]
 
 
-def _factor(rows: Columns, column: str) -> Effect:
+def _factor(rows: DataFrame, column: str) -> Effect:
     """exp of the mean over the seeds of the slope of log ``column`` over the layer."""
-    slopes = [np.polyfit(one["layer"], np.log(one[column]), 1)[0] for one in by_seed(rows)]
+    of_seeds = [one for _, one in rows.groupby("seed")]
+    slopes = [np.polyfit(one["layer"], np.log(one[column]), 1)[0] for one in of_seeds]
     return mean(np.array(slopes)).exponential()
 
 
-def _self_balancing(table: Columns) -> Verdict:
+def _self_balancing(frame: DataFrame) -> Verdict:
     """Whether max / min over l of Lemma 2's terms is larger without gamma_l than with it."""
-    gains = np.unique(table["gain"])
-    deepest = _deepest(table, gains[0]) if len(gains) else table
-    if not length(deepest):
+    gains = np.unique(frame["gain"])
+    deepest = _deepest(frame, gains[0]) if len(gains) else frame
+    if deepest.empty:
         return not_testable("no rows")
     plain, weighted = [], []
-    for one in by_seed(deepest):
+    for _, one in deepest.groupby("seed"):
         plain.append(np.ptp(np.log(one["term"])))
         weighted.append(np.ptp(np.log(one["term"] * one["weight"])))
     effect = mean(np.array(plain) - np.array(weighted)).exponential()
     found = decide({"": effect}, "spread without gamma over spread with it", above=1.0)
     text = (
         f"{found.text}; max/min over l {np.exp(np.mean(plain)):.1f} without gamma and "
-        f"{np.exp(np.mean(weighted)):.1f} with it, at L={deepest['depth'][0]}"
+        f"{np.exp(np.mean(weighted)):.1f} with it, at L={deepest['depth'].iloc[0]}"
     )
     return replace(found, text=text)
 
@@ -114,33 +115,33 @@ def _self_balancing(table: Columns) -> Verdict:
 def _dominates(gain: float) -> Check:
     """Whether kappa^2(W^{1:l-1}) exceeds kappa^2(W^{L:l+1}), averaged over the l that have both."""
 
-    def check(table: Columns) -> Verdict:
-        deepest = _deepest(table, gain)
-        inner = kept(deepest, (deepest["layer"] > 1) & (deepest["layer"] < deepest["depth"]))
-        if not length(inner):
+    def check(frame: DataFrame) -> Verdict:
+        deepest = _deepest(frame, gain)
+        inner = deepest[(deepest["layer"] > 1) & (deepest["layer"] < deepest["depth"])]
+        if inner.empty:
             return not_testable("no layer with products on both sides")
-        logs = [np.log(one["right_kappa2"] / one["left_kappa2"]).mean() for one in by_seed(inner)]
-        effect = mean(np.array(logs)).exponential()
+        gaps = np.log(inner["right_kappa2"] / inner["left_kappa2"]).groupby(inner["seed"])
+        effect = mean(np.array([gap.to_numpy().mean() for _, gap in gaps])).exponential()
         name = f"kappa^2({RIGHT}) / kappa^2({LEFT})"
-        return decide({f"at L={inner['depth'][0]}": effect}, name, above=1.0)
+        return decide({f"at L={inner['depth'].iloc[0]}": effect}, name, above=1.0)
 
     return check
 
 
-def _driven_by_the_smallest(table: Columns) -> Verdict:
+def _driven_by_the_smallest(frame: DataFrame) -> Verdict:
     """Whether sigma_min^2 of the products W^{1:l-1} varies more over l than their sigma_max^2."""
-    gains = np.unique(table["gain"])
-    deepest = _deepest(table, gains[0]) if len(gains) else table
-    rows = _products(deepest, "right_kappa2") if length(deepest) else deepest
-    if not length(rows):
+    gains = np.unique(frame["gain"])
+    deepest = _deepest(frame, gains[0]) if len(gains) else frame
+    rows = _products(deepest, "right_kappa2") if len(deepest) else deepest
+    if rows.empty:
         return not_testable("no rows")
     shares = []
-    for one in by_seed(rows):
+    for _, one in rows.groupby("seed"):
         least = np.log(one["right_smallest2"])
         shares.append(np.ptp(least) - np.ptp(least + np.log(one["right_kappa2"])))
     effect = mean(np.array(shares)).exponential()
     name = "max/min over l of sigma_min^2 over that of sigma_max^2"
-    return decide({f"at L={rows['depth'][0]}": effect}, name, above=1.0)
+    return decide({f"at L={rows['depth'].iloc[0]}": effect}, name, above=1.0)
 
 
 LEFT, RIGHT = "W^{L:l+1}", "W^{1:l-1}"

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import scipy.stats
 from numpy.typing import NDArray
+from pandas import DataFrame
 
 from sweeps import effects
 from sweeps.claims import BEYOND, Claim, Source, Verdict, elsewhere, not_testable
 from sweeps.effects import Effect
-from sweeps.rows import by_seed, kept, length, where
-from sweeps.table import Columns
+from sweeps.rows import where
 
 PAPER = "arXiv 2510.09378"
 TITLES = {"gpt": "GPT", "mlp": "MLP, p > k n", "mlp_many": "MLP, p < k n"}
@@ -50,24 +50,18 @@ MECHANISMS = {
     _lowers("Shampoo"): "at the start its factors are of one gradient and have rank one: kappa is"
     " 5.3 times that of G in the MLP on many images, and 1.3 (0.31, 5.5) times later",
 }
-Check = Callable[[Columns], Verdict]
+Check = Callable[[DataFrame], Verdict]
 
 
-def _best(table: Columns, **wanted: object) -> Columns:
+def _best(frame: DataFrame, **wanted: object) -> DataFrame:
     """The fewest steps of each seed in the wanted rows; a lower bound where no run arrived."""
-    runs = [by for by in by_seed(where(table, panel="race", **wanted))]
-    steps, arrived = [], []
-    for run in runs:
-        there = run["steps"][run["reached"].astype(bool)]
-        arrived.append(len(there) > 0)
-        steps.append(there.min() if len(there) else run["steps"].max())
-    found = np.array(steps, float)
-    return {
-        "seed": np.array([run["seed"][0] for run in runs]),
-        "steps": found,
-        "steps_low": found,
-        "steps_high": np.where(arrived, found, math.inf),
-    }
+    found = []
+    for seed, run in where(frame, panel="race", **wanted).groupby("seed"):
+        there = run[run["reached"].astype(bool)]
+        steps = float(run["steps"].max() if there.empty else there["steps"].min())
+        most = math.inf if there.empty else steps
+        found.append({"seed": seed, "steps": steps, "steps_low": steps, "steps_high": most})
+    return DataFrame(found)
 
 
 def _more_steps(network: str, slower: tuple[str, ...], faster: str, **side: Any) -> Check:
@@ -77,9 +71,9 @@ def _more_steps(network: str, slower: tuple[str, ...], faster: str, **side: Any)
     """
     name = f"steps, over those in the metric {faster!r},"
 
-    def check(table: Columns) -> Verdict:
-        runs = {m: _best(table, network=network, metric=m) for m in (*slower, faster)}
-        if not all(length(found) for found in runs.values()):
+    def check(frame: DataFrame) -> Verdict:
+        runs = {m: _best(frame, network=network, metric=m) for m in (*slower, faster)}
+        if not all(len(found) for found in runs.values()):
             return not_testable(MISSING)
         found = {
             metric: effects.ratio(runs[metric], runs[faster], "steps", len(slower))
@@ -90,11 +84,11 @@ def _more_steps(network: str, slower: tuple[str, ...], faster: str, **side: Any)
     return check
 
 
-def _start(table: Columns) -> Columns:
-    return where(table, panel="kappa", step=0)
+def _start(frame: DataFrame) -> DataFrame:
+    return where(frame, panel="kappa", step=0)
 
 
-def _correlation(run: Columns, damping: float) -> NDArray:
+def _correlation(run: DataFrame, damping: float) -> NDArray:
     """Spearman's correlation, over the metrics, of kappa at the start with the number of steps.
 
     It is nan if one of them is unknown.
@@ -104,7 +98,7 @@ def _correlation(run: Columns, damping: float) -> NDArray:
         own = 0.0 if metric == "SGD" else damping
         at = where(_start(run), metric=metric, damping=own)
         took = where(run, panel="race", metric=metric, damping=own, momentum=0.0)
-        if not (length(at) and length(took) and at["resolved"].all()):
+        if not (len(at) and len(took) and at["resolved"].all()):
             return np.array(np.nan)
         kappas.append(at["kappa"][0])
         steps.append(took["steps"][0] if took["reached"][0] else math.inf)
@@ -112,9 +106,9 @@ def _correlation(run: Columns, damping: float) -> NDArray:
 
 
 def _goes_with_steps(network: str, damping: float) -> Check:
-    def check(table: Columns) -> Verdict:
-        runs = by_seed(where(table, network=network))
-        found = np.array([_correlation(run, damping) for run in runs])
+    def check(frame: DataFrame) -> Verdict:
+        runs = where(frame, network=network).groupby("seed")
+        found = np.array([_correlation(run, damping) for _, run in runs])
         if not len(found) or not np.isfinite(found).all():
             return not_testable("a metric is missing, or its kappa is not resolved")
         return effects.decide({"": effects.mean(found)}, "rank correlation", above=0.0)
@@ -125,11 +119,11 @@ def _goes_with_steps(network: str, damping: float) -> Check:
 def _less_damping(network: str) -> Check:
     """Whether less damping gives full Gauss-Newton both a lower kappa and more steps."""
 
-    def check(table: Columns) -> Verdict:
-        rows = where(table, network=network, metric="full")
+    def check(frame: DataFrame) -> Verdict:
+        rows = where(frame, network=network, metric="full")
         usual, little = (where(_start(rows), damping=damping) for damping in (USUAL, LITTLE))
         slow, slower = (_best(rows, damping=damping) for damping in (USUAL, LITTLE))
-        if not all(map(length, (usual, little, slow, slower))):
+        if not all(map(len, (usual, little, slow, slower))):
             return not_testable(MISSING)
         found = {
             f"kappa, {USUAL:g} over {LITTLE:g}": effects.ratio(usual, little, together=2),
@@ -141,14 +135,14 @@ def _less_damping(network: str) -> Check:
 
 
 def _lowers_kappa(metric: str) -> Check:
-    def check(table: Columns) -> Verdict:
+    def check(frame: DataFrame) -> Verdict:
         found: dict[str, Effect] = {}
         for network, title in TITLES.items():
-            rows = where(table, network=network, panel="kappa")
+            rows = where(frame, network=network, panel="kappa")
             own, plain = where(rows, metric=metric, damping=USUAL), where(rows, metric="SGD")
             for words, late in (("at the start", False), ("along training", True)):
-                one, other = (kept(part, (part["step"] > 0) == late) for part in (own, plain))
-                if not length(one) or not length(other):
+                one, other = (part[(part["step"] > 0) == late] for part in (own, plain))
+                if one.empty or other.empty:
                     return not_testable(MISSING)
                 found[f"{words} ({title})"] = effects.ratio(one, other, together=2 * len(TITLES))
         return effects.decide(found, "kappa over that of G,", below=1.0)

@@ -15,6 +15,7 @@ from itertools import permutations
 import numpy as np
 import scipy.stats
 from numpy.typing import NDArray
+from pandas import DataFrame
 
 from sweeps.claims import (
     AS_PRINTED,
@@ -31,8 +32,7 @@ from sweeps.claims import (
     not_testable,
 )
 from sweeps.effects import decide, exponent, mean, ratio
-from sweeps.rows import by_seed, geometric_means, kept, length, points, where
-from sweeps.table import Columns
+from sweeps.rows import geometric_means, points, where
 
 KAPPA = "kappa"
 SPARSE, MODERATE = (0.8, 0.9), (0.2, 0.4, 0.6)  # pruning rates
@@ -103,21 +103,21 @@ MECHANISMS: Mapping[str, str] = {
 }
 
 
-def _of(table: Columns, network: str, steps: str = "printed") -> Columns:
-    return where(table, network=network, steps=steps)
+def _of(frame: DataFrame, network: str, steps: str = "printed") -> DataFrame:
+    return where(frame, network=network, steps=steps)
 
 
-def _measured(table: Columns, network: str, steps: str = "printed") -> Columns:
-    return where(_of(table, network, steps), measured=True)
+def _measured(frame: DataFrame, network: str, steps: str = "printed") -> DataFrame:
+    return where(_of(frame, network, steps), measured=True)
 
 
-def trained(rows: Columns) -> Columns:
+def trained(rows: DataFrame) -> DataFrame:
     """The rows of the seeds that were trained; some are measured at initialisation alone."""
     seeds = np.unique(rows["seed"][rows["epoch"] > 0])
-    return kept(rows, np.isin(rows["seed"], seeds))
+    return rows[rows["seed"].isin(seeds)]
 
 
-def _trend(rows: Columns, of: str, name: str) -> Verdict:
+def _trend(rows: DataFrame, of: str, name: str) -> Verdict:
     """Whether a column grows with the pruning rate: e < 0 in column ~ (1 - rate)^e."""
     if len(np.unique(rows["pruned"])) < 2:
         return not_testable("fewer than 2 pruning rates")
@@ -129,7 +129,7 @@ def _trend(rows: Columns, of: str, name: str) -> Verdict:
     return replace(found, text=text)
 
 
-def _lost(rows: Columns) -> str:
+def _lost(rows: DataFrame) -> str:
     """The number of rows at each pruning rate whose numerical rank is below k n, as text."""
     short = rows["rank_numerical"] < rows["samples"] * rows["outputs"]
     rates = np.unique(rows["pruned"][short])
@@ -141,19 +141,19 @@ def _lost(rows: Columns) -> str:
     return f"; rank deficient: {listed}" if listed else ""
 
 
-def _grows_at_start(network: str) -> Callable[[Columns], Verdict]:
-    def check(table: Columns) -> Verdict:
-        return _trend(where(_measured(table, network), epoch=0), KAPPA, "kappa")
+def _grows_at_start(network: str) -> Callable[[DataFrame], Verdict]:
+    def check(frame: DataFrame) -> Verdict:
+        return _trend(where(_measured(frame, network), epoch=0), KAPPA, "kappa")
 
     return check
 
 
-def _grows_along(network: str) -> Callable[[Columns], Verdict]:
+def _grows_along(network: str) -> Callable[[DataFrame], Verdict]:
     """Whether kappa, averaged over the epochs, grows with the pruning rate, as the loss has to."""
 
-    def check(table: Columns) -> Verdict:
-        rows = trained(_measured(table, network))
-        if not length(rows):
+    def check(frame: DataFrame) -> Verdict:
+        rows = trained(_measured(frame, network))
+        if rows.empty:
             return not_testable("no trained networks")
         return _trend(rows, KAPPA, "kappa over the epochs")
 
@@ -162,15 +162,15 @@ def _grows_along(network: str) -> Callable[[Columns], Verdict]:
 
 def _over_unpruned(
     network: str, rates: tuple[float, ...], steps: str = "printed"
-) -> Callable[[Columns], Verdict]:
+) -> Callable[[DataFrame], Verdict]:
     """Whether kappa, averaged over the epochs and the seeds, exceeds that of the whole network."""
 
-    def check(table: Columns) -> Verdict:
-        rows = trained(_measured(table, network, steps))
+    def check(frame: DataFrame) -> Verdict:
+        rows = trained(_measured(frame, network, steps))
         whole = where(rows, pruned=0.0)
         found = {rate: where(rows, pruned=rate) for rate in rates}
-        found = {rate: pruned for rate, pruned in found.items() if length(pruned)}
-        if not length(whole) or not found:
+        found = {rate: pruned for rate, pruned in found.items() if len(pruned)}
+        if whole.empty or not found:
             return not_testable("no trained networks to compare")
         compared = {
             f"at rate={rate:g}": ratio(pruned, whole, KAPPA, len(found))
@@ -182,32 +182,32 @@ def _over_unpruned(
     return check
 
 
-def _slows(network: str) -> Callable[[Columns], Verdict]:
-    def check(table: Columns) -> Verdict:
-        rows = _of(table, network)
+def _slows(network: str) -> Callable[[DataFrame], Verdict]:
+    def check(frame: DataFrame) -> Verdict:
+        rows = _of(frame, network)
         trained = _later(rows, 0)
         return _trend(trained, "loss", "loss over all epochs")
 
     return check
 
 
-def _ends_higher(network: str) -> Callable[[Columns], Verdict]:
-    def check(table: Columns) -> Verdict:
-        rows = _of(table, network)
-        last = rows["epoch"].max() if length(rows) else 0
+def _ends_higher(network: str) -> Callable[[DataFrame], Verdict]:
+    def check(frame: DataFrame) -> Verdict:
+        rows = _of(frame, network)
+        last = rows["epoch"].max() if len(rows) else 0
         return _trend(_later(rows, (1 - LAST) * last), "loss", "final loss")
 
     return check
 
 
-def _later(rows: Columns, epoch: float) -> Columns:
-    return kept(rows, rows["epoch"] > epoch)
+def _later(rows: DataFrame, epoch: float) -> DataFrame:
+    return rows[rows["epoch"] > epoch]
 
 
-def valley(rows: Columns) -> Verdict:
+def valley(rows: DataFrame) -> Verdict:
     """Whether kappa of trained networks is lower at a moderate rate than at both ends."""
     bottom, most = where(rows, pruned=VALLEY), max(rows["pruned"], default=0.0)
-    if not length(bottom) or not length(where(rows, pruned=0.0)) or most == VALLEY:
+    if bottom.empty or where(rows, pruned=0.0).empty or most == VALLEY:
         return not_testable("no trained networks to compare")
     found = {
         f"over that at rate={rate:g}": ratio(bottom, where(rows, pruned=rate), KAPPA, 2)
@@ -216,17 +216,17 @@ def valley(rows: Columns) -> Verdict:
     return decide(found, f"kappa at rate={VALLEY:g}:", below=1.0)
 
 
-def _valley(network: str) -> Callable[[Columns], Verdict]:
+def _valley(network: str) -> Callable[[DataFrame], Verdict]:
     """The verdict of :func:`valley` on one kind of network."""
-    return lambda table: valley(_later(_measured(table, network), 0))
+    return lambda frame: valley(_later(_measured(frame, network), 0))
 
 
-def _shallower(network: str) -> Callable[[Columns], Verdict]:
+def _shallower(network: str) -> Callable[[DataFrame], Verdict]:
     """Whether kappa(valley) / kappa(unpruned) is larger with small steps than with printed ones."""
 
-    def check(table: Columns) -> Verdict:
+    def check(frame: DataFrame) -> Verdict:
         logs = {
-            steps: log_quotients(_later(_measured(table, network, steps), 0))
+            steps: log_quotients(_later(_measured(frame, network, steps), 0))
             for steps in ("smaller", "printed")
         }
         seeds = sorted(set(logs["smaller"]) & set(logs["printed"]))
@@ -243,22 +243,22 @@ def _shallower(network: str) -> Callable[[Columns], Verdict]:
     return check
 
 
-def log_quotients(rows: Columns) -> dict[int, float]:
+def log_quotients(rows: DataFrame) -> dict[int, float]:
     """The mean of log kappa at the valley's rate minus that of the unpruned network, by seed."""
     pruned, whole = where(rows, pruned=VALLEY), where(rows, pruned=0.0)
     return {
         int(seed): float(
-            np.log(where(pruned, seed=seed)[KAPPA]).mean()
-            - np.log(where(whole, seed=seed)[KAPPA]).mean()
+            np.log(where(pruned, seed=seed)[KAPPA].to_numpy()).mean()
+            - np.log(where(whole, seed=seed)[KAPPA].to_numpy()).mean()
         )
         for seed in np.intersect1d(pruned["seed"], whole["seed"])
     }
 
 
-def _falls_with_parameters(table: Columns) -> Verdict:
+def _falls_with_parameters(frame: DataFrame) -> Verdict:
     """Whether kappa at initialisation falls with p / (k n) in every network."""
-    start = where(table, steps="printed", measured=True, epoch=0)
-    shares = {**start, "share": start["parameters"] / (start["samples"] * start["outputs"])}
+    start = where(frame, steps="printed", measured=True, epoch=0)
+    shares = start.assign(share=start["parameters"] / (start["samples"] * start["outputs"]))
     names = [name for name in FIGURES if len(np.unique(where(shares, network=name)["share"])) > 1]
     found = {
         f"({name})": exponent(where(shares, network=name), "share", KAPPA, len(names))
@@ -267,7 +267,7 @@ def _falls_with_parameters(table: Columns) -> Verdict:
     return decide(found, "kappa goes like (p/(k n)) to the power", below=0.0)
 
 
-def _slow_is_ill_conditioned(network: str) -> Callable[[Columns], Verdict]:
+def _slow_is_ill_conditioned(network: str) -> Callable[[DataFrame], Verdict]:
     """Whether the rates at which a low loss is reached later have a larger kappa early on.
 
     Spearman's correlation over the rates, of each one's means over the seeds: of the first epoch
@@ -275,10 +275,10 @@ def _slow_is_ill_conditioned(network: str) -> Callable[[Columns], Verdict]:
     of all orders of the rates that correlate as much.
     """
 
-    def check(table: Columns) -> Verdict:
-        rows = trained(_of(table, network))
+    def check(frame: DataFrame) -> Verdict:
+        rows = trained(_of(frame, network))
         early = where(rows, measured=True, epoch=EARLY)
-        rates = np.unique(early["pruned"]) if length(early) else np.empty(0)
+        rates = np.unique(early["pruned"]) if len(early) else np.empty(0)
         if len(rates) < 4:
             return not_testable(f"fewer than 4 rates with kappa after {EARLY} epochs")
         epochs, kappas = _link(rows, early, rates)
@@ -296,16 +296,16 @@ def _slow_is_ill_conditioned(network: str) -> Callable[[Columns], Verdict]:
     return check
 
 
-def _link(rows: Columns, early: Columns, rates: NDArray) -> tuple[NDArray, NDArray]:
+def _link(rows: DataFrame, early: DataFrame, rates: NDArray) -> tuple[NDArray, NDArray]:
     """Epochs to the low loss, infinite where it is not reached, and kappa, at each rate."""
     epochs, kappas = [], []
     for rate in rates:
         firsts = []
-        for run in by_seed(where(rows, pruned=rate)):
-            low = np.asarray(run["epoch"])[np.asarray(run["loss"]) <= REACHED]
+        for _, run in where(rows, pruned=rate).groupby("seed"):
+            low = run["epoch"][run["loss"] <= REACHED]
             firsts.append(low.min() if low.size else np.inf)
         epochs.append(np.mean(firsts))
-        kappas.append(np.exp(np.mean(np.log(where(early, pruned=rate)[KAPPA]))))
+        kappas.append(np.exp(np.log(where(early, pruned=rate)[KAPPA].to_numpy()).mean()))
     return np.array(epochs), np.array(kappas)
 
 
@@ -325,7 +325,7 @@ def _claim(
     network: str,
     statement: str,
     source: Source | Sentence,
-    check: Callable[[Columns], Verdict],
+    check: Callable[[DataFrame], Verdict],
     steps: str = "printed",
     mechanism: str = "",
 ) -> Claim:

@@ -5,50 +5,50 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from pandas import DataFrame, Series
 
 from sweeps import effects
 from sweeps.claims import BEYOND, HOLDS, Claim, Sentence, Verdict, not_testable, verdict
 from sweeps.rows import means, where
-from sweeps.table import Columns
 
 LONG = 10_000  # epochs that the paper trains for
 EARLY = 0.1  # the share of the epochs that count as early
 NEGLIGIBLE = 0.1  # of the largest eigenvalue
 
 
-def percentage(table: Columns) -> np.ndarray:
+def percentage(frame: DataFrame) -> Series:
     """The error of each predicted eigenvalue, in per cent of the eigenvalue."""
-    return 100 * np.abs(table["predicted"] - table["measured"]) / table["measured"]
+    return 100 * np.abs(frame["predicted"] - frame["measured"]) / frame["measured"]
 
 
-def _curves(table: Columns) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def _curves(frame: DataFrame) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """For each panel the epochs, and the error averaged over eigenvalues and seeds at each."""
-    with_error = {**table, "per cent": percentage(table)}
+    with_error = frame.assign(**{"per cent": percentage(frame)})
     return {
         str(panel): means(where(with_error, panel=panel), "epoch", "per cent")
-        for panel in np.unique(table["panel"])
+        for panel in np.unique(frame["panel"])
     }
 
 
-def _falling(table: Columns) -> Verdict:
+def _falling(frame: DataFrame) -> Verdict:
     """Whether the error is smaller at the last checkpoint than at the first, in every panel."""
-    curves = _curves(table)
+    curves = _curves(frame)
     if min(len(epochs) for epochs, _ in curves.values()) < 3:
         return not_testable("fewer than 3 checkpoints")
-    with_error = {**table, "per cent": percentage(table)}
+    with_error = frame.assign(**{"per cent": percentage(frame)})
     found = {}
     for panel in curves:
         rows = where(with_error, panel=panel)
         first, last = (
-            where(rows, epoch=epoch) for epoch in (min(rows["epoch"]), max(rows["epoch"]))
+            where(rows, epoch=epoch) for epoch in (rows["epoch"].min(), rows["epoch"].max())
         )
         found[f"({panel})"] = effects.ratio(last, first, "per cent", together=len(curves))
     return effects.decide(found, "error at the last checkpoint / at the first", below=1.0)
 
 
-def _final(table: Columns) -> Verdict:
-    curves = _curves(table)
-    last = int(table["epoch"].max())
+def _final(frame: DataFrame) -> Verdict:
+    curves = _curves(frame)
+    last = int(frame["epoch"].max())
     finals = {panel: float(errors[-1]) for panel, (_, errors) in curves.items()}
     worst = max(finals.values())
     listed = ", ".join(f"{final:.2g}% ({panel})" for panel, final in finals.items())
@@ -59,59 +59,60 @@ def _final(table: Columns) -> Verdict:
     return verdict(worst < 0.1, worst, text)
 
 
-def _proved(table: Columns) -> Verdict:
+def _proved(frame: DataFrame) -> Verdict:
     """Whether the eigenvalues' errors are far below their distances from Eq 15.
 
     Otherwise these distances would not be known.
     """
-    error = float((table["error"] / table["measured"]).max())
-    share = float((table["error"] / np.abs(table["measured"] - table["predicted"])).max())
+    error = float((frame["error"] / frame["measured"]).to_numpy().max())
+    apart = np.abs(frame["measured"] - frame["predicted"])
+    share = float((frame["error"] / apart).to_numpy().max())
     text = f"an eigenvalue lies within {error:.1e} (relative) of each value"
     text += f", at most {share:.1e} of its distance from Eq 15"
     return verdict(error < 1e-6 and share < 0.01, error, text)
 
 
-def _bounded(table: Columns) -> Verdict:
-    apart = np.abs(table["measured"] - table["predicted"]) - table["error"]
-    ratio = float((apart / table["bound"]).max())
+def _bounded(frame: DataFrame) -> Verdict:
+    apart = np.abs(frame["measured"] - frame["predicted"]) - frame["error"]
+    ratio = float((apart / frame["bound"]).to_numpy().max())
     return verdict(ratio <= 1, ratio, f"largest |lambda - Eq 15| / |H - G| {ratio:.3f}")
 
 
-def _tops(rows: Columns) -> Columns:
+def _tops(rows: DataFrame) -> DataFrame:
     """One row for each seed and epoch: that of the largest eigenvalue, with |H - G| over it."""
     largest = where(rows, index=1)
-    return {**largest, "share": largest["bound"] / largest["measured"]}
+    return largest.assign(share=largest["bound"] / largest["measured"])
 
 
-def _flattens_early(table: Columns) -> Verdict:
+def _flattens_early(frame: DataFrame) -> Verdict:
     """Whether the sharpness at the last stop of the first tenth lies below that at epoch 0."""
-    epochs = np.unique(table["epoch"])
+    epochs = np.unique(frame["epoch"])
     early = epochs[(epochs > 0) & (epochs <= EARLY * epochs[-1])]
     if epochs[0] > 0 or not len(early):
         return not_testable("no stop in the first tenth of the training")
-    found = _between(table, "measured", early[-1], 0)
+    found = _between(frame, "measured", early[-1], 0)
     return effects.decide(found, f"sharpness at epoch {early[-1]} over that at epoch 0", below=1.0)
 
 
-def _functional_part_vanishes(table: Columns) -> Verdict:
+def _functional_part_vanishes(frame: DataFrame) -> Verdict:
     """Whether |H - G| falls along training, to less than a tenth of the largest eigenvalue."""
-    first, last = table["epoch"].min(), table["epoch"].max()
+    first, last = frame["epoch"].min(), frame["epoch"].max()
     if last < LONG:
         return not_testable(f"{last} epochs; the remark is about networks close to convergence")
-    shares = _between(table, "share", last, None)
-    falls = _between(table, "share", last, first)
+    shares = _between(frame, "share", last, None)
+    falls = _between(frame, "share", last, first)
     small = effects.decide(shares, f"|H - G| / lambda_max at epoch {last}", below=NEGLIGIBLE)
     less = effects.decide(falls, f"over that at epoch {first}", below=1.0)
     worse = less if less.status != HOLDS else small
     return replace(worse, text=f"{small.text}; {less.text}")
 
 
-def _between(table: Columns, of: str, epoch: int, start: int | None) -> dict[str, effects.Effect]:
+def _between(frame: DataFrame, of: str, epoch: int, start: int | None) -> dict[str, effects.Effect]:
     """``of`` at one epoch, over that at another if one is given, in each panel."""
-    panels = np.unique(table["panel"])
+    panels = np.unique(frame["panel"])
     found, together = {}, len(panels)
     for panel in panels:
-        rows = _tops(where(table, panel=panel))
+        rows = _tops(where(frame, panel=panel))
         later = where(rows, epoch=epoch)
         if start is None:
             effect = effects.mean(np.log(later[of]), together=together).exponential()

@@ -5,59 +5,60 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+from pandas import DataFrame
 
 from sweeps import effects
 from sweeps.claims import BEYOND, Claim, Sentence, Verdict, not_testable, verdict
-from sweeps.rows import length, where
-from sweeps.table import Columns
+from sweeps.rows import where
 
 EARLY = 0.1  # the share of the epochs that count as early
 
 
-def _within_four(table: Columns) -> Verdict:
-    z = (table["estimate"] - table["predicted"]) / table["standard_error"]
+def _within_four(frame: DataFrame) -> Verdict:
+    error = frame["standard_error"].to_numpy()
+    z = (frame["estimate"] - frame["predicted"]).to_numpy() / error
     largest = float(np.abs(z).max())
-    precision = float((table["standard_error"] / table["predicted"]).max())
+    precision = float((error / frame["predicted"].to_numpy()).max())
     text = f"largest |z| {largest:.2f}, root mean square {np.sqrt((z**2).mean()):.2f}, over "
-    text += f"{length(table)} points known to {100 * precision:.2g}% or better"
+    text += f"{len(frame)} points known to {100 * precision:.2g}% or better"
     return verdict(largest <= 4, largest, text)
 
 
-def _exact(table: Columns) -> Verdict:
-    known = np.isfinite(table["exact"])
-    if not known.any():
+def _exact(frame: DataFrame) -> Verdict:
+    known = frame[np.isfinite(frame["exact"])]
+    if known.empty:
         return not_testable("no point where the trace was taken exactly")
-    gaps = np.abs(table["exact"] / table["predicted"] - 1)[known]
-    first = known & (table["epoch"] == table["epoch"][known].min())
-    text = f"largest relative difference {gaps.max():.1e} over {known.sum()} points, from epoch "
-    text += f"{table['epoch'][first][0]} on, where the loss is {table['excess'][first].max():.3g}"
-    text += f" above its floor, to {table['excess'][known].min():.1e} above it"
+    gaps = np.abs(known["exact"] / known["predicted"] - 1).to_numpy()
+    first = known[known["epoch"] == known["epoch"].min()]
+    text = f"largest relative difference {gaps.max():.1e} over {len(known)} points, from epoch "
+    text += f"{first['epoch'].iloc[0]} on, where the loss is {first['excess'].max():.3g}"
+    text += f" above its floor, to {known['excess'].min():.1e} above it"
     return verdict(bool(gaps.max() <= 1e-10), gaps.max(), text)
 
 
-def _flattens_early(table: Columns) -> Verdict:
+def _flattens_early(frame: DataFrame) -> Verdict:
     """Whether Eq 7's trace at the last stop of the first tenth lies below that at epoch 0."""
-    epochs = np.unique(table["epoch"])
+    epochs = np.unique(frame["epoch"])
     early = epochs[(epochs > 0) & (epochs <= EARLY * epochs[-1])]
     if epochs[0] > 0 or not len(early):
         return not_testable("no stop in the first tenth of the training")
-    panels = np.unique(table["panel"])
+    panels = np.unique(frame["panel"])
     found = {}
     for panel in panels:
-        rows = where(table, panel=panel)
+        rows = where(frame, panel=panel)
         later, first = (where(rows, epoch=epoch) for epoch in (early[-1], 0))
         found[f"({panel})"] = effects.ratio(later, first, "predicted", len(panels))
     return effects.decide(found, f"trace at epoch {early[-1]} over that at epoch 0", below=1.0)
 
 
-def _loss_falls(table: Columns) -> Verdict:
+def _loss_falls(frame: DataFrame) -> Verdict:
     """Whether the loss falls from each stop to the next, in every run."""
-    panels, seeds, widths = (np.unique(table[name]) for name in ("panel", "seed", "width"))
+    panels, seeds, widths = (np.unique(frame[name]) for name in ("panel", "seed", "width"))
     steps: list[float] = []
     ends: list[float] = []
     for panel, seed, width in product(panels, seeds, widths):
-        run = where(table, panel=panel, seed=seed, width=width)
-        excess = run["excess"][np.argsort(run["epoch"])]
+        run = where(frame, panel=panel, seed=seed, width=width)
+        excess = run.sort_values("epoch")["excess"].to_numpy()
         steps.extend(np.diff(excess))
         if len(excess):
             ends.append(excess[-1] / excess[0])

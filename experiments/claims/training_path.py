@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from pandas import DataFrame
 
 from sweeps.claims import (
     AS_PRINTED,
@@ -19,10 +20,9 @@ from sweeps.claims import (
     verdict,
 )
 from sweeps.effects import Effect, decide, mean
-from sweeps.rows import by_seed, kept, length, where
-from sweeps.table import Columns
+from sweeps.rows import where
 
-Check = Callable[[Columns], Verdict]
+Check = Callable[[DataFrame], Verdict]
 
 TITLES = {
     "published": "X^T X = I, Xavier, colours less their means",
@@ -49,9 +49,10 @@ _RAW = (
 MECHANISMS = {"published_raw": _RAW, "sigma_xavier": _SHRINKS, "sigma_kaiming": _SHRINKS}
 
 
-def _paths(table: Columns, reading: str) -> list[Columns]:
+def _paths(frame: DataFrame, reading: str) -> list[DataFrame]:
     """The rows of each seed at the epochs where kappa was measured."""
-    return by_seed(where(table, reading=reading, measured=True))
+    rows = where(frame, reading=reading, measured=True)
+    return [path for _, path in rows.groupby("seed")]
 
 
 def _geometric(values: list[float], together: int = 1) -> Effect:
@@ -59,27 +60,27 @@ def _geometric(values: list[float], together: int = 1) -> Effect:
     return mean(np.log(values), together=together).exponential()
 
 
-def _of_resolved(reading: str, judged: Callable[[list[Columns]], Verdict]) -> Check:
-    def check(table: Columns) -> Verdict:
-        paths = _paths(table, reading)
-        if not paths or not all(length(path) and path["resolved"].all() for path in paths):
+def _of_resolved(reading: str, judged: Callable[[list[DataFrame]], Verdict]) -> Check:
+    def check(frame: DataFrame) -> Verdict:
+        paths = _paths(frame, reading)
+        if not paths or not all(path["resolved"].all() for path in paths):
             return not_testable("no epochs, or a kappa that is not resolved")
         return judged(paths)
 
     return check
 
 
-def _stays_near(paths: list[Columns]) -> Verdict:
-    spreads = [float(path["kappa"].max() / path["kappa"].min()) for path in paths]
+def _stays_near(paths: list[DataFrame]) -> Verdict:
+    kappas = [path["kappa"].to_numpy() for path in paths]
+    spreads = [float(kappa.max() / kappa.min()) for kappa in kappas]
     found = decide({"": _geometric(spreads)}, "largest / smallest kappa", below=2.0)
-    kappas = [np.asarray(path["kappa"]) for path in paths]
     changes = [np.abs(kappa / kappa[0] - 1).max() for kappa in kappas]
     start, largest, end = (
         _mean([float(pick(kappa)) for kappa in kappas])
         for pick in (lambda k: k[0], np.max, lambda k: k[-1])
     )
     tops, bottoms = (
-        _mean([float(values[-1] / values[0]) for values in (np.asarray(p[name]) for p in paths)])
+        _mean([float(values[-1] / values[0]) for values in (p[name].to_numpy() for p in paths)])
         for name in ("lambda_max", "lambda_min")
     )
     text = (
@@ -90,13 +91,13 @@ def _stays_near(paths: list[Columns]) -> Verdict:
     return replace(found, text=text)
 
 
-def _changes(paths: list[Columns]) -> Verdict:
+def _changes(paths: list[DataFrame]) -> Verdict:
     """Whether the largest change is nearer to half of kappa at the start than to all of it."""
-    kappas = [np.asarray(path["kappa"]) for path in paths]
+    kappas = [path["kappa"].to_numpy() for path in paths]
     changes = [np.abs(kappa / kappa[0] - 1) for kappa in kappas]
     largest = np.array([change.max() for change in changes])
     epochs = [
-        int(np.asarray(path["epoch"])[change.argmax()])
+        int(path["epoch"].iloc[change.argmax()])
         for path, change in zip(paths, changes, strict=True)
     ]
     found = decide(
@@ -109,16 +110,17 @@ def _mean(values: list[float]) -> str:
     return f"{np.exp(np.mean(np.log(values))):.3g}"
 
 
-def _in_range(paths: list[Columns]) -> Verdict:
+def _in_range(paths: list[DataFrame]) -> Verdict:
     low, high = PAPER_RANGE
-    smallest = [float(path["kappa"].min()) / low for path in paths]
-    largest = [high / float(path["kappa"].max()) for path in paths]
+    of_seeds = [path["kappa"].to_numpy() for path in paths]
+    smallest = [float(kappa.min()) / low for kappa in of_seeds]
+    largest = [high / float(kappa.max()) for kappa in of_seeds]
     effects = {
         f"for the smallest kappa over {low:g}": _geometric(smallest, 2),
         f"for {high:g} over the largest kappa": _geometric(largest, 2),
     }
     found = decide(effects, "ratios", above=1.0)
-    kappas = np.concatenate([path["kappa"] for path in paths])
+    kappas = np.concatenate(of_seeds)
     inside = np.mean((kappas >= low) & (kappas <= high))
     ends = [_geometric([float(pick(path["kappa"])) for path in paths]) for pick in (np.min, np.max)]
     beyond = sum(float(path["kappa"].max()) > high for path in paths)
@@ -131,8 +133,8 @@ def _in_range(paths: list[Columns]) -> Verdict:
     return replace(found, text=text, short=short)
 
 
-def _stays_tight(paths: list[Columns]) -> Verdict:
-    ratios = [path["bound_convex"] / path["kappa"] for path in paths]
+def _stays_tight(paths: list[DataFrame]) -> Verdict:
+    ratios = [(path["bound_convex"] / path["kappa"]).to_numpy() for path in paths]
     if not all(np.isfinite(ratio).all() for ratio in ratios):
         return not_testable("an epoch where Lemma 2 does not apply")
     effect = _geometric([float(ratio.max()) for ratio in ratios])
@@ -144,12 +146,12 @@ def _stays_tight(paths: list[Columns]) -> Verdict:
 def _stays_below(reading: str) -> Check:
     """Whether kappa <= first bound at every epoch where Lemma 2 applies."""
 
-    def check(table: Columns) -> Verdict:
-        rows = where(table, reading=reading, measured=True)
-        rows = kept(rows, np.isfinite(rows["bound_convex"]))
-        if not length(rows):
+    def check(frame: DataFrame) -> Verdict:
+        rows = where(frame, reading=reading, measured=True)
+        rows = rows[np.isfinite(rows["bound_convex"])]
+        if rows.empty:
             return not_testable("no epoch where Lemma 2 applies")
-        ratios = rows["bound_convex"] / rows["kappa_low"]
+        ratios = (rows["bound_convex"] / rows["kappa_low"]).to_numpy()
         text = f"smallest bound / kappa {ratios.min():.4f} over {len(ratios)} epochs of all seeds"
         return verdict(bool(ratios.min() >= 1), ratios.min(), text)
 

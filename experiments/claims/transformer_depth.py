@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from pandas import DataFrame
 
 from sweeps import effects
 from sweeps.claims import BEYOND, Claim, Source, Verdict, not_testable
-from sweeps.rows import kept, length, where
-from sweeps.table import Columns
+from sweeps.rows import where
 
 PAPER = "paper A (arXiv 2411.02139)"
 
@@ -19,17 +19,17 @@ def carried(place: str) -> Source:
     return Source("carried over", f"{PAPER}, {place}")
 
 
-def _kind(table: Columns, kind: str, since: int = 1) -> Columns:
-    shown = where(table, panel="kappa", network=kind)
-    return kept(shown, shown["depth"] >= since)
+def _kind(frame: DataFrame, kind: str, since: int = 1) -> DataFrame:
+    shown = where(frame, panel="kappa", network=kind)
+    return shown[shown["depth"] >= since]
 
 
-def _below(first: str, second: str, since: int = 1) -> Callable[[Columns], Verdict]:
+def _below(first: str, second: str, since: int = 1) -> Callable[[DataFrame], Verdict]:
     """Whether kappa of one kind lies below that of another at every depth."""
 
-    def check(table: Columns) -> Verdict:
-        one, other = _kind(table, first, since), _kind(table, second, since)
-        if not length(one) or not length(other):
+    def check(frame: DataFrame) -> Verdict:
+        one, other = _kind(frame, first, since), _kind(frame, second, since)
+        if one.empty or other.empty:
             return not_testable("no network of one of the kinds")
         found = effects.compared(one, other, "depth", "L")
         return effects.decide(found, f"kappa of {first} over that of {second}", below=1.0)
@@ -37,10 +37,10 @@ def _below(first: str, second: str, since: int = 1) -> Callable[[Columns], Verdi
     return check
 
 
-def _lowest(table: Columns) -> Verdict:
+def _lowest(frame: DataFrame) -> Verdict:
     """Whether the full skip has the lowest kappa of all skips at every depth from 2 on."""
-    full = _kind(table, "none", 2)
-    others = [kind for kind in np.unique(table["network"]) if kind.startswith("none, ")]
+    full = _kind(frame, "none", 2)
+    others = [kind for kind in np.unique(frame["network"]) if kind.startswith("none, ")]
     places = len(np.unique(full["depth"]))
     if not places or not others:
         return not_testable("fewer than 2 blocks, or no other skip")
@@ -48,14 +48,14 @@ def _lowest(table: Columns) -> Verdict:
         f"{label} of {kind}": effect
         for kind in others
         for label, effect in effects.compared(
-            full, _kind(table, kind, 2), "depth", "L", together=places * len(others)
+            full, _kind(frame, kind, 2), "depth", "L", together=places * len(others)
         ).items()
     }
     return effects.decide(found, "kappa of the full skip over others'", below=1.0)
 
 
-def _trend(kind: str, *, rises: bool) -> Callable[[Columns], Verdict]:
-    return lambda table: effects.trend(_kind(table, kind), "depth", "L", rises=rises)
+def _trend(kind: str, *, rises: bool) -> Callable[[DataFrame], Verdict]:
+    return lambda frame: effects.trend(_kind(frame, kind), "depth", "L", rises=rises)
 
 
 CLAIMS = (
@@ -98,6 +98,6 @@ CLAIMS = (
         "T1",
         "at the largest depth kappa is lower with a LayerNorm before the branches than behind",
         BEYOND,
-        lambda table: _below("pre", "post", int(table["depth"].max()))(table),
+        lambda frame: _below("pre", "post", int(frame["depth"].max()))(frame),
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from pandas import DataFrame
 
 from sweeps import effects
 from sweeps.claims import (
@@ -17,8 +18,7 @@ from sweeps.claims import (
     not_testable,
 )
 from sweeps.effects import Effect, bound_holds
-from sweeps.rows import by_seed, growth_exponent, length, where
-from sweeps.table import Columns
+from sweeps.rows import growth_exponent, where
 
 WHITENED, RAW = "whitened", "raw"
 FULL, SMALL = "19", "19-triangle"
@@ -26,40 +26,43 @@ LOWEST, HIGHEST = 0.75, 1.5  # exponents nearer to 1 than to 1/2 and to 2
 FEWEST = 3  # covariances that an exponent is fitted to
 
 
-def _lowers(table: Columns) -> Verdict:
-    white, raw = (where(table, figure=FULL, whitening=kind) for kind in (WHITENED, RAW))
-    if not len(white["depth"]):
+def _lowers(frame: DataFrame) -> Verdict:
+    white, raw = (where(frame, figure=FULL, whitening=kind) for kind in (WHITENED, RAW))
+    if white.empty:
         return not_testable("no rows")
     found = effects.compared(raw, white, "depth", "L")
     return effects.decide(found, "kappa(raw) / kappa(whitened)", above=1.0)
 
 
-def _proportional(table: Columns) -> Verdict:
+def _proportional(frame: DataFrame) -> Verdict:
     """Whether e in kappa(G) ~ kappa(Sigma^t)^e is near 1 at every L, over the powers t of Sigma.
 
     Near means nearer to 1 than to 1/2 and to 2. Networks whose kappa is not resolved are left out.
     """
-    rows = where(table, figure=FULL, resolved=True)
+    rows = where(frame, figure=FULL, resolved=True)
     found = {}
     depths = np.unique(rows["depth"])
     for depth in depths:
-        here = where(rows, depth=depth)
-        seeds = [one for one in by_seed(here) if len(np.unique(one["whitening"])) >= FEWEST]
+        of_seeds = [one for _, one in where(rows, depth=depth).groupby("seed")]
+        seeds = [one for one in of_seeds if one["whitening"].nunique() >= FEWEST]
         if seeds:
-            slopes = [growth_exponent(one["covariance_condition"], one["kappa"]) for one in seeds]
+            slopes = [
+                growth_exponent(one["covariance_condition"].to_numpy(), one["kappa"].to_numpy())
+                for one in seeds
+            ]
             found[f"at L={depth}"] = effects.mean(np.array(slopes), together=len(depths))
     if not found:
         return not_testable(f"fewer than {FEWEST} powers of Sigma with a resolved kappa")
     return _near_one(found)
 
 
-def _as_computed(table: Columns) -> Verdict:
+def _as_computed(frame: DataFrame) -> Verdict:
     """The same of what the published code takes for kappa, from raw and whitened inputs alone.
 
     The text of the verdict has the exponents of the right kappa of these networks, too.
     """
-    white, raw = (where(table, figure=SMALL, whitening=kind) for kind in (WHITENED, RAW))
-    if not length(raw):
+    white, raw = (where(frame, figure=SMALL, whitening=kind) for kind in (WHITENED, RAW))
+    if raw.empty:
         return not_testable("no small networks")
     read = _two_points(white, raw, "one_triangle")
     right = ", ".join(f"{e} {at}" for at, e in _two_points(white, raw, "kappa").items())
@@ -68,19 +71,20 @@ def _as_computed(table: Columns) -> Verdict:
     return replace(found, text=f"{text}; {_medians(raw)}")
 
 
-def _two_points(white: Columns, raw: Columns, of: str) -> dict[str, Effect]:
+def _two_points(white: DataFrame, raw: DataFrame, of: str) -> dict[str, Effect]:
     """log(raw / whitened) / log kappa(Sigma) at each depth, a mean over the seeds."""
     depths = np.unique(raw["depth"])
     found = {}
     for depth in depths:
         one, other = (where(rows, depth=depth) for rows in (white, raw))
-        logs = np.log(other[of] / one["kappa"]) / np.log(other["covariance_condition"])
+        above, below = other[of].to_numpy(), one["kappa"].to_numpy()
+        logs = np.log(above / below) / np.log(other["covariance_condition"].to_numpy())
         found[f"at L={depth}"] = effects.mean(logs, together=len(depths))
     return found
 
 
-def _medians(raw: Columns) -> str:
-    read, right = (np.exp(np.log(raw[of]).mean()) for of in ("one_triangle", "kappa"))
+def _medians(raw: DataFrame) -> str:
+    read, right = (np.exp(np.log(raw[of].to_numpy()).mean()) for of in ("one_triangle", "kappa"))
     return (
         f"geometric means over all depths: kappa {read:.3g} from one triangle, {right:.3g} right,"
         f" kappa(Sigma) {raw['covariance_condition'].max():.3g}"

@@ -5,7 +5,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from figures.shared.series import Columns, distinct, rows, select
+from pandas import DataFrame
+
+from figures.shared.series import distinct
+from sweeps.rows import where
 
 TITLES = {  # longest first: a name is matched by its beginning
     "fashion_mnist_5000": "Fashion-MNIST (5,000-image subset)",
@@ -41,11 +44,11 @@ def short_title(name: str) -> str:
     return re.split(r" \(|, ", data_title(name))[0]
 
 
-def data_line(table: Columns) -> str:
+def data_line(frame: DataFrame) -> str:
     """The data that the rows used and their sizes, with a clause for each data set."""
     clauses = []
-    for name in distinct(table, "data"):
-        used = select(table, data=name)
+    for name in distinct(frame, "data"):
+        used = where(frame, data=name)
         sizes = [
             f"{symbol} = {listed(distinct(used, column))}"
             for symbol, column in SIZES.items()
@@ -63,13 +66,13 @@ def listed(numbers: Sequence[int]) -> str:
     return ", ".join(f"{number:,}" for number in numbers)
 
 
-def initialisation(table: Columns) -> str:
+def initialisation(frame: DataFrame) -> str:
     """How the weights were drawn."""
-    gains = ", ".join(f"{gain:g}" for gain in distinct(table, "gain"))
+    gains = ", ".join(f"{gain:g}" for gain in distinct(frame, "gain"))
     return f"Kaiming normal, variance {gains} / fan-in"
 
 
-def seeds(table: Columns, drawn: str = "bands", panels: Mapping[str, str] | None = None) -> str:
+def seeds(frame: DataFrame, drawn: str = "bands", panels: Mapping[str, str] | None = None) -> str:
     """How many initialisations a curve averages, and how its interval is drawn.
 
     `panels` names the panels, by their names in the table, where each may have a number of its own.
@@ -77,40 +80,40 @@ def seeds(table: Columns, drawn: str = "bands", panels: Mapping[str, str] | None
     counts = {
         name: len(distinct(shown, "seed"))
         for panel, name in (panels or {}).items()
-        if rows(shown := select(table, figure=panel))
+        if len(shown := where(frame, figure=panel))
     }
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
         return f"Geometric mean over initialisations ({listed}); {drawn} are its 95% interval."
-    count = len(distinct(table, "seed"))
+    count = len(distinct(frame, "seed"))
     if count == 1:
         return "One initialisation."
     return f"Geometric mean over {count} initialisations; {drawn} are its 95% interval."
 
 
-def certificates(table: Columns) -> str:
+def certificates(frame: DataFrame) -> str:
     """How sharply the kappas are known, and how those that are not known are drawn."""
-    known = select(table, resolved=True)
-    unknown = rows(table) - rows(known)
+    known = where(frame, resolved=True)
+    unknown = len(frame) - len(known)
     sentences = []
-    if rows(known):
-        width = ((known["kappa_high"] - known["kappa_low"]) / known["kappa"]).max()
+    if len(known):
+        width = ((known["kappa_high"] - known["kappa_low"]) / known["kappa"]).to_numpy().max()
         sentences.append(
             f"Every {'resolved ' if unknown else ''}kappa is known to a relative interval of"
             f" {rounded_up(width)} or less ({_evidence(known)})."
         )
     if unknown:
         sentences.append(
-            f"Open markers under arrows are lower bounds ({unknown} of {rows(table)} cells are"
+            f"Open markers under arrows are lower bounds ({unknown} of {len(frame)} cells are"
             " unresolved)."
         )
     return paragraph(*sentences)
 
 
-def _evidence(table: Columns) -> str:
+def _evidence(frame: DataFrame) -> str:
     """The weakest evidence behind the intervals, and the largest chance that one of them fails."""
-    weakest = weakest_evidence(table)
-    failure = table["failure"].max()
+    weakest = weakest_evidence(frame)
+    failure = frame["failure"].to_numpy().max()
     return (
         f"{weakest}, each fails with probability below {rounded_up(failure)}"
         if failure
@@ -118,9 +121,9 @@ def _evidence(table: Columns) -> str:
     )
 
 
-def weakest_evidence(table: Columns) -> str:
+def weakest_evidence(frame: DataFrame) -> str:
     """The weakest kind of evidence in the table."""
-    kinds = set(table["evidence"])
+    kinds = set(frame["evidence"])
     return next(kind for kind in ("unknown", "measured", "probable", "proved") if kind in kinds)
 
 
@@ -130,6 +133,6 @@ def rounded_up(number: float) -> str:
     return f"{math.ceil(number / unit - 1e-9) * unit:.1g}"
 
 
-def data(table: Columns, provenance: Mapping[str, Any]) -> str:
+def data(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The data with its source and the precision of the computation."""
-    return paragraph(f"Data: {data_line(table)}.", f"Precision: {provenance['precision']}.")
+    return paragraph(f"Data: {data_line(frame)}.", f"Precision: {provenance['precision']}.")

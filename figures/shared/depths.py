@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from pandas import DataFrame
 
 from figures.shared import captions, style
-from figures.shared.series import Columns, distinct, kappa_over_seeds, over_seeds, select
+from figures.shared.series import distinct, kappa_over_seeds, over_seeds
+from sweeps.rows import where
 from sweeps.table import TableError
 
 COLUMNS = (*captions.CELL, *captions.CERTIFICATE, *("samples", "gain"))
@@ -33,14 +34,14 @@ LOOKS = dict(zip(BETAS, style.looks(len(BETAS)), strict=True))
 class Curve:
     """The rows of one curve, how it looks and what it is called."""
 
-    table: Columns
+    frame: DataFrame
     look: style.Look
     label: str
 
 
-def of_figure(table: Columns, figure: str) -> Columns:
+def of_figure(frame: DataFrame, figure: str) -> DataFrame:
     """The rows of a figure or panel, of networks of one width on one data set."""
-    shown = select(table, figure=figure)
+    shown = where(frame, figure=figure)
     if len(distinct(shown, "width")) != 1 or len(distinct(shown, "data")) != 1:
         msg = (
             f"figure {figure} needs rows of one width on one data set, but the table has widths "
@@ -50,12 +51,12 @@ def of_figure(table: Columns, figure: str) -> Columns:
     return shown
 
 
-def by_beta(table: Columns, labels: Mapping[str, str]) -> list[Curve]:
+def by_beta(frame: DataFrame, labels: Mapping[str, str]) -> list[Curve]:
     """One curve for each beta, in the order of the labels."""
     return [
-        Curve(select(table, beta=beta), LOOKS[beta], label)
+        Curve(where(frame, beta=beta), LOOKS[beta], label)
         for beta, label in labels.items()
-        if beta in table["beta"]
+        if beta in distinct(frame, "beta")
     ]
 
 
@@ -67,76 +68,72 @@ def draw_kappa(
     `key` is where the key of both goes; None leaves the bounds out.
     """
     lines = [_kappa(axes, curve, bounded=key is not None) for curve in curves]
-    style.whole_numbers(axes, curves[0].table["depth"], "depth $L$")
+    style.whole_numbers(axes, curves[0].frame["depth"], "depth $L$")
     if key is not None:
         style.key(axes, KEY, loc=key)
     style.label_curves(axes, lines)
 
 
 def _kappa(axes: Axes, curve: Curve, *, bounded: bool) -> Line2D:
-    line = style.band(axes, kappa_over_seeds(curve.table, "depth"), curve.look, curve.label)
+    line = style.band(axes, kappa_over_seeds(curve.frame, "depth"), curve.look, curve.label)
     if bounded:
-        style.bound_curve(axes, over_seeds(curve.table, "depth", "bound_convex"), curve.look)
+        style.bound_curve(axes, over_seeds(curve.frame, "depth", "bound_convex"), curve.look)
     return line
 
 
-def draw_betas(table: Columns, number: str) -> Figure:
+def draw_betas(frame: DataFrame, number: str) -> Figure:
     """Kappa and bound at every beta; beside it, kappa over that of the same weights at beta = 0."""
-    table = of_figure(table, number)
+    frame = of_figure(frame, number)
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.6)
         left, right = figure.subplots(1, 2)
-        draw_kappa(left, by_beta(table, BETAS))
+        draw_kappa(left, by_beta(frame, BETAS))
         left.set_ylabel(style.KAPPA)
-        _draw_ratios(right, by_beta(against_linear(table), BETAS))
-        style.footer(figure, data_line(table))
+        _draw_ratios(right, by_beta(against_linear(frame), BETAS))
+        style.footer(figure, data_line(frame))
     return figure
 
 
-def data_line(table: Columns) -> str:
+def data_line(frame: DataFrame) -> str:
     """The data, and of whitened data what is left of them in kappa of linear networks."""
-    return f"{captions.data_line(table)} (after whitening kappa depends on d, k and m alone)"
+    return f"{captions.data_line(frame)} (after whitening kappa depends on d, k and m alone)"
 
 
 def _draw_ratios(axes: Axes, curves: Sequence[Curve]) -> None:
     lines = [
-        style.band(axes, over_seeds(curve.table, "depth", "ratio"), curve.look, curve.label)
+        style.band(axes, over_seeds(curve.frame, "depth", "ratio"), curve.look, curve.label)
         for curve in curves
     ]
-    style.whole_numbers(axes, curves[0].table["depth"], "depth $L$")
+    style.whole_numbers(axes, curves[0].frame["depth"], "depth $L$")
     axes.set_ylabel(r"$\kappa$ relative to $\beta = 0$")
     style.label_curves(axes, lines)
 
 
-def against_linear(table: Columns) -> Columns:
+def against_linear(frame: DataFrame) -> DataFrame:
     """The table with a column `ratio`: resolved kappa over that of the same weights at beta = 0."""
-    known = np.where(table["resolved"], table["kappa"], np.nan)
-    networks = list(zip(table["depth"].tolist(), table["seed"].tolist(), strict=True))
-    linear = {
-        network: kappa
-        for network, beta, kappa in zip(networks, table["beta"], known, strict=True)
-        if beta == "0"
-    }
-    return {**table, "ratio": known / np.array([linear[network] for network in networks])}
+    known = frame.assign(ratio=frame["kappa"].where(frame["resolved"]))
+    linear = where(known, beta="0").set_index(["depth", "seed"])["ratio"]
+    networks = list(zip(frame["depth"], frame["seed"], strict=True))
+    return known.assign(ratio=known["ratio"].to_numpy() / linear.loc[networks].to_numpy())
 
 
-def setting(table: Columns) -> str:
+def setting(frame: DataFrame) -> str:
     """How wide the networks are and how they were drawn."""
-    widths = captions.listed(distinct(table, "width"))
-    return f"width m = {widths}, {captions.initialisation(table)}"
+    widths = captions.listed(distinct(frame, "width"))
+    return f"width m = {widths}, {captions.initialisation(frame)}"
 
 
-def betas_caption(table: Columns, provenance: Mapping[str, Any], number: str) -> str:
+def betas_caption(frame: DataFrame, provenance: Mapping[str, Any], number: str) -> str:
     """The caption of `draw_betas`."""
-    table = of_figure(table, number)
+    frame = of_figure(frame, number)
     return captions.paragraph(
         f"Figure {number}. Condition number of the Gauss-Newton matrix of residual networks at"
-        f" initialisation ({setting(table)}) over the number L of matrices, for several strengths"
+        f" initialisation ({setting(frame)}) over the number L of matrices, for several strengths"
         " beta of the skip connections, 0 and 2 beyond the paper's. H = L - 1 counts hidden layers,"
         " by which the published code divides; the paper's own 1/L and 1/sqrt(L) are in the table."
         " Left: with the first bound of Eq 7 (dashed). Right: divided by the condition number of"
         " the same weights without skip connections.",
-        captions.seeds(table),
-        captions.certificates(table),
-        captions.data(table, provenance),
+        captions.seeds(frame),
+        captions.certificates(frame),
+        captions.data(frame, provenance),
     )

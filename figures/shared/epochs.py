@@ -6,17 +6,19 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
+from pandas import DataFrame
 
 from figures.shared import captions
-from figures.shared.series import Columns, distinct, select
+from figures.shared.series import distinct
+from sweeps.rows import where
 
 PANELS = ("a", "b", "c")
 
 
-def panels(axes: Sequence[Axes], table: Columns) -> Iterator[tuple[Axes, Columns]]:
+def panels(axes: Sequence[Axes], frame: DataFrame) -> Iterator[tuple[Axes, DataFrame]]:
     """Each panel with its rows, titled by the data set."""
     for one, panel in zip(axes, PANELS, strict=True):
-        shown = select(table, panel=panel)
+        shown = where(frame, panel=panel)
         (name,) = distinct(shown, "data")
         one.set_title(f"({panel}) {captions.short_title(name)}")
         yield one, shown

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
+from pandas import DataFrame
 
 from figures.shared import captions, style
-from figures.shared.series import Columns, distinct, kappa_over_seeds, select
+from figures.shared.series import distinct, kappa_over_seeds
+from sweeps.rows import where
 
 COLUMNS = (
     *captions.CERTIFICATE,
@@ -30,27 +32,27 @@ KERNEL = Axis("kernel", "kernel size $K$", "filters", "F", rises=False)
 FILTERS = Axis("filters", "number of filters $F$", "kernel", "K", rises=True)
 
 
-def draw_curves(axes: Axes, table: Columns, axis: Axis) -> None:
+def draw_curves(axes: Axes, frame: DataFrame, axis: Axis) -> None:
     """One curve along the axis for each value of the other size."""
-    values = distinct(table, axis.by)
+    values = distinct(frame, axis.by)
     lines = [
         style.band(
             axes,
-            kappa_over_seeds(select(table, **{axis.by: value}), axis.over),
+            kappa_over_seeds(where(frame, **{axis.by: value}), axis.over),
             look,
             f"${axis.symbol} = {value}$",
         )
         for value, look in zip(values, style.ordered_looks(len(values)), strict=True)
     ]
-    side = distinct(table, "side")[0]
+    side = distinct(frame, "side")[0]
     axes.set_title(f"{side} x {side} pixels" if axis is KERNEL else "")
-    ticks(axes, table, axis)
+    ticks(axes, frame, axis)
     style.label_curves(axes, lines)
 
 
-def ticks(axes: Axes, table: Columns, axis: Axis, along: str = "x") -> None:
+def ticks(axes: Axes, frame: DataFrame, axis: Axis, along: str = "x") -> None:
     """The values that were measured, on a logarithmic axis for the filters."""
-    places = distinct(table, axis.over)
+    places = distinct(frame, axis.over)
     written = places if len(places) < 8 else places[::2]
     if axis is FILTERS:
         axes.set_xscale("log", base=2)

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from pandas import DataFrame
 
 from figures.shared import captions, style
-from figures.shared.series import Columns, distinct, over_seeds, select
+from figures.shared.series import distinct, over_seeds
+from sweeps.rows import where
 
 STAR = (
     "lambda_*, dashed, is Eq 14 with |Y X^T| / (n sigma_x) in place of |Y| / sqrt(n): no global"
@@ -25,15 +26,15 @@ PRINTED: dict[str, Any] = {"color": "black", "linewidth": 0.9}
 LEAST = r"$\lambda_\star$, least of a minimum"
 
 
-def draw_shares(axes: Axes, table: Columns) -> None:
+def draw_shares(axes: Axes, frame: DataFrame) -> None:
     """Measured (markers) and lambda_* (dashed) of each data set, and Eq 14 as printed (black)."""
-    names = distinct(table, "data")
+    names = distinct(frame, "data")
     for name, look in zip(names, style.looks(len(names)), strict=True):
-        shown = select(table, data=name)
+        shown = where(frame, data=name)
         measured = over_seeds(shown, "share", "measured")
         style.band(axes, measured, replace(look, line=""), captions.short_title(name))
         style.bound_curve(axes, over_seeds(shown, "share", "least"), look)
-    printed = over_seeds(table, "share", "printed")  # of the labels alone: one for all data
+    printed = over_seeds(frame, "share", "printed")  # of the labels alone: one for all data
     axes.plot(printed.x, printed.mean, **PRINTED)
     axes.set_xlim(0.05, 1.05)
     axes.set_xlabel(SHARE)
@@ -51,13 +52,12 @@ def handles(axes: Axes) -> list[Line2D]:
     ]
 
 
-def data_line(table: Columns) -> str:
+def data_line(frame: DataFrame) -> str:
     """The data sets and their sizes, d from the smallest subset's rank to the number of pixels."""
-    source = np.array([name.rpartition(", ")[0] for name in table["data"]])
-    named = {**table, "data": source}
+    named = frame.assign(data=frame["data"].str.rpartition(", ")[0])
     clauses = []
     for name in distinct(named, "data"):
-        used = select(named, data=name)
+        used = where(named, data=name)
         ranks = distinct(used, "inputs")
         rank = f"{ranks[0]:,}" if len(ranks) == 1 else f"{ranks[0]:,}\u2013{ranks[-1]:,}"
         samples = captions.listed([int(n) for n in distinct(used, "samples")])
@@ -66,23 +66,23 @@ def data_line(table: Columns) -> str:
     return "; ".join(clauses)
 
 
-def training(table: Columns) -> str:
+def training(frame: DataFrame) -> str:
     """How networks were trained, and how well their sharpness is known."""
-    depth, width = (captions.listed(distinct(table, name)) for name in ("depth", "width"))
-    epochs = captions.listed([int(e) for e in distinct(table, "epoch")])
-    proved = captions.rounded_up(float((table["error"] / table["measured"]).max()))
+    depth, width = (captions.listed(distinct(frame, name)) for name in ("depth", "width"))
+    epochs = captions.listed([int(e) for e in distinct(frame, "epoch")])
+    proved = captions.rounded_up(float((frame["error"] / frame["measured"]).to_numpy().max()))
     return captions.paragraph(
         f"networks of {depth} layers and width {width} after {epochs} epochs; an eigenvalue of the"
         f" full Hessian is proved within {proved} of each value, relatively.",
-        captions.seeds(table),
+        captions.seeds(frame),
     )
 
 
-def closing(table: Columns, provenance: Mapping[str, Any]) -> str:
+def closing(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """What all trained networks share, the data and the precision."""
     return captions.paragraph(
         "Training is full-batch gradient descent; its rate starts at 0.01 and halves where 100"
         " epochs improve the loss by less than 0.1%.",
-        f"Data: {data_line(table)}.",
+        f"Data: {data_line(frame)}.",
         f"Precision: {provenance['precision']}.",
     )

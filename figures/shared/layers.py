@@ -1,29 +1,31 @@
 """Shared by Figures 11 and 12: quantities over the layers, one curve for each depth."""
 
 from matplotlib.axes import Axes
+from pandas import DataFrame
 
 from figures.shared import style
-from figures.shared.series import Columns, distinct, over_seeds, select
+from figures.shared.series import distinct, over_seeds
+from sweeps.rows import where
 
 
-def printed(table: Columns) -> Columns:
+def printed(frame: DataFrame) -> DataFrame:
     """The rows of the d, k and m that the paper prints."""
-    return select(table, sizes="printed")
+    return where(frame, sizes="printed")
 
 
-def curves(axes: Axes, table: Columns, *factors: str) -> None:
+def curves(axes: Axes, frame: DataFrame, *factors: str) -> None:
     """The product of these columns over the layers on a logarithmic axis, for each depth.
 
     The deepest network is drawn first: where curves coincide, each one's end stays in sight.
     """
     style.logarithmic(axes)
-    depths = distinct(table, "depth")
+    depths = distinct(frame, "depth")
     family = list(zip(depths, style.ordered_looks(len(depths)), strict=True))
     for depth, look in reversed(family):
-        series = over_seeds(select(table, depth=depth), "layer", *factors)
+        series = over_seeds(where(frame, depth=depth), "layer", *factors)
         style.band(axes, series, look, f"$L = {depth}$")
 
 
-def layer_axis(axes: Axes, table: Columns) -> None:
+def layer_axis(axes: Axes, frame: DataFrame) -> None:
     """The layers, from the first of all networks to the last of the deepest."""
-    style.whole_numbers(axes, table["layer"], r"layer $\ell$")
+    style.whole_numbers(axes, frame["layer"], r"layer $\ell$")

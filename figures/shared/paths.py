@@ -6,9 +6,11 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
+from pandas import DataFrame
 
 from figures.shared import captions, style
-from figures.shared.series import Columns, distinct, kappa_over_seeds, over_seeds, select
+from figures.shared.series import distinct, kappa_over_seeds, over_seeds
+from sweeps.rows import where
 
 COLUMNS = (
     *captions.CERTIFICATE,
@@ -17,7 +19,7 @@ COLUMNS = (
 
 
 def loss_and_kappa(
-    shown: Columns, by: str, label: Callable[[Any], str], bands: int | None = None
+    shown: DataFrame, by: str, label: Callable[[Any], str], bands: int | None = None
 ) -> Figure:
     """The loss (left) and kappa (right) over the epochs, both on logarithmic axes.
 
@@ -34,12 +36,12 @@ def loss_and_kappa(
             style.logarithmic(axes)
             axes.set_ylabel(name)
         for index, look in enumerate(style.ordered_looks(len(values))):
-            curve, name = select(shown, **{by: values[index]}), label(values[index])
+            curve, name = where(shown, **{by: values[index]}), label(values[index])
             has_band = index in filled
             loss = over_seeds(curve, "epoch", "loss")
             drawn[losses].append(style.band(losses, loss, look, name, filled=has_band))
             drawn[losses][-1].set_marker("")
-            measured = kappa_over_seeds(select(curve, measured=True), "epoch")
+            measured = kappa_over_seeds(where(curve, measured=True), "epoch")
             drawn[kappas].append(style.band(kappas, measured, look, name, filled=has_band))
         for axes, lines in drawn.items():
             _one_style_of_ticks(axes)

@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from pandas import DataFrame, Series
 
 from figures.shared import captions, paths, style
-from figures.shared.series import Columns, distinct, kappa_over_seeds, rows, select
+from figures.shared.series import distinct, kappa_over_seeds
+from sweeps.rows import where
 from sweeps.table import TableError
 
 EXPERIMENT = "pruning_sweep"
@@ -36,19 +38,19 @@ NORMALISED = ("resnet20", "resnet32", "vgg5")  # by BatchNorm
 OPTIMIZERS = {"sgd": "SGD", "adamw": "AdamW"}
 
 
-def draw(table: Columns, network: str) -> Figure:
+def draw(frame: DataFrame, network: str) -> Figure:
     """Loss and kappa over the epochs, one colour for each share of the weights that is pruned.
 
     Open markers: J of some seed has a numerical rank below its number of rows.
     """
-    shown = of_network(table, network)
+    shown = of_network(frame, network)
     figure = paths.loss_and_kappa(shown, "pruned", lambda rate: f"{rate:.0%} pruned", BANDS)
     with style.paper_style():
         _explain(figure, shown, network)
     return figure
 
 
-def _explain(figure: Figure, shown: Columns, network: str) -> None:
+def _explain(figure: Figure, shown: DataFrame, network: str) -> None:
     """Name the network, the drop of the rate, and the markers that are open."""
     losses, kappas = figure.axes
     losses.set_title(NAMES[network])
@@ -58,7 +60,7 @@ def _explain(figure: Figure, shown: Columns, network: str) -> None:
                 style.mark_x(axes, drop, "the rate drops")
     rates = distinct(shown, "pruned")
     for rate, look in zip(rates, style.ordered_looks(len(rates)), strict=True):
-        curve = select(shown, measured=True, pruned=rate)
+        curve = where(shown, measured=True, pruned=rate)
         points = kappa_over_seeds(curve, "epoch")
         at = np.isin(points.x, curve["epoch"][deficient(curve)]) & points.resolved
         if not at.any():
@@ -71,32 +73,32 @@ def _explain(figure: Figure, shown: Columns, network: str) -> None:
             markeredgecolor=look.colour,
             **style.OPEN,
         )
-    if deficient(select(shown, measured=True)).any():
+    if deficient(where(shown, measured=True)).any():
         opened = {"marker": "o", "linestyle": "", "markeredgecolor": style.GREY, **style.OPEN}
         handle = Line2D([], [], label="numerical rank below $k\\,n$", **opened)
         kappas.legend(handles=[handle], loc="best", borderaxespad=0)
 
 
-def of_network(table: Columns, network: str) -> Columns:
+def of_network(frame: DataFrame, network: str) -> DataFrame:
     """The rows of a network with the printed step sizes, of the seeds that were trained, if any."""
-    found = select(table, network=network, steps="printed")
-    if not rows(found):
+    found = where(frame, network=network, steps="printed")
+    if found.empty:
         msg = f"no {NAMES[network]} is in the table: none of its cells is computed yet"
         raise TableError(msg)
     trained = np.unique(found["seed"][found["epoch"] > 0])
-    return select(found, seed=trained) if len(trained) else found
+    return found[found["seed"].isin(trained)] if len(trained) else found
 
 
-def deficient(table: Columns) -> np.ndarray:
+def deficient(frame: DataFrame) -> Series:
     """The rows where the numerical rank is below k n."""
-    return table["rank_numerical"] < table["samples"] * table["outputs"]
+    return frame["rank_numerical"] < frame["samples"] * frame["outputs"]
 
 
-def caption(table: Columns, provenance: Mapping[str, Any], number: int, network: str) -> str:
+def caption(frame: DataFrame, provenance: Mapping[str, Any], number: int, network: str) -> str:
     """The caption, with the sizes, seeds and certificates of the table behind the figure."""
-    shown = of_network(table, network)
+    shown = of_network(frame, network)
     rates = distinct(shown, "pruned")
-    left = [distinct(select(shown, pruned=rate), "parameters")[0] for rate in rates]
+    left = [distinct(where(shown, pruned=rate), "parameters")[0] for rate in rates]
     return captions.paragraph(
         f"Figure {number}. Training loss (left) and condition number of the Gauss-Newton matrix"
         f" J J^T (right) of {_title(shown, network)}, of which {_shares(rates)} of every layer's"
@@ -105,19 +107,19 @@ def caption(table: Columns, provenance: Mapping[str, Any], number: int, network:
         f"{_frozen(network)} PyTorch's default initialisation. {_training(shown)} The loss of an"
         " epoch is the mean over its steps. Logarithmic vertical axes.",
         captions.seeds(shown, f"bands, of {_shares(_banded(rates))},"),
-        captions.certificates(select(shown, measured=True)),
-        rank(select(shown, measured=True)),
+        captions.certificates(where(shown, measured=True)),
+        rank(where(shown, measured=True)),
         _missing(shown, provenance, network),
         captions.data(shown, provenance),
     )
 
 
-def _missing(shown: Columns, provenance: Mapping[str, Any], network: str) -> str:
+def _missing(shown: DataFrame, provenance: Mapping[str, Any], network: str) -> str:
     """What of the config is not computed yet, as its sizes take many hours."""
     planned = provenance["config"].get(network) if provenance.get("missing") else None
     if planned is None:
         return ""
-    seeds = {rate: set(select(shown, pruned=rate)["seed"]) for rate in planned["rates"]}
+    seeds = {rate: set(where(shown, pruned=rate)["seed"]) for rate in planned["rates"]}
     there, total = sum(map(len, seeds.values())), planned["seeds"] * len(seeds)
     absent = [rate for rate, found in seeds.items() if not found]
     if there == total:
@@ -126,21 +128,21 @@ def _missing(shown: Columns, provenance: Mapping[str, Any], network: str) -> str
     return f"{text}, none at {_shares(absent)}." if absent else f"{text}."
 
 
-def rank(measured: Columns) -> str:
+def rank(measured: DataFrame) -> str:
     """How often the numerical rank is not k n, and that kappa does not depend on it."""
     short = int(np.count_nonzero(deficient(measured)))
     if not short:
         return ""
     return (
-        f"Open markers: some J has a numerical rank below k n ({short} of {rows(measured)} cells),"
+        f"Open markers: some J has a numerical rank below k n ({short} of {len(measured)} cells),"
         f" which counts eigenvalues above {distinct(measured, 'tolerance')[0]:.2g} of the largest;"
         " kappa is certified there, too, and is not that of the numerical rank."
     )
 
 
-def _title(table: Columns, network: str) -> str:
+def _title(frame: DataFrame, network: str) -> str:
     return TITLES[network].format(
-        depth=distinct(table, "depth")[0], width=distinct(table, "width")[0]
+        depth=distinct(frame, "depth")[0], width=distinct(frame, "width")[0]
     )
 
 
@@ -157,12 +159,12 @@ def _frozen(network: str) -> str:
     return " BatchNorm has the statistics of all samples." if network in NORMALISED else ""
 
 
-def _training(table: Columns) -> str:
+def _training(frame: DataFrame) -> str:
     """The optimiser with its settings, and the loss."""
-    setting = {name: distinct(table, name)[0] for name in ("rate", "momentum", "decay")}
-    drop, batch = distinct(table, "drop_after")[0], captions.listed(distinct(table, "batch"))
+    setting = {name: distinct(frame, name)[0] for name in ("rate", "momentum", "decay")}
+    drop, batch = distinct(frame, "drop_after")[0], captions.listed(distinct(frame, "batch"))
     clauses = [
-        f"{OPTIMIZERS[distinct(table, 'optimizer')[0]]} on the cross-entropy",
+        f"{OPTIMIZERS[distinct(frame, 'optimizer')[0]]} on the cross-entropy",
         f"batches of {batch}",
         f"learning rate {setting['rate']:g}",
         f"a tenth of it after epoch {drop}" if drop else "",

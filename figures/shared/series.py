@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from pandas import DataFrame
 
 from sweeps import effects
-from sweeps.table import Columns
 
 
 @dataclass(frozen=True)
@@ -26,47 +25,32 @@ class Series:
     resolved: NDArray
 
 
-def rows(table: Columns) -> int:
-    """How many rows the table has."""
-    return len(table) if isinstance(table, DataFrame) else len(next(iter(table.values()), ()))
-
-
-def select(table: Columns, **wanted: Any) -> Columns:
-    """The rows whose columns have the given value, or one of the given values."""
-    keep = np.ones(rows(table), dtype=bool)
-    for name, values in wanted.items():
-        keep &= np.isin(table[name], values)
-    if isinstance(table, DataFrame):
-        return table[keep].reset_index(drop=True)
-    return {name: column[keep] for name, column in table.items()}
-
-
-def distinct(table: Columns, name: str) -> list[Any]:
+def distinct(frame: DataFrame, name: str) -> list[Any]:
     """The different values of a column, sorted."""
-    return np.unique(table[name]).tolist()
+    return np.unique(frame[name]).tolist()
 
 
-def of_first_seed(table: Columns) -> Columns:
+def of_first_seed(frame: DataFrame) -> DataFrame:
     """The rows of the first seed, which is not 0 in a run on other draws."""
-    return select(table, seed=min(distinct(table, "seed")))
+    return frame[frame["seed"] == frame["seed"].min()].reset_index(drop=True)
 
 
-def over_seeds(table: Columns, x: str, *factors: str, arithmetic: bool = False) -> Series:
+def over_seeds(frame: DataFrame, x: str, *factors: str, arithmetic: bool = False) -> Series:
     """The geometric mean at each x of a column, or of the product of several, and its interval.
 
     Unbiased estimates keep their ``arithmetic`` mean, as does a column that is not positive.
     Rows where it is not finite (a bound that does not apply) are left out.
     """
-    values = np.prod([table[name] for name in factors], axis=0)
-    known = np.ones(rows(table), dtype=bool)
-    return _aggregate(np.asarray(table[x]), values, known, arithmetic=arithmetic)
+    values = np.prod([frame[name] for name in factors], axis=0)
+    known = np.ones(len(frame), dtype=bool)
+    return _aggregate(frame[x].to_numpy(), values, known, arithmetic=arithmetic)
 
 
-def kappa_over_seeds(table: Columns, x: str) -> Series:
+def kappa_over_seeds(frame: DataFrame, x: str) -> Series:
     """`over_seeds` of kappa, with its certified lower end where the value is unresolved."""
-    resolved = np.asarray(table["resolved"], bool)
-    values = np.where(resolved, table["kappa"], table["kappa_low"])
-    return _aggregate(np.asarray(table[x]), values, resolved)
+    resolved = frame["resolved"].to_numpy(bool)
+    values = np.where(resolved, frame["kappa"], frame["kappa_low"])
+    return _aggregate(frame[x].to_numpy(), values, resolved)
 
 
 def _aggregate(x: NDArray, y: NDArray, resolved: NDArray, *, arithmetic: bool = False) -> Series:

@@ -8,13 +8,14 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
+from pandas import DataFrame
 
 import gnjax
 from experiments import adapter_sweep as experiment
 from figures import t6
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests import references
-from tests.drawn import as_columns, assert_curve, mean_and_interval
+from tests.drawn import assert_curve, mean_and_interval
 from tests.experiments.configs import records
 
 
@@ -110,7 +111,7 @@ _SHARES = (1.5, 3.0, 6.0)
 
 def _table(powers, scales, shares=_SHARES):
     """kappa = scale * share^power for every family."""
-    return as_columns(
+    return DataFrame(
         {
             "network": network, "family": family, "amount": share / 10, "data": "digits",
             "samples": 6, "inputs": 64, "outputs": 10, "parameters": int(60 * share),
@@ -146,6 +147,6 @@ def test_figure_t6_draws_every_family():
         assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
         for index, (family, label) in enumerate(t6.FAMILIES.items()):
             shown = (table["network"] == network) & (table["family"] == family)
-            picked = {name: column[shown] for name, column in table.items()}
+            picked = table[shown]
             assert_curve(axes, label, index, mean_and_interval(picked, "share", picked["kappa"]))
     assert "beyond the papers" in t6.caption(table, {"precision": "float64"})

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
+from pandas import DataFrame
 
 import gnjax
 from experiments import batch_norm_sweep as sweep
@@ -18,7 +19,6 @@ from experiments.shared.linear_network import initial_weights
 from gnjax import data
 from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED
-from sweeps.table import Columns
 from tests import references
 from tests.experiments.configs import computed, records
 
@@ -166,26 +166,28 @@ def test_rows_go_by_width_and_norm() -> None:
 # Claims -----------------------------------------------------------------------------------------
 
 
-def made(kappa: Callable[[str, int], float]) -> Columns:
+def made(kappa: Callable[[str, int], float]) -> DataFrame:
     """d = 64, so that width 10 is narrow; two seeds, whose kappas are the same."""
     widths = (10, 100, 200)
     cells = [("7", norm, m) for norm in sweep.NORMS for m in widths for _ in (0, 1)]
     cells = [cell for cell in cells if cell[1:] != ("layer", 10)]
     cells += [("7-published", norm, m) for norm in sweep.NORMS[:-1] for m in widths for _ in (0, 1)]
     values = np.array([kappa(norm, m) for _, norm, m in cells])
-    return {
-        "figure": np.array([figure for figure, _, _ in cells]),
-        "seed": np.arange(len(cells)) % 2,
-        "inputs": np.full(len(cells), 64),
-        "outputs": np.full(len(cells), 10),
-        "norm": np.array([norm for _, norm, _ in cells]),
-        "width": np.array([m for _, _, m in cells]),
-        "kappa": values,
-        "kappa_leading": values / 2,
-        "resolved": np.ones(len(cells), bool),
-        "rank": np.full(len(cells), 650),
-        "rank_found": np.full(len(cells), 650),
-    }
+    return DataFrame(
+        {
+            "figure": np.array([figure for figure, _, _ in cells]),
+            "seed": np.arange(len(cells)) % 2,
+            "inputs": np.full(len(cells), 64),
+            "outputs": np.full(len(cells), 10),
+            "norm": np.array([norm for _, norm, _ in cells]),
+            "width": np.array([m for _, _, m in cells]),
+            "kappa": values,
+            "kappa_leading": values / 2,
+            "resolved": np.ones(len(cells), bool),
+            "rank": np.full(len(cells), 650),
+            "rank_found": np.full(len(cells), 650),
+        }
+    )
 
 
 STRENGTH = {"none": 4.0, "frozen": 2.0, "initial": 2.5, "batch": 1.0, "layer": 3.0}
@@ -221,8 +223,8 @@ def test_the_claim_on_layer_norm_counts_the_eigenvalues() -> None:
 
 def test_claims_on_too_little_are_undecided_or_not_testable() -> None:
     one_seed = made(lambda norm, m: 1 / m)
-    one_seed = {name: column[one_seed["seed"] == 0] for name, column in one_seed.items()}
+    one_seed = one_seed[one_seed["seed"] == 0]
     open_ended = {UNDECIDED, NOT_TESTABLE}
     assert {claim.check(one_seed).status for claim in sweep.CLAIMS[:-1]} <= open_ended
-    none = {name: column[:0] for name, column in one_seed.items()}
+    none = one_seed[:0]
     assert {claim.check(none).status for claim in sweep.CLAIMS[:-1]} == {NOT_TESTABLE}

@@ -285,7 +285,7 @@ STRENGTH = {
 }  # fmt: skip
 
 
-def beta_table(kappa: Kappa) -> dict[str, np.ndarray]:
+def beta_table(kappa: Kappa) -> DataFrame:
     """Rows of every figure at L = 1, 2, 3, two seeds."""
     keys = [
         (figure, depth, beta, seed)
@@ -295,20 +295,22 @@ def beta_table(kappa: Kappa) -> dict[str, np.ndarray]:
         for seed in (0, 1)
     ]
     values = np.array([1.0 if L == 1 else kappa(L, STRENGTH[b]) for _, L, b, _ in keys])
-    return {
-        "figure": np.array([key[0] for key in keys]),
-        "depth": np.array([key[1] for key in keys]),
-        "beta": np.array([key[2] for key in keys]),
-        "skip": np.array([STRENGTH[key[2]] for key in keys]),
-        "worst_term": np.array([np.nan if L == 1 or b == "0" else 0.9 for _, L, b, _ in keys]),
-        "seed": np.array([key[3] for key in keys]),
-        "kappa": values,
-        "kappa_low": values,
-        "resolved": np.ones(len(keys), bool),
-        "bound_applicable": np.ones(len(keys), bool),
-        "bound_convex": 1.1 * values,
-        "bound_maximum": 1.2 * values,
-    }
+    return DataFrame(
+        {
+            "figure": np.array([key[0] for key in keys]),
+            "depth": np.array([key[1] for key in keys]),
+            "beta": np.array([key[2] for key in keys]),
+            "skip": np.array([STRENGTH[key[2]] for key in keys]),
+            "worst_term": np.array([np.nan if L == 1 or b == "0" else 0.9 for _, L, b, _ in keys]),
+            "seed": np.array([key[3] for key in keys]),
+            "kappa": values,
+            "kappa_low": values,
+            "resolved": np.ones(len(keys), bool),
+            "bound_applicable": np.ones(len(keys), bool),
+            "bound_convex": 1.1 * values,
+            "bound_maximum": 1.2 * values,
+        }
+    )
 
 
 def statuses(claims: Sequence[Claim], table: Mapping[str, np.ndarray]) -> set[str]:
@@ -323,11 +325,11 @@ def test_claims_on_beta_can_hold_and_fail() -> None:
     hurts["worst_term"] = 1 / hurts["worst_term"]
     tight = [claim for claim in beta_sweep.CLAIMS if "is tight" in claim.statement]
     assert statuses(tight, hurts) == {HOLDS}
-    loose = {**hurts, "bound_convex": 2.1 * hurts["kappa"]}
+    loose = hurts.assign(bound_convex=2.1 * hurts["kappa"])
     assert statuses(tight, loose) == {FAILS}
     assert [claim.check(loose).number for claim in tight] == [pytest.approx(2.1)] * 2
     assert statuses([c for c in beta_sweep.CLAIMS if c not in tight], hurts) == {FAILS}
-    assert statuses(beta_sweep.CLAIMS, {n: c[helps["depth"] == 1] for n, c in helps.items()}) == {
+    assert statuses(beta_sweep.CLAIMS, helps[helps["depth"] == 1]) == {
         NOT_TESTABLE,
         HOLDS,  # the bound, and that it is tight, also at L = 1
     }
@@ -362,11 +364,11 @@ def test_depths_at_which_two_betas_are_one_number_do_not_count() -> None:
     (found,) = (claim.check(table) for claim in larger)
     assert found.number == pytest.approx(8 / 8.5)
     assert "at L=2" not in found.text
-    same = {**table, "skip": np.where(table["beta"] == "1/sqrt(H)", 1.0, table["skip"])}
+    same = table.assign(skip=np.where(table["beta"] == "1/sqrt(H)", 1.0, table["skip"]))
     assert larger[0].check(same).status == NOT_TESTABLE
 
 
-def whitening_table(ratio: Callable[[int], float], condition: float) -> dict[str, np.ndarray]:
+def whitening_table(ratio: Callable[[int], float], condition: float) -> DataFrame:
     """``ratio(L)`` is kappa(raw) / kappa(whitened); in between kappa is a power of it."""
     power = {"whitened": 0.0, "raw": 1.0, "Sigma^0.5": 0.5}
     keys = [(L, kind, seed) for L in (2, 3, 4) for kind in power for seed in (0, 1)]
@@ -374,21 +376,23 @@ def whitening_table(ratio: Callable[[int], float], condition: float) -> dict[str
     figure = np.repeat(["19", "19-triangle"], [len(keys), len(small)])
     keys += small
     kappa = np.array([L * ratio(L) ** power[kind] for L, kind, _ in keys])
-    return {
-        "figure": figure,
-        "one_triangle": kappa.copy(),
-        "depth": np.array([key[0] for key in keys]),
-        "whitening": np.array([key[1] for key in keys]),
-        "seed": np.array([key[2] for key in keys]),
-        "kappa": kappa,
-        "kappa_low": kappa,
-        "kappa_high": kappa,
-        "resolved": np.ones(len(keys), bool),
-        "covariance_condition": np.array([condition ** power[k] for _, k, _ in keys]),
-        "bound_applicable": np.ones(len(keys), bool),
-        "bound_convex": 1.1 * kappa,
-        "bound_maximum": 1.2 * kappa,
-    }
+    return DataFrame(
+        {
+            "figure": figure,
+            "one_triangle": kappa.copy(),
+            "depth": np.array([key[0] for key in keys]),
+            "whitening": np.array([key[1] for key in keys]),
+            "seed": np.array([key[2] for key in keys]),
+            "kappa": kappa,
+            "kappa_low": kappa,
+            "kappa_high": kappa,
+            "resolved": np.ones(len(keys), bool),
+            "covariance_condition": np.array([condition ** power[k] for _, k, _ in keys]),
+            "bound_applicable": np.ones(len(keys), bool),
+            "bound_convex": 1.1 * kappa,
+            "bound_maximum": 1.2 * kappa,
+        }
+    )
 
 
 def test_claims_on_whitening_can_hold_and_fail() -> None:
@@ -400,14 +404,15 @@ def test_claims_on_whitening_can_hold_and_fail() -> None:
         assert (found.status, found.number) == (FAILS, pytest.approx(exponent))
         table = whitening_table(lambda depth: 100.0, 100.0)
         of_raw = np.where(table["whitening"] == "raw", table["kappa"] * 100.0 ** (exponent - 1), 1)
-        found = triangle.check({**table, "one_triangle": of_raw})
+        found = triangle.check(table.assign(one_triangle=of_raw))
         assert (found.status, found.number) == (FAILS, pytest.approx(exponent))
         assert "from the whole matrix to the power 1 (1, 1) at L=2" in found.text
     large = where(near, figure="19")
     assert triangle.check(large).status == NOT_TESTABLE
     assert lowers.check(whitening_table(lambda depth: depth - 1.5, 1.0)).status == FAILS
-    near["bound_convex"][0] = 0.5
+    near.loc[0, "bound_convex"] = 0.5
     assert bound.check(near).status == FAILS
-    near["resolved"][0] = False
-    near["resolved"][near["whitening"] == "raw"] = False  # 2 covariances are too few for a slope
+    near.loc[0, "resolved"] = False
+    # 2 covariances are too few for a slope
+    near.loc[near["whitening"] == "raw", "resolved"] = False
     assert proportional.check(near).status == NOT_TESTABLE

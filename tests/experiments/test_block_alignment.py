@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 from jax.flatten_util import ravel_pytree
+from pandas import DataFrame
 
 import gnjax
 from experiments import block_alignment as experiment
@@ -15,7 +16,7 @@ from experiments.claims import block_alignment as claims
 from experiments.shared import alignment
 from figures import t7
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED
-from tests.drawn import as_columns, mean_and_interval
+from tests.drawn import mean_and_interval
 from tests.experiments.configs import records
 
 
@@ -183,7 +184,7 @@ def _table(large, aligned, gained, seeds=4):
                             )  # fmt: skip
     sizes = {"data": "digits", "samples": 9, "inputs": 2, "outputs": 3, "width": 4, "depth": 2}
     sizes |= {"parameters": 50, "blocks": 3, "loss": 1.0}
-    return as_columns(sizes | row for row in rows)
+    return DataFrame(sizes | row for row in rows)
 
 
 def _statuses(table):
@@ -197,7 +198,7 @@ def test_claims_can_hold_fail_and_be_undecided():
 
 
 def test_claims_without_rows_are_not_testable():
-    table = {name: column[:0] for name, column in _table(0.8, 0.2, 0.95).items()}
+    table = _table(0.8, 0.2, 0.95)[:0]
     assert set(_statuses(table).values()) == {NOT_TESTABLE}
 
 
@@ -220,7 +221,7 @@ def test_the_figure_shows_every_comparison():
                     shown &= table["damping"] == float(name.removeprefix("damping "))
                 else:
                     shown &= table["matrix"] == {v: k for k, v in t7.MATRICES.items()}[name]
-                picked = {key: values[shown] for key, values in table.items()}
+                picked = table[shown]
                 _, mean, *_ = mean_and_interval(picked, "step", picked["value"])
                 np.testing.assert_allclose(curve[0].get_ydata(), mean, rtol=1e-4)
             assert len(axes.containers) == 2

@@ -7,13 +7,14 @@ import jax
 import numpy as np
 import optax
 import scipy.spatial.distance
+from pandas import DataFrame
 
 import gnjax
 from experiments import block_heterogeneity as experiment
 from figures import t2
 from gnjax.networks.network import parameter_names
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
-from tests.drawn import as_columns, line, mean_and_interval
+from tests.drawn import line, mean_and_interval
 from tests.experiments.configs import records
 
 
@@ -78,7 +79,7 @@ _DISTANCES = {"gpt": (0.8, 0.7), "vit": (0.7, 0.6), "cnn": (0.4, 0.4), "mlp": (0
 
 def _table(distances):
     blocks = {"gpt": "block1/attention/key", "vit": "patches", "cnn": "conv1", "mlp": "dense1"}
-    return as_columns(
+    return DataFrame(
         {
             "panel": panel, "network": name, "data": "digits", "samples": 6, "inputs": 64,
             "outputs": 10, "parameters": 100, "width": 4, "depth": 1, "seed": seed,
@@ -109,7 +110,7 @@ def test_figure_t2_draws_spectra_and_distances():
     *panels, distances = figure.axes
     for axes, (network, title) in zip(panels, t2.NAMES.items(), strict=True):
         shown = (table["network"] == network) & (table["panel"] == "spectrum")
-        picked = {name: column[shown] for name, column in table.items()}
+        picked = table[shown]
         (block,) = set(picked["block"])
         expected = mean_and_interval(picked, "share", picked["size"])
         assert axes.get_title(loc="left") == title

@@ -8,12 +8,13 @@ import numpy as np
 import optax
 import scipy.special
 from flax import nnx
+from pandas import DataFrame
 
 import gnjax
 from experiments import class_blocks as experiment
 from figures import t4
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
-from tests.drawn import as_columns, assert_curve, mean_and_interval
+from tests.drawn import assert_curve, mean_and_interval
 from tests.experiments.configs import records
 
 
@@ -104,7 +105,7 @@ _POWERS = {"start": (0.0, 0.0), "gradient descent": (1.0, -0.5), "Adam": (0.8, -
 
 def _table(powers, ranks=(0, 1, 2), token=1.0):
     """trace and loss as powers of the frequency, with a little noise over the seeds."""
-    return as_columns(
+    return DataFrame(
         {
             "network": network, "stage": stage, "part": part, "data": "python_topics",
             "samples": 20, "inputs": 4, "outputs": 6, "width": 4, "depth": 1, "seed": seed,
@@ -140,6 +141,6 @@ def test_figure_t4_draws_traces_and_losses():
             shown = (
                 (table["network"] == network) & (table["part"] == part) & (table["stage"] == stage)
             )
-            picked = {name: values[shown] for name, values in table.items()}
+            picked = table[shown]
             assert_curve(axes, label, index, mean_and_interval(picked, "share", picked[column]))
     assert "beyond the papers" in t4.caption(table, {"precision": "float64"})

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
+from pandas import DataFrame
 
 import gnjax
 from experiments import data_sharpness
@@ -14,7 +15,7 @@ from figures import c5
 from gnjax.papers import balanced
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, judge
 from sweeps.storage import archive
-from tests.drawn import as_columns, assert_curve, assert_texts_fit, mean_and_interval
+from tests.drawn import assert_curve, assert_texts_fit, mean_and_interval
 from tests.experiments.configs import changed, records
 
 RECIPE = {"depth", "width", "initializer"}
@@ -116,7 +117,7 @@ def _table(fitted=0.0, images=-0.1, peak=0.7, left=-0.25):
         for seed in (0, 1, 2)
         for epoch, height in ((0, 1.0), (100, 3.0), (10_000, 2.0))
     ]  # fmt: skip
-    return as_columns(common | row for row in over_samples + along)
+    return DataFrame(common | row for row in over_samples + along)
 
 
 def _statuses(table):
@@ -131,7 +132,7 @@ def test_claims_can_hold_fail_and_be_out_of_reach():
     never = _table(left=-1.0)  # a fifth of the loss is left of the smallest class
     assert _statuses(never)[4:] == [NOT_TESTABLE] * 4
     few = _table()
-    few = {name: column[few["samples"] == 100] for name, column in few.items()}
+    few = few[few["samples"] == 100]
     assert _statuses(few) == [NOT_TESTABLE] * 8
     small = _table()
     small["samples"] = np.where(small["panel"] == "b", 1000, small["samples"])
@@ -143,15 +144,15 @@ def test_figure_c5_draws_the_sharpness_of_both_kinds_of_data_and_the_peaks():
     assert set(c5.COLUMNS) <= set(table)
     figure = c5.draw(table)
     left, right = figure.axes
-    a = {name: column[table["panel"] == "a"] for name, column in table.items()}
+    a = table[table["panel"] == "a"]
     for index, share in enumerate((0.28, 0.46)):
         chosen = (a["share"] == share) & ~np.char.startswith(a["data"], FITTED)
-        shown = {name: column[chosen] for name, column in a.items()}
+        shown = a[chosen]
         expected = mean_and_interval(shown, "samples", shown["measured"])
         assert_curve(left, rf"$\alpha_{{\max}}$ = {share:.2g}", index, expected)
     for index, (start, label) in enumerate(c5.STARTS.items()):
         chosen = (table["initializer"] == start) & (table["epoch"] == 100)
-        shown = {name: column[chosen & (table["panel"] == "b")] for name, column in table.items()}
+        shown = table[chosen & (table["panel"] == "b")]
         expected = mean_and_interval(shown, "share", shown["measured"])
         assert_curve(right, label, index, expected)
     assert_texts_fit(figure)

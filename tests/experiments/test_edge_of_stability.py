@@ -7,12 +7,13 @@ import jax
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
+from pandas import DataFrame
 
 import gnjax
 from experiments import edge_of_stability as experiment
 from figures import t5
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
-from tests.drawn import as_columns, assert_curve, line, mean_and_interval
+from tests.drawn import assert_curve, line, mean_and_interval
 from tests.experiments.configs import records
 
 
@@ -120,7 +121,7 @@ def _rows_of(runs):
 
 
 def _table(runs):
-    return as_columns(_rows_of(runs))
+    return DataFrame(_rows_of(runs))
 
 
 def test_claims_can_hold_fail_and_be_out_of_reach():
@@ -131,7 +132,7 @@ def test_claims_can_hold_fail_and_be_out_of_reach():
     assert statuses(_table(_OPPOSITE)) == [FAILS] * len(experiment.CLAIMS)
     table = _table(_RUNS)
     first = (table["step"] == 1) & (table["warmup"] == 0)
-    alone = {name: column[first] for name, column in table.items()}
+    alone = table[first]
     assert statuses(alone) == [NOT_TESTABLE] * len(experiment.CLAIMS)
 
 
@@ -159,7 +160,7 @@ def test_figure_t5_draws_sharpness_thresholds_and_losses():
             shown = table["rate"] == rate
             for name, value in zip(("network", "optimizer", "warmup"), wanted, strict=True):
                 shown &= table[name] == value
-            picked = {name: values[shown] for name, values in table.items()}
+            picked = table[shown]
             expected = mean_and_interval(picked, "step", picked[column])
             assert_curve(axes, f"rate {rate:g}{suffix}", index, expected)
     for axes, limits in (
@@ -176,6 +177,6 @@ def test_figure_t5_draws_sharpness_thresholds_and_losses():
     words = t5.caption(table, {"precision": "float64"})
     assert "beyond the papers" in words
     assert "left out" not in words
-    table["preconditioned"][0] = np.nan
+    table.loc[0, "preconditioned"] = np.nan
     words = t5.caption(table, {"precision": "float64"})
     assert f"1 of {len(table['step'])} values" in words

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 import gnjax
 from experiments import label_sharpness
@@ -173,18 +173,20 @@ def trained_table(figure, curve, data=("fashion_mnist_5000", "photo_patches")):
     share = np.array([share for _, share, _ in points])
     printed = 4 * share**0.75
     least = 0.9 * printed
-    return {
-        "figure": np.full(len(points), figure),
-        "data": np.array([f"{name}, orthogonalised" for name, _, _ in points]),
-        "seed": np.array([seed for _, _, seed in points]),
-        "share": share,
-        "measured": curve(share, least, printed),
-        "error": np.full(len(points), 1e-9),
-        "least": least,
-        "printed": printed,
-        "loss": np.full(len(points), 0.11),
-        "floor": np.full(len(points), 0.1),
-    }
+    return DataFrame(
+        {
+            "figure": np.full(len(points), figure),
+            "data": np.array([f"{name}, orthogonalised" for name, _, _ in points]),
+            "seed": np.array([seed for _, _, seed in points]),
+            "share": share,
+            "measured": curve(share, least, printed),
+            "error": np.full(len(points), 1e-9),
+            "least": least,
+            "printed": printed,
+            "loss": np.full(len(points), 0.11),
+            "floor": np.full(len(points), 0.1),
+        }
+    )
 
 
 def verdicts(figure, table):
@@ -224,7 +226,7 @@ def test_claims_on_trained_networks_hold_and_fail(figure, curve, failing):
 
 
 def _beside(*tables):
-    return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+    return concat(tables, ignore_index=True)
 
 
 @pytest.mark.parametrize(
@@ -259,17 +261,19 @@ def edge_table(ends, losses):
     """Runs at rates 0.01 and 2 f / lambda_*, lambda_* = 2, with these sharpnesses and excesses."""
     fractions = np.repeat([0.0, 0.9, 1.05], 2)
     rates = np.where(fractions > 0, fractions, 0.01)
-    return {
-        "figure": np.full(6, "2d"),
-        "data": np.full(6, "mnist, orthogonalised"),
-        "fraction": fractions,
-        "epoch": np.tile([0, 100], 3),
-        "rate": rates,
-        "least": np.full(6, 2.0),
-        "measured": np.ravel([(1.0, end) for end in ends]),
-        "loss": np.ravel([(0.5, 0.1 + loss) for loss in losses]),
-        "floor": np.full(6, 0.1),
-    }
+    return DataFrame(
+        {
+            "figure": np.full(6, "2d"),
+            "data": np.full(6, "mnist, orthogonalised"),
+            "fraction": fractions,
+            "epoch": np.tile([0, 100], 3),
+            "rate": rates,
+            "least": np.full(6, 2.0),
+            "measured": np.ravel([(1.0, end) for end in ends]),
+            "loss": np.ravel([(0.5, 0.1 + loss) for loss in losses]),
+            "floor": np.full(6, 0.1),
+        }
+    )
 
 
 def test_claims_on_the_edge_hold_and_fail():
@@ -283,11 +287,11 @@ def test_claims_on_the_edge_hold_and_fail():
 
 def spectrum_table(off=0.0, last=0.0):
     values = np.r_[np.linspace(5, 1, 9), last]
-    return {
+    return DataFrame({
         "figure": np.full(10, "1a"), "data": np.full(10, "gaussian"), "seed": np.zeros(10, int),
         "inputs": np.full(10, 3), "measured": values + off, "printed": np.r_[values[:9], 0.0],
         "error": np.full(10, 1e-12),
-    }  # fmt: skip
+    })  # fmt: skip
 
 
 def test_claims_on_the_spectrum_hold_and_fail():
@@ -299,11 +303,11 @@ def test_claims_on_the_spectrum_hold_and_fail():
 def contour_table(sharpness):
     grid = [(depth, norm) for depth in range(1, 8) for norm in (0.1, 0.5, 1.2)]
     depth, norm = (np.array(column) for column in zip(*grid, strict=True))
-    return {
+    return DataFrame({
         "figure": np.full(len(grid), "1b"), "data": np.full(len(grid), "balanced"),
         "depth": depth, "norm": norm, "measured": sharpness(depth, norm),
         "printed": balanced.sharpness(norm, depth),
-    }  # fmt: skip
+    })  # fmt: skip
 
 
 def test_claims_on_the_contour_hold_and_fail():
@@ -314,7 +318,6 @@ def test_claims_on_the_contour_hold_and_fail():
 
 
 def test_claims_on_an_empty_table_are_not_testable():
-    empty = {name: column[:0] for name, column in trained_table("1c", lambda a, *_: a).items()}
-    rest = {**edge_table((1, 1, 1), (1, 1, 1)), **spectrum_table(), **contour_table(np.multiply)}
-    empty |= {name: column[:0] for name, column in rest.items() if name not in empty}
+    tables = (trained_table("1c", lambda a, *_: a), edge_table((1, 1, 1), (1, 1, 1)))
+    empty = _beside(*tables, spectrum_table(), contour_table(np.multiply))[:0]
     assert {claim.check(empty).status for claim in CLAIMS} == {NOT_TESTABLE}

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from pandas import DataFrame, concat
 
 from experiments.claims.layer_sweep import CLAIMS
 from experiments.layer_sweep import EXPERIMENT
@@ -34,7 +35,7 @@ def _table(term, seeds=3, depth=8, **changes):
         "term": term(layers) * noise,
         "weight": 1 / term(layers),
     }
-    return found | changes
+    return DataFrame(found | changes)
 
 
 def _statuses(table):
@@ -46,9 +47,9 @@ def test_claims_can_hold_and_fail():
     assert _statuses(growing) == [HOLDS] * 6
     falling = _table(lambda layer: np.exp(-0.7 * layer))
     assert _statuses(falling)[:4] == [FAILS] * 4
-    weights = {**growing, "weight": growing["term"]}
+    weights = growing.assign(weight=growing["term"])
     assert _statuses(weights)[4] == FAILS
-    same = {**growing, "right_smallest2": np.ones(len(growing["layer"]))}
+    same = growing.assign(right_smallest2=np.ones(len(growing["layer"])))
     assert _statuses(same)[5] == FAILS
 
 
@@ -56,15 +57,15 @@ def test_other_sizes_are_judged_one_by_one_and_not_with_the_printed_ones():
     claim = _OTHERS[0]
     printed = _table(lambda layer: np.exp(0.7 * layer))
     assert claim.check(printed).status == NOT_TESTABLE
-    wider = {**printed, "width": 2 * printed["width"], "sizes": np.full(24, "other")}
-    fewer = {**wider, "outputs": wider["outputs"] // 2}
-    both = {name: np.concatenate([printed[name], wider[name], fewer[name]]) for name in wider}
+    wider = printed.assign(width=2 * printed["width"], sizes=np.full(24, "other"))
+    fewer = wider.assign(outputs=wider["outputs"] // 2)
+    both = concat([printed, wider, fewer], ignore_index=True)
     found = claim.check(both)
     assert found.status == HOLDS
     assert "d=196, k=5, m=600: " in found.text
     assert _statuses(both) == _statuses(printed) == [HOLDS] * 6
     fewer["right_kappa2"] = 1 / fewer["right_kappa2"]
-    both = {name: np.concatenate([printed[name], wider[name], fewer[name]]) for name in wider}
+    both = concat([printed, wider, fewer], ignore_index=True)
     assert claim.check(both).status == FAILS
     assert _statuses(both) == [HOLDS] * 6
 
@@ -79,9 +80,9 @@ def test_a_trend_that_is_not_exponential_fails():
 def test_the_layer_without_a_matrix_does_not_count():
     """kappa of the empty product is 1, whatever the law of the others is."""
     table = _table(lambda layer: np.exp(0.7 * layer))
-    odd = {**table, "right_kappa2": np.where(table["layer"] == 1, 1e-9, table["right_kappa2"])}
+    odd = table.assign(right_kappa2=np.where(table["layer"] == 1, 1e-9, table["right_kappa2"]))
     assert CLAIMS[0].check(odd) == CLAIMS[0].check(table)
-    last = {**table, "left_kappa2": np.where(table["layer"] == 8, 1e-9, table["left_kappa2"])}
+    last = table.assign(left_kappa2=np.where(table["layer"] == 8, 1e-9, table["left_kappa2"]))
     assert CLAIMS[3].check(last) == CLAIMS[3].check(table)
 
 
@@ -90,7 +91,7 @@ def test_one_seed_is_undecided_and_few_layers_are_not_testable():
     few = _table(lambda layer: np.exp(0.7 * layer), depth=4)
     exponential = [claim for claim in _OF_GAIN_1 if "exponentially" in claim.statement]
     assert {claim.check(few).status for claim in exponential} == {NOT_TESTABLE}
-    none = {name: column[:0] for name, column in few.items()}
+    none = few[:0]
     assert {claim.check(none).status for claim in CLAIMS} == {NOT_TESTABLE}
 
 
@@ -100,7 +101,7 @@ def test_profiles_have_the_papers_ratios(profile):
     table = _table(lambda layer: np.exp(0.7 * layer))
     assert (found.side**2, found.width, found.seeds) == (196, 300, 10)
     assert {judge(c, table, found.paper_ratios).status for c in _OF_GAIN_1} == {HOLDS}
-    narrow = {**table, "width": table["width"] // 3}
+    narrow = table.assign(width=table["width"] // 3)
     assert {judge(c, narrow, found.paper_ratios).status for c in _OF_GAIN_1} == {NOT_TESTABLE}
 
 

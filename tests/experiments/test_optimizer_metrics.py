@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.special
 from jax.flatten_util import ravel_pytree
+from pandas import DataFrame
 
 import gnjax
 from experiments import optimizer_metrics as experiment
@@ -15,7 +16,6 @@ from experiments.claims import optimizer_metrics as claims
 from experiments.shared import metric_steps
 from figures import t3
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED
-from tests.drawn import as_columns
 from tests.experiments.configs import records
 
 MOMENTUM = 0.9
@@ -171,7 +171,7 @@ def _table(steps, power):
     sizes |= {"parameters": 50, "share": 1.8, "target": 0.1}
     others = experiment.OF_KAPPA | experiment.OF_RACE | {"momentum": 0.0}
     empty = dict.fromkeys(experiment.EXPERIMENT.columns, np.nan) | others | sizes
-    return as_columns(
+    return DataFrame(
         {name: np.nan if value is None else value for name, value in (empty | row).items()}
         for row in rows
     )
@@ -199,7 +199,7 @@ def test_claims_fail_where_the_opposite_is_true():
 
 def test_claims_without_rows_are_not_testable():
     table = _table(STEPS, 2.0)
-    empty = {name: column[:0] for name, column in table.items()}
+    empty = table[:0]
     assert set(_verdicts(empty).values()) == {NOT_TESTABLE}
 
 

@@ -11,6 +11,7 @@ import scipy.stats
 from flax import nnx
 from jax.flatten_util import ravel_pytree
 from ml_collections import ConfigDict
+from pandas import DataFrame, concat
 
 import gnjax
 from experiments import pruning_sweep
@@ -417,7 +418,7 @@ def _table(kappa, loss, rates=(0.0, 0.2, 0.4, 0.8, 0.9), epochs=(0, 20, 40), noi
                         "loss": loss(rate, epoch) * shift[1] if epoch else np.nan,
                     }
                 )  # fmt: skip
-    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    return DataFrame(rows)
 
 
 _OTHERS = ("slow training", "learning rate of 0.005")
@@ -489,7 +490,7 @@ def test_seeds_that_were_not_trained_count_at_initialisation_alone():
     table = _table(_grows, _grows)
     more = _table(lambda rate, epoch: 1e6 if rate == 0 else 1.0, _grows, epochs=(0,))
     more["seed"] = more["seed"] + 4
-    both = {name: np.concatenate([table[name], more[name]]) for name in table}
+    both = concat([table, more], ignore_index=True)
     alone, together = _verdicts(table), _verdicts(both)
     assert together[0].number > 1 > alone[0].number  # the exponent at initialisation
     assert [v.number for v in together[1:]] == [v.number for v in alone[1:]]
@@ -516,7 +517,7 @@ def _both_steps(printed, small):
         for depth in (printed, small)
     ]
     tables[1]["steps"] = np.full(len(tables[1]["steps"]), "smaller")
-    return {name: np.concatenate([one[name] for one in tables]) for name in tables[0]}
+    return concat(tables, ignore_index=True)
 
 
 @pytest.mark.parametrize(
@@ -539,7 +540,7 @@ def test_other_images_than_cifar_10_cannot_test_what_is_printed():
     What the text says of Figure 1's ResNet20 a VGG5 tells by its own numbers, whatever the images.
     """
     table = _table(_grows, _grows)
-    other = {**table, "data": np.full(len(table["data"]), "fashion_mnist, padded to 32 x 32")}
+    other = table.assign(data=np.full(len(table["data"]), "fashion_mnist, padded to 32 x 32"))
     for claim, found in zip(_OF_FIGURE_16, _verdicts(other), strict=True):
         assert (found.status == NOT_TESTABLE) == ("initialisation" in claim.statement)
         assert isinstance(claim.source, Sentence) == (claim in _OF_FIGURE_16[:4])
@@ -576,5 +577,5 @@ def test_slow_training_and_large_kappa_are_compared_by_their_ranks(epochs, kappa
     if len(set(epochs)) > 1:
         expected = scipy.stats.spearmanr(epochs, kappas).statistic
         assert found.number == pytest.approx(expected)
-    short = {name: column[table["pruned"] < 0.5] for name, column in table.items()}
+    short = table[table["pruned"] < 0.5]
     assert claim.check(short).status == NOT_TESTABLE

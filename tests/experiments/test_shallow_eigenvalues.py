@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from pandas import DataFrame
 
 from experiments import shallow_eigenvalues
 from experiments.claims.shallow_eigenvalues import percentage
@@ -69,12 +70,9 @@ def _table(errors, epochs=(0, 1000, 10_000), residual=1e-10, bound=0.5, later=1.
         for top in [(later if epoch else 2.0) * (1 + 1e-3 * seed)]
     ]
     names = ("panel", "epoch", "seed", "index", "measured", "predicted")
-    table = {
-        name: np.array(column) for name, column in zip(names, zip(*lines, strict=True), strict=True)
-    }
-    full = np.ones(len(lines))
+    table = DataFrame(lines, columns=list(names))
     share = np.where(table["epoch"] == max(epochs), 0.1, 1.0) * (1 + 0.01 * table["seed"])
-    return {**table, "error": residual * full, "bound": bound * share}
+    return table.assign(error=residual, bound=bound * share)
 
 
 def _status(start, table):
@@ -95,16 +93,16 @@ def test_claims_can_hold_and_fail():
 
 
 def test_the_sharpness_and_the_functional_part_can_fall_and_not():
-    steady = {**_table((10.0, 1.0, 0.05), later=2.1)}
+    steady = _table((10.0, 1.0, 0.05), later=2.1)
     assert _status("after a tenth", steady) == FAILS
     assert _status("after a tenth", _table((10.0, 1.0), epochs=(0, 10_000))) == NOT_TESTABLE
     large = _table((10.0, 1.0, 0.05), bound=5.0)  # at the end still a quarter of the eigenvalue
     assert _status("after training", large) == FAILS
-    grows = {**steady, "bound": np.where(steady["epoch"] > 0, 0.1, 0.01) * (1 + steady["seed"])}
+    grows = steady.assign(bound=np.where(steady["epoch"] > 0, 0.1, 0.01) * (1 + steady["seed"]))
     assert _status("after training", grows) == FAILS
     assert _status("after training", _table((10.0, 1.0), epochs=(0, 10))) == NOT_TESTABLE
 
 
 def test_the_error_is_relative_to_the_eigenvalue_of_the_hessian():
-    table = {"measured": np.array([2.0, 4.0]), "predicted": np.array([2.2, 3.0])}
+    table = DataFrame({"measured": [2.0, 4.0], "predicted": [2.2, 3.0]})
     assert_allclose(percentage(table), [10.0, 25.0])

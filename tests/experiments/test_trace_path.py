@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from pandas import DataFrame, concat
 
 from experiments import trace_path
 from experiments.shared import linear_training
@@ -72,17 +73,19 @@ def test_points_of_a_path_have_random_vectors_of_their_own(tmp_path):
 
 def _table(z, exact):
     count = len(z)
-    return {
-        "panel": np.full(count, "a"),
-        "seed": np.zeros(count, int),
-        "width": np.full(count, 6),
-        "epoch": np.arange(count),
-        "excess": np.linspace(1, 0.1, count),
-        "predicted": np.full(count, 50.0),
-        "standard_error": np.full(count, 0.5),
-        "estimate": 50.0 + 0.5 * np.array(z),
-        "exact": 50.0 * np.array(exact),
-    }
+    return DataFrame(
+        {
+            "panel": np.full(count, "a"),
+            "seed": np.zeros(count, int),
+            "width": np.full(count, 6),
+            "epoch": np.arange(count),
+            "excess": np.linspace(1, 0.1, count),
+            "predicted": np.full(count, 50.0),
+            "standard_error": np.full(count, 0.5),
+            "estimate": 50.0 + 0.5 * np.array(z),
+            "exact": 50.0 * np.array(exact),
+        }
+    )
 
 
 def test_claims_can_hold_fail_and_be_not_testable():
@@ -93,7 +96,7 @@ def test_claims_can_hold_fail_and_be_not_testable():
     assert [claim.check(failed).status for claim in (within, exact)] == [FAILS, FAILS]
     assert_allclose([claim.check(failed).number for claim in (within, exact)], [4.1, 1e-9], 1e-5)
     assert falls.check(held).status == HOLDS
-    assert falls.check({**held, "excess": held["excess"][::-1]}).status == FAILS
+    assert falls.check(held.assign(excess=held["excess"].to_numpy()[::-1])).status == FAILS
     assert falls.check(_table([0.5], [1.0])).status == NOT_TESTABLE
     unknown = _table([0.5], [np.nan])
     assert exact.check(unknown).status == NOT_TESTABLE
@@ -107,7 +110,7 @@ def test_the_claim_that_the_trace_flattens_early_can_hold_and_fail():
         for seed, table in enumerate(tables):
             table["seed"] = table["seed"] + seed
             table["predicted"] = table["predicted"] * (1 + 1e-3 * seed * (table["epoch"] > 0))
-            table["predicted"][2] *= seventh
-        table = {name: np.concatenate([one[name] for one in tables]) for name in tables[0]}
+            table.loc[2, "predicted"] *= seventh
+        table = concat(tables, ignore_index=True)
         assert early.check(table).status == status
     assert early.check(_table([0.5], [1.0])).status == NOT_TESTABLE

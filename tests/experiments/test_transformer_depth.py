@@ -4,6 +4,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+from pandas import DataFrame
 
 import gnjax
 from experiments import transformer_depth as experiment
@@ -11,7 +12,7 @@ from experiments.shared.language import pieces
 from figures import t1
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests import references
-from tests.drawn import as_columns, assert_curve, assert_texts_fit, mean_and_interval
+from tests.drawn import assert_curve, assert_texts_fit, mean_and_interval
 from tests.experiments.configs import records
 
 
@@ -60,7 +61,7 @@ _POWERS = {
 
 def _table(powers, resolved=True):
     """kappa = (L + 1)^power of each kind, with a little noise over the seeds."""
-    return as_columns(
+    return DataFrame(
         {
             "panel": panel, "network": kind, "depth": depth, "width": 8, "seed": seed,
             "inputs": 6, "outputs": 4, "samples": 8, "parameters": 100 * depth,
@@ -97,10 +98,7 @@ def test_figure_t1_draws_kappa_and_spectra():
     assert {axes.get_yscale() for axes in (left, right)} == {"log"}
     for index, (kind, label) in enumerate(t1.NAMES.items()):
         picked = {
-            panel: {
-                name: column[(table["network"] == kind) & (table["panel"] == panel)]
-                for name, column in table.items()
-            }
+            panel: table[(table["network"] == kind) & (table["panel"] == panel)]
             for panel in ("kappa", "spectrum")
         }
         found = picked["kappa"]

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,10 +18,11 @@ from pandas import DataFrame
 from figures import __main__ as cli
 from figures import catalogue, fig02, fig03, fig04, fig11, fig12
 from figures.shared import captions, style
-from figures.shared.series import Columns, kappa_over_seeds, over_seeds, select
+from figures.shared.series import kappa_over_seeds, over_seeds
+from sweeps.rows import where
 from sweeps.storage.files import replacing
 from sweeps.table import TableError, read, typed
-from tests.drawn import as_columns, assert_curve, band_edges, line, mean_and_interval
+from tests.drawn import assert_curve, band_edges, line, mean_and_interval
 
 SEEDS = (0, 1, 2)
 DEPTHS = range(2, 8)
@@ -52,8 +52,8 @@ def depth_table() -> DataFrame:
 
 
 @pytest.fixture
-def layer_table() -> Columns:
-    return as_columns(
+def layer_table() -> DataFrame:
+    return DataFrame(
         {
             "depth": depth, "layer": layer, "width": width, "seed": seed, "inputs": 196,
             "gain": gain,
@@ -81,9 +81,9 @@ def test_figure_2_draws_the_kappas_of_each_panel(depth_table: DataFrame) -> None
         "mcc",
         strict=True,
     ):
-        rows = select(depth_table, figure=name)
+        rows = where(depth_table, figure=name)
         for index, value in enumerate(np.unique(rows[by])):
-            curve = select(rows, **{by: value})
+            curve = where(rows, **{by: value})
             expected = mean_and_interval(curve, "depth", curve["kappa"])
             assert_curve(axes, f"${symbol} = {value:g}$", index, expected)
 
@@ -91,7 +91,7 @@ def test_figure_2_draws_the_kappas_of_each_panel(depth_table: DataFrame) -> None
 def test_figure_2a_bounds_are_dashed_in_the_colour_of_their_curve(depth_table: DataFrame) -> None:
     axes = fig02.draw(depth_table).axes[0]
     for width in (1000, 2000):
-        rows = select(depth_table, figure="2a", width=width)
+        rows = where(depth_table, figure="2a", width=width)
         colour = line(axes, f"$m = {width}$").get_color()
         (bound,) = [
             drawn for drawn in axes.lines if drawn.is_dashed() and drawn.get_color() == colour
@@ -110,7 +110,7 @@ def test_a_bound_that_does_not_apply_is_absent(depth_table: DataFrame) -> None:
 
 def test_figure_3_draws_kappa_and_both_bounds(depth_table: DataFrame) -> None:
     (axes,) = fig03.draw(depth_table).axes
-    rows = select(depth_table, figure="3")
+    rows = where(depth_table, figure="3")
     assert axes.get_yscale() == "log"
     labels = ("measured", "convex\nbound", "maximum\nbound")
     for index, (label, column) in enumerate(
@@ -125,7 +125,7 @@ def test_figure_3_refuses_to_average_over_widths(depth_table: DataFrame) -> None
         fig03.draw(mixed)
 
 
-def test_figure_11_draws_each_quantity_in_its_panel(layer_table: Columns) -> None:
+def test_figure_11_draws_each_quantity_in_its_panel(layer_table: DataFrame) -> None:
     panels = fig11.draw(layer_table).axes
     smallest = ("right_smallest2", "left_smallest2")
     columns = [(1.0, "right_kappa2"), (1.0, "left_kappa2")]
@@ -133,15 +133,15 @@ def test_figure_11_draws_each_quantity_in_its_panel(layer_table: Columns) -> Non
     for axes, (gain, column) in zip(panels, columns, strict=True):
         assert axes.get_yscale() == "log"
         for depth in (2, 4, 6):
-            rows = select(layer_table, depth=depth, gain=gain, sizes="printed")
+            rows = where(layer_table, depth=depth, gain=gain, sizes="printed")
             expected = mean_and_interval(rows, "layer", rows[column])
             band = [6, 4, 2].index(depth)  # the deepest is drawn first
             assert_curve(axes, f"$L = {depth}$", band, expected)
 
 
-def test_figure_12_weights_the_terms_on_the_right_only(layer_table: Columns) -> None:
+def test_figure_12_weights_the_terms_on_the_right_only(layer_table: DataFrame) -> None:
     left, right = fig12.draw(layer_table).axes
-    rows = select(layer_table, depth=6, gain=1.0, sizes="printed")
+    rows = where(layer_table, depth=6, gain=1.0, sizes="printed")
     term = rows["left_kappa2"] * rows["right_kappa2"]
     assert_curve(left, "$L = 6$", 0, mean_and_interval(rows, "layer", term))
     x, mean, *_ = mean_and_interval(rows, "layer", rows["weight"] * term)
@@ -157,7 +157,7 @@ def test_an_unresolved_cell_is_an_open_marker_under_an_arrow(depth_table: DataFr
     measured = line(axes, "measured")
     assert np.isnan(measured.get_ydata()[measured.get_xdata() == 5]).all()
     (opened,) = [drawn for drawn in axes.lines if drawn.get_markerfacecolor() == "white"]
-    at = select(unresolved, figure="3", depth=5)
+    at = where(unresolved, figure="3", depth=5)
     floor = scipy.stats.gmean(np.where(at["resolved"], at["kappa"], at["kappa_low"]))
     np.testing.assert_allclose(opened.get_xydata(), [[5, floor]], rtol=1e-12)
     arrows = [text for text in axes.texts if text.get_text() == ""]
@@ -187,7 +187,7 @@ def test_a_table_of_resolved_cells_has_no_open_marker(depth_table: DataFrame) ->
 
 
 def test_a_band_is_the_interval_of_the_geometric_mean() -> None:
-    table = {"x": np.array([1, 1, 1]), "y": np.array([1.0, 10.0, 100.0])}
+    table = DataFrame({"x": [1, 1, 1], "y": [1.0, 10.0, 100.0]})
     axes = style.new_figure(2, 2).subplots()
     style.band(axes, over_seeds(table, "x", "y"), style.looks(1)[0])
     half = 4.302652729911275 / 3**0.5  # the 97.5% point of Student's t with 2 degrees of freedom
@@ -197,7 +197,7 @@ def test_a_band_is_the_interval_of_the_geometric_mean() -> None:
 
 def test_bars_are_the_interval_and_leave_out_what_is_unresolved() -> None:
     resolved = np.array([True, False])
-    table = {"x": np.array([0, 1] * 3), "kappa": np.repeat([1.0, 10.0, 100.0], 2)}
+    table = DataFrame({"x": [0, 1] * 3, "kappa": np.repeat([1.0, 10.0, 100.0], 2)})
     series = replace(over_seeds(table, "x", "kappa"), resolved=resolved)
     axes = style.new_figure(2, 2).subplots()
     style.bars(axes, series, style.looks(1)[0])
@@ -211,10 +211,10 @@ def test_bars_are_the_interval_and_leave_out_what_is_unresolved() -> None:
 
 
 def test_the_quadratic_fit_finds_a_quadratic_and_needs_four_depths(depth_table: DataFrame) -> None:
-    rows = select(depth_table, figure="2a", width=1000, seed=0)
+    rows = where(depth_table, figure="2a", width=1000, seed=0)
     x, y = fig02.quadratic(kappa_over_seeds(rows, "depth"))
     np.testing.assert_allclose(y, 3 + 0.9 * x**2, rtol=1e-10)
-    assert fig02.quadratic(kappa_over_seeds(select(rows, depth=[2, 3, 4]), "depth")) is None
+    assert fig02.quadratic(kappa_over_seeds(where(rows, depth=[2, 3, 4]), "depth")) is None
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 5])
@@ -255,20 +255,6 @@ def test_labels_are_moved_apart_in_order_around_their_mean(heights: list, gap: f
         np.testing.assert_allclose(moved, heights, atol=1e-12)
 
 
-@pytest.mark.parametrize("draw", [fig02.draw, fig03.draw])
-def test_no_text_leaves_the_figure_or_touches_another(
-    depth_table: DataFrame, draw: Callable
-) -> None:
-    figure = draw(depth_table)
-    figure.draw_without_rendering()
-    page = figure.bbox
-    for axes in figure.axes:
-        boxes = [text.get_window_extent() for text in axes.texts]
-        boxes += [text.get_window_extent() for text in axes.get_xticklabels()]
-        assert all(page.x0 <= box.x0 and box.x1 <= page.x1 for box in boxes)
-        assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
-
-
 def test_drawing_leaves_matplotlib_as_it_was(depth_table: DataFrame, tmp_path: Path) -> None:
     before = dict(mpl.rcParams)
     style.save(fig03.draw(depth_table), tmp_path / "figure.png")
@@ -285,13 +271,13 @@ def test_captions_tell_data_sizes_seeds_and_precision(depth_table: DataFrame) ->
         "relative interval of 0.001 or less (probable, each fails with probability below 2e-06)"
         in caption
     )
-    assert captions.seeds(select(depth_table, seed=0)) == "One initialisation."
+    assert captions.seeds(where(depth_table, seed=0)) == "One initialisation."
 
 
 # Tables and the command line -------------------------------------------------------------------
 
 
-def save(table: Columns, folder: Path) -> None:
+def save(table: DataFrame, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "table.csv").open("w", newline="", encoding="utf-8") as file:
         DataFrame(dict(table)).to_csv(file, index=False)
@@ -334,7 +320,7 @@ OF_THESE_TABLES = ("fig02", "fig03", "fig11", "fig12")
 
 
 def test_figures_write_pictures_and_captions(
-    depth_table: DataFrame, layer_table: Columns, tmp_path: Path, capsys: pytest.CaptureFixture
+    depth_table: DataFrame, layer_table: DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     save(depth_table, tmp_path / "depth_sweep" / "smoke")
     save(layer_table, tmp_path / "layer_sweep" / "smoke")
@@ -381,27 +367,6 @@ def test_a_missing_table_names_the_command_that_makes_it(
     message = capsys.readouterr().err
     assert "python -m experiments.depth_sweep --config=configs/depth_sweep.py:paper" in message
     assert "smoke" in message
-
-
-def test_an_outdated_table_names_the_column_it_lacks(
-    depth_table: DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    outdated = depth_table.drop(columns="failure")
-    save(outdated, tmp_path / "depth_sweep" / "smoke")
-    assert cli.main(["fig02", "--profile=smoke", f"--results={tmp_path}"]) == 1
-    assert "no column failure" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", OF_THESE_TABLES)
-def test_a_figure_reads_the_columns_that_it_declares_and_no_others(
-    name: str, depth_table: DataFrame, layer_table: Columns
-) -> None:
-    module = catalogue.from_tables()[name]
-    table = depth_table if module.EXPERIMENT == "depth_sweep" else layer_table
-    of_frame = isinstance(table, DataFrame)
-    declared = table[list(module.COLUMNS)] if of_frame else {n: table[n] for n in module.COLUMNS}
-    assert module.draw(declared).axes
-    assert module.caption(declared, {"precision": "float64"})
 
 
 def test_every_figure_is_found_and_is_one(capsys: pytest.CaptureFixture) -> None:

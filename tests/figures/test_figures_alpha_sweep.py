@@ -6,7 +6,7 @@ from pandas import DataFrame
 
 from figures import fig06, fig23
 from sweeps.effects import crossovers
-from tests.drawn import assert_curve, assert_texts_fit, line, mean_and_interval
+from tests.drawn import assert_curve, line, mean_and_interval
 
 SLOPES = (0.0, 0.01, 0.3, 1.0)
 WIDTHS = (50, 200, 800)
@@ -116,9 +116,3 @@ def test_captions_and_columns(module: object, table: DataFrame) -> None:
         "float64",
     ):
         assert part in caption
-
-
-@pytest.mark.parametrize("draw", [fig06.draw, fig23.draw])
-def test_no_text_leaves_the_figure_or_touches_another(draw: object, table: DataFrame) -> None:
-    assert_texts_fit(draw(table))
-    assert_texts_fit(draw(table.assign(samples=80)))

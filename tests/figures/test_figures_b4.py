@@ -2,18 +2,19 @@
 
 import numpy as np
 import pytest
+from pandas import DataFrame
 
 from figures import b4
-from figures.shared.series import Columns, select
-from tests.drawn import as_columns, assert_curve, mean_and_interval
+from sweeps.rows import where
+from tests.drawn import assert_curve, mean_and_interval
 
 DATA = {"a": "mnist", "b": "fashion_mnist", "c": "cifar10"}
 EPOCHS = (0, 300, 1000, 10_000)
 
 
 @pytest.fixture
-def table() -> Columns:
-    return as_columns(
+def table() -> DataFrame:
+    return DataFrame(
         {
             "panel": panel, "data": f"{data}, orthogonalised", "epoch": epoch, "index": index,
             "seed": seed, "depth": 2, "width": 256, "inputs": 700, "outputs": 10, "samples": 5000,
@@ -29,18 +30,18 @@ def table() -> Columns:
     )  # fmt: skip
 
 
-def test_each_panel_draws_mean_errors_and_bounds_in_per_cent(table: Columns) -> None:
+def test_each_panel_draws_mean_errors_and_bounds_in_per_cent(table: DataFrame) -> None:
     figure = b4.draw(table)
     titles = ["(a) MNIST", "(b) Fashion-MNIST", "(c) CIFAR-10"]
     assert [axes.get_title(loc="left") for axes in figure.axes] == titles
     for axes, panel in zip(figure.axes, "abc", strict=True):
         assert axes.get_yscale() == "log"
-        shown = select(table, panel=panel)
+        shown = where(table, panel=panel)
         networks = [(epoch, seed) for seed in (0, 1, 2) for epoch in EPOCHS]
         means = {"epoch": np.array([epoch for epoch, _ in networks])}
         error, bound = [], []
         for epoch, seed in networks:
-            rows = select(shown, epoch=epoch, seed=seed)
+            rows = where(shown, epoch=epoch, seed=seed)
             error.append(np.mean(100 * abs(rows["predicted"] / rows["measured"] - 1)))
             bound.append(np.mean(100 * rows["bound"] / rows["measured"]))
         expected = mean_and_interval(means, "epoch", np.array(bound))
@@ -51,7 +52,7 @@ def test_each_panel_draws_mean_errors_and_bounds_in_per_cent(table: Columns) -> 
         np.testing.assert_allclose(drawn.get_xydata().T, [x, mean], rtol=1e-12)
 
 
-def test_the_axis_of_epochs_shows_the_start_and_decades(table: Columns) -> None:
+def test_the_axis_of_epochs_shows_the_start_and_decades(table: DataFrame) -> None:
     (axes, *_) = b4.draw(table).axes
     assert axes.get_xscale() == "symlog"
     assert axes.get_xticks().tolist() == [0, 1000, 10_000]
@@ -59,12 +60,12 @@ def test_the_axis_of_epochs_shows_the_start_and_decades(table: Columns) -> None:
     assert low < 0 < 10_000 < high
 
 
-def test_a_table_of_the_start_alone_can_be_drawn(table: Columns) -> None:
-    (axes, *_) = b4.draw(select(table, epoch=0)).axes
+def test_a_table_of_the_start_alone_can_be_drawn(table: DataFrame) -> None:
+    (axes, *_) = b4.draw(where(table, epoch=0)).axes
     assert axes.get_xticks().tolist() == [0]
 
 
-def test_the_caption_says_what_is_proved(table: Columns) -> None:
+def test_the_caption_says_what_is_proved(table: DataFrame) -> None:
     caption = b4.caption(table, {"precision": "float64"})
     for part in (
         "the 3 largest",
@@ -74,9 +75,3 @@ def test_the_caption_says_what_is_proved(table: Columns) -> None:
         "d = 700",
     ):
         assert part in caption
-
-
-def test_figure_b4_reads_the_columns_that_it_declares(table: Columns) -> None:
-    declared = {name: table[name] for name in b4.COLUMNS}
-    assert b4.draw(declared).axes
-    assert b4.caption(declared, {"precision": "float64"})

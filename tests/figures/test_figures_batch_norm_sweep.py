@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import scipy.stats
+from pandas import DataFrame
 
 from figures import fig07
-from figures.shared.series import Columns, select
-from tests.drawn import as_columns, assert_curve, assert_texts_fit, line, mean_and_interval
+from sweeps.rows import where
+from tests.drawn import assert_curve, line, mean_and_interval
 
 STRENGTH = {"none": 4e6, "initial": 3e6, "frozen": 2e6, "batch": 1e6, "layer": 1e19}
 RANKS = {"none": 640, "initial": 650, "frozen": 650, "batch": 650, "layer": 1649}
@@ -26,29 +27,29 @@ def row(norm: str, width: int, seed: int) -> dict:
 
 
 @pytest.fixture
-def table() -> Columns:
+def table() -> DataFrame:
     cells = [(norm, m) for norm in STRENGTH for m in (32, 128, 512) if (norm, m) != ("layer", 32)]
-    return as_columns(row(*cell, seed) for cell in cells for seed in (0, 1, 2))
+    return DataFrame(row(*cell, seed) for cell in cells for seed in (0, 1, 2))
 
 
-def test_figure_7_draws_every_norm(table: Columns) -> None:
+def test_figure_7_draws_every_norm(table: DataFrame) -> None:
     panels = fig07.draw(table).axes
     for axes, norms in zip(
         panels, (("none", "initial", "frozen", "batch"), ("none", "batch", "layer")), strict=True
     ):
         assert axes.get_yscale() == "log"
         for index, norm in enumerate(norms):
-            rows = select(table, norm=norm)
+            rows = where(table, norm=norm)
             expected = mean_and_interval(rows, "width", rows["kappa"])
             assert_curve(axes, fig07.LABELS[norm], index, expected)
-    layer = select(table, norm="layer")
+    layer = where(table, norm="layer")
     leading = mean_and_interval(layer, "width", layer["kappa_leading"])
     assert_curve(panels[1], "LayerNorm,\nleading", 3, leading)
 
 
-def test_an_unresolved_kappa_is_a_lower_bound(table: Columns) -> None:
+def test_an_unresolved_kappa_is_a_lower_bound(table: DataFrame) -> None:
     hidden = (table["norm"] == "layer") & (table["width"] == 512)
-    unresolved = {**table, "resolved": ~hidden}
+    unresolved = table.assign(resolved=~hidden)
     right = fig07.draw(unresolved).axes[1]
     assert np.isnan(line(right, "LayerNorm").get_ydata()).tolist() == [False, True]
     (opened,) = [drawn for drawn in right.lines if drawn.get_markerfacecolor() == "white"]
@@ -56,10 +57,8 @@ def test_an_unresolved_kappa_is_a_lower_bound(table: Columns) -> None:
     np.testing.assert_allclose(opened.get_xydata(), [[512, low]], rtol=1e-12)
 
 
-def test_the_caption_tells_ranks_data_and_seeds(table: Columns) -> None:
-    declared = {name: table[name] for name in fig07.COLUMNS}
-    assert fig07.draw(declared).axes
-    caption = fig07.caption(declared, {"precision": "float64"})
+def test_the_caption_tells_ranks_data_and_seeds(table: DataFrame) -> None:
+    caption = fig07.caption(table, {"precision": "float64"})
     for part in (
         "without normalisation 640, with BatchNorm 650; of LayerNorm, 1,649",
         "beside the 650 leading",
@@ -71,10 +70,6 @@ def test_the_caption_tells_ranks_data_and_seeds(table: Columns) -> None:
         assert part in caption
 
 
-def test_a_table_without_layer_norm_has_a_caption_without_it(table: Columns) -> None:
-    narrow = select(table, width=32)
+def test_a_table_without_layer_norm_has_a_caption_without_it(table: DataFrame) -> None:
+    narrow = where(table, width=32)
     assert "of LayerNorm" not in fig07.caption(narrow, {"precision": "float64"})
-
-
-def test_no_text_leaves_the_figure_or_touches_another(table: Columns) -> None:
-    assert_texts_fit(fig07.draw(table))

@@ -6,13 +6,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.text import Text
+from pandas import DataFrame
 
 from figures import fig05, fig19, fig20, fig21, fig22
 from figures.shared import depths
-from figures.shared.series import Columns, select
+from sweeps.rows import where
 from sweeps.table import TableError
-from tests.drawn import as_columns, assert_curve, line, mean_and_interval
+from tests.drawn import assert_curve, line, mean_and_interval
 
 SEEDS = (0, 1, 2)
 DEPTHS = (1, 2, 3, 4)
@@ -53,9 +53,9 @@ def beta_row(figure: str, depth: int, beta: str, seed: int) -> dict[str, object]
 
 
 @pytest.fixture
-def betas() -> Columns:
+def betas() -> DataFrame:
     figures = {"5-left": "01", "5-right": "01", "20": BETAS, "21": "01", "22": BETAS}
-    return as_columns(
+    return DataFrame(
         beta_row(figure, depth, beta, seed)
         for figure, drawn in figures.items()
         for depth in DEPTHS
@@ -65,8 +65,8 @@ def betas() -> Columns:
 
 
 @pytest.fixture
-def whitening() -> Columns:
-    return as_columns(
+def whitening() -> DataFrame:
+    return DataFrame(
         {
             "figure": "19",
             "depth": depth,
@@ -88,11 +88,11 @@ def whitening() -> Columns:
 
 
 def assert_bounded_curves(
-    axes: Axes, table: Columns, column: str, labels: Mapping[str, str], bounded: bool = True
+    axes: Axes, table: DataFrame, column: str, labels: Mapping[str, str], bounded: bool = True
 ) -> None:
     """Each value of the column is a curve of kappa, with its bound dashed in the same colour."""
     for band, (value, label) in enumerate(labels.items()):
-        rows = select(table, **{column: value})
+        rows = where(table, **{column: value})
         assert_curve(axes, label, band, mean_and_interval(rows, "depth", rows["kappa"]))
         dashed = [
             drawn
@@ -105,11 +105,11 @@ def assert_bounded_curves(
             np.testing.assert_allclose(bound.get_xydata().T, expected[:2], rtol=1e-12)
 
 
-def test_figure_5_draws_both_networks_with_their_bounds(betas: Columns) -> None:
+def test_figure_5_draws_both_networks_with_their_bounds(betas: DataFrame) -> None:
     left, right = fig05.draw(betas).axes
     labels = {"0": "linear", "1": "residual"}
-    assert_bounded_curves(left, select(betas, figure="5-left"), "beta", labels)
-    assert_bounded_curves(right, select(betas, figure="5-right"), "beta", labels)
+    assert_bounded_curves(left, where(betas, figure="5-left"), "beta", labels)
+    assert_bounded_curves(right, where(betas, figure="5-right"), "beta", labels)
     assert [axes.get_title("left") for axes in (left, right)] == [
         "Fashion-MNIST (5,000-image subset), whitened",
         "photograph patches, whitened",
@@ -118,42 +118,42 @@ def test_figure_5_draws_both_networks_with_their_bounds(betas: Columns) -> None:
 
 @pytest.mark.parametrize(("figure", "module"), [("20", fig20), ("22", fig22)])
 def test_figures_20_and_22_draw_every_beta_and_its_gain(
-    betas: Columns, figure: str, module: ModuleType
+    betas: DataFrame, figure: str, module: ModuleType
 ) -> None:
     left, right = module.draw(betas).axes
-    rows = select(betas, figure=figure)
+    rows = where(betas, figure=figure)
     assert_bounded_curves(left, rows, "beta", depths.BETAS)
-    linear = select(rows, beta="0")
+    linear = where(rows, beta="0")
     for band, (beta, label) in enumerate(depths.BETAS.items()):
-        curve = select(rows, beta=beta)  # networks in the order of `linear`
+        curve = where(rows, beta=beta)  # networks in the order of `linear`
         gain = curve["kappa"] / linear["kappa"]
         assert_curve(right, label, band, mean_and_interval(curve, "depth", gain))
 
 
-def test_a_gain_against_an_unresolved_network_is_left_out(betas: Columns) -> None:
-    table = select(betas, figure="20")
+def test_a_gain_against_an_unresolved_network_is_left_out(betas: DataFrame) -> None:
+    table = where(betas, figure="20")
     network = (table["depth"] == 3) & (table["seed"] == 1)
     table["resolved"] = ~(network & (table["beta"] == "0"))
     ratios = depths.against_linear(table)["ratio"]
     np.testing.assert_array_equal(np.isnan(ratios), network)
-    own = dict(table, resolved=~(network & (table["beta"] == "2")))
+    own = table.assign(resolved=~(network & (table["beta"] == "2")))
     np.testing.assert_array_equal(np.isnan(depths.against_linear(own)["ratio"]), ~own["resolved"])
 
 
-def test_figure_21_draws_both_networks_without_bounds(betas: Columns) -> None:
+def test_figure_21_draws_both_networks_without_bounds(betas: DataFrame) -> None:
     (axes,) = fig21.draw(betas).axes
     labels = {"0": "linear", "1": "residual"}
-    assert_bounded_curves(axes, select(betas, figure="21"), "beta", labels, bounded=False)
+    assert_bounded_curves(axes, where(betas, figure="21"), "beta", labels, bounded=False)
 
 
-def test_figure_19_draws_raw_and_whitened_on_a_logarithmic_axis(whitening: Columns) -> None:
+def test_figure_19_draws_raw_and_whitened_on_a_logarithmic_axis(whitening: DataFrame) -> None:
     axes, powers = fig19.draw(whitening).axes
     assert axes.get_yscale() == "log"
     labels = {"raw": "raw", "whitened": "whitened"}
     assert_bounded_curves(axes, whitening, "whitening", labels)
     assert (powers.get_xscale(), powers.get_yscale()) == ("log", "log")
     for band, depth in enumerate(DEPTHS):
-        rows = select(whitening, depth=depth)
+        rows = where(whitening, depth=depth)
         expected = mean_and_interval(rows, "covariance_condition", rows["kappa"])
         assert_curve(powers, f"$L = {depth}$", band, expected)
     (proportional,) = (drawn for drawn in powers.lines if drawn.is_dashed())
@@ -161,24 +161,16 @@ def test_figure_19_draws_raw_and_whitened_on_a_logarithmic_axis(whitening: Colum
     np.testing.assert_allclose(y[1] / y[0], x[1] / x[0])
 
 
-def test_a_figure_refuses_to_average_over_widths_or_data(betas: Columns) -> None:
+def test_a_figure_refuses_to_average_over_widths_or_data(betas: DataFrame) -> None:
     for column, other in (("width", betas["width"] + betas["seed"]), ("data", betas["seed"])):
         for module in FROM_BETAS:
             with pytest.raises(TableError, match="one width on one data set"):
-                module.draw({**betas, column: other})
+                module.draw(betas.assign(**{column: other}))
 
 
-@pytest.mark.parametrize("module", [*FROM_BETAS, fig19])
-def test_a_figure_reads_the_columns_that_it_declares_and_no_others(
-    module: ModuleType, betas: Columns, whitening: Columns
+def test_captions_tell_data_sizes_seeds_and_precision(
+    betas: DataFrame, whitening: DataFrame
 ) -> None:
-    table = whitening if module is fig19 else betas
-    declared = {name: table[name] for name in module.COLUMNS}
-    assert module.draw(declared).axes
-    assert module.caption(declared, PROVENANCE)
-
-
-def test_captions_tell_data_sizes_seeds_and_precision(betas: Columns, whitening: Columns) -> None:
     assert "width m = 1,000, Kaiming normal" in fig05.caption(betas, PROVENANCE)
     assert "Right: width m = 775" in fig05.caption(betas, PROVENANCE)
     raw = fig19.caption(whitening, PROVENANCE)
@@ -186,22 +178,3 @@ def test_captions_tell_data_sizes_seeds_and_precision(betas: Columns, whitening:
         assert part in raw
     for module, number in ((fig20, "20"), (fig22, "22"), (fig21, "21")):
         assert module.caption(betas, PROVENANCE).startswith(f"Figure {number}. ")
-
-
-@pytest.mark.parametrize("module", [*FROM_BETAS, fig19])
-def test_no_text_leaves_the_figure_or_touches_another(
-    module: ModuleType, betas: Columns, whitening: Columns
-) -> None:
-    figure = module.draw(whitening if module is fig19 else betas)
-    figure.draw_without_rendering()
-    page = figure.bbox
-    for axes in figure.axes:
-        boxes = [Text.get_window_extent(text) for text in axes.texts]  # without their leaders
-        low, high = axes.get_xlim()  # a tick beyond the limits has a label that is not drawn
-        boxes += [
-            text.get_window_extent()
-            for text in axes.get_xticklabels()
-            if low <= text.get_position()[0] <= high
-        ]
-        assert all(page.x0 <= box.x0 and box.x1 <= page.x1 for box in boxes)
-        assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])

@@ -7,8 +7,8 @@ import pytest
 from pandas import DataFrame, concat
 
 from figures import c3, fig08
-from figures.shared.series import select
-from tests.drawn import as_columns, assert_curve, line, mean_and_interval
+from sweeps.rows import where
+from tests.drawn import assert_curve, line, mean_and_interval
 
 _PROVENANCE = {"precision": "float64"}
 _SIZES = {
@@ -54,7 +54,7 @@ def _table(kappa=_rises, seeds=3):
                     "resolved": True,
                 }
             )
-    return as_columns(rows)
+    return DataFrame(rows)
 
 
 def test_the_table_has_the_columns_that_are_asked_for():
@@ -117,7 +117,7 @@ def test_every_curve_is_the_geometric_mean_over_the_seeds(name, column, over, by
     table = _table()
     axes = _panels(table)[name][column]
     for index, value in enumerate(_SIZES[name][2 if by == "filters" else 1]):
-        shown = select(table, figure=name, **{by: value})
+        shown = where(table, figure=name, **{by: value})
         expected = mean_and_interval(shown, over, shown["kappa"])
         assert_curve(axes, f"${symbol} = {value}$", index, expected)
     assert axes.get_yscale() == "log"
@@ -134,7 +134,7 @@ def test_every_curve_is_the_geometric_mean_over_the_seeds(name, column, over, by
     ],
 )
 def test_a_map_shows_the_sign_of_every_step(kappa, filters, kernels):
-    shown = select(_table(kappa), figure="8-convolutions")
+    shown = where(_table(kappa), figure="8-convolutions")
     steps = list(c3.steps(shown))
     assert len(steps) == 2 * 3 + 3 * 2
     across = {sign for start, end, sign in steps if start[1] == end[1]}
@@ -162,7 +162,7 @@ def test_an_unresolved_kappa_is_drawn_as_a_lower_bound_and_opens_its_steps():
     table["kappa_high"] = np.where(odd, np.inf, table["kappa_high"])
     drawn = line(_panels(table)["8-convolutions"][0], "$F = 2$").get_ydata()
     assert np.isnan(drawn).tolist() == [False, True, False]
-    shown = select(table, figure="8-convolutions")
+    shown = where(table, figure="8-convolutions")
     signs = [sign for start, end, sign in c3.steps(shown) if (2, 5) in (start, end)]
     # A lower bound says that kappa rises to it and falls from it, and nothing else.
     assert signs == [c3.AGREES, c3.OPEN, c3.OPEN, c3.AGREES]

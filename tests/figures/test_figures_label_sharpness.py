@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from pandas import DataFrame
 
 from figures import b1, b2
-from figures.shared import style
-from figures.shared.series import Columns, select
-from tests.drawn import as_columns, band_edges, line, mean_and_interval
+from sweeps.rows import where
+from tests.drawn import band_edges, line, mean_and_interval
 
 SHARES = (0.1, 0.4, 0.7, 1.0)
 DATA = {"fashion_mnist_5000": "Fashion-MNIST", "cifar10": "CIFAR-10"}
@@ -37,7 +37,7 @@ def trained(figure: str, inputs: str) -> list[dict]:
 
 
 @pytest.fixture
-def table() -> Columns:
+def table() -> DataFrame:
     spectrum = [
         row(
             "1a",
@@ -73,13 +73,13 @@ def table() -> Columns:
         *trained("2b", "orthogonalised"),
         *trained("2c", "orthogonalised"),
     ]
-    return as_columns([*spectrum, *contour, *panels, *edge])
+    return DataFrame([*spectrum, *contour, *panels, *edge])
 
 
-def assert_shares(axes: Axes, shown: Columns) -> None:
+def assert_shares(axes: Axes, shown: DataFrame) -> None:
     """Markers at the means inside a band, the projected Eq 14 dashed, the printed one black."""
     for index, (name, label) in enumerate(sorted(DATA.items())):
-        rows = select(shown, data=[f"{name}, orthogonalised", f"{name}, raw"])
+        rows = where(shown, data=[f"{name}, orthogonalised", f"{name}, raw"])
         x, mean, *ends = mean_and_interval(rows, "share", rows["measured"])
         np.testing.assert_allclose(line(axes, label).get_xydata().T, [x, mean], rtol=1e-12)
         _, low, high = band_edges(axes, index)
@@ -92,7 +92,7 @@ def assert_shares(axes: Axes, shown: Columns) -> None:
     np.testing.assert_allclose(black.get_ydata(), 4 * np.array(SHARES) ** 0.75, rtol=1e-12)
 
 
-def test_b1_draws_spectrum_contours_and_trained_networks(table: Columns) -> None:
+def test_b1_draws_spectrum_contours_and_trained_networks(table: DataFrame) -> None:
     spectrum, contours, networks = b1.draw(table).axes
     assert spectrum.get_yscale() == "log"
     for label in ("computed", "Eqs 9, 13"):  # one network, and not the zero after its spectrum
@@ -101,28 +101,28 @@ def test_b1_draws_spectrum_contours_and_trained_networks(table: Columns) -> None
     (dashed,) = contours.lines
     x, y = dashed.get_xydata().T
     np.testing.assert_allclose(x, np.log(1 / y**2), rtol=1e-12)
-    assert_shares(networks, select(table, figure="1c"))
+    assert_shares(networks, where(table, figure="1c"))
 
 
-def test_b1_is_drawn_for_other_seeds(table: Columns) -> None:
+def test_b1_is_drawn_for_other_seeds(table: DataFrame) -> None:
     """As `reproduce --first_seed=100` has them; it ended in a traceback after an hour."""
-    moved = {**table, "seed": table["seed"] + 100}
+    moved = table.assign(seed=table["seed"] + 100)
     lines = [one.axes[0].get_lines()[0].get_xydata() for one in (b1.draw(table), b1.draw(moved))]
     assert len(lines[0])
     np.testing.assert_array_equal(*lines)
     assert "for a network of" in b1.caption(moved, {"precision": "float64"})
 
 
-def test_b1_contours_are_of_the_measured_values_in_their_places(table: Columns) -> None:
-    depths, norms, values = b1.grid(select(table, figure="1b"))
+def test_b1_contours_are_of_the_measured_values_in_their_places(table: DataFrame) -> None:
+    depths, norms, values = b1.grid(where(table, figure="1b"))
     assert (depths.tolist(), norms.tolist()) == ([1, 2, 4], [0.5, 1.0, 1.5])
     np.testing.assert_allclose(values, depths * norms[:, None] ** (2 - 2 / depths), rtol=1e-12)
 
 
-def test_b2_draws_three_ablations(table: Columns) -> None:
+def test_b2_draws_three_ablations(table: DataFrame) -> None:
     figure = b2.draw(table)
     for axes, name in zip(figure.axes, ("2a", "2b", "2c"), strict=False):
-        assert_shares(axes, select(table, figure=name))
+        assert_shares(axes, where(table, figure=name))
     assert [axes.get_yscale() for axes in figure.axes] == ["log"] + ["linear"] * 3
     (legend,) = figure.legends
     texts = [text.get_text() for text in legend.get_texts()]
@@ -130,10 +130,10 @@ def test_b2_draws_three_ablations(table: Columns) -> None:
     assert len(texts) == 4
 
 
-def test_b2_draws_runs_beside_their_edges(table: Columns) -> None:
+def test_b2_draws_runs_beside_their_edges(table: DataFrame) -> None:
     edge = b2.draw(table).axes[-1]
     for fraction in FRACTIONS:
-        run = select(table, figure="2d", fraction=fraction)
+        run = where(table, figure="2d", fraction=fraction)
         drawn = line(edge, f"$\\eta = {run['rate'][0]:.3g}$")
         np.testing.assert_allclose(drawn.get_xydata().T, [run["epoch"], run["measured"]])
     limits = {d.get_color(): d.get_ydata()[0] for d in edge.lines if d.is_dashed()}
@@ -143,35 +143,7 @@ def test_b2_draws_runs_beside_their_edges(table: Columns) -> None:
 
 
 @pytest.mark.parametrize("module", [b1, b2])
-def test_a_profile_without_the_extra_panels_says_so(module: object, table: Columns) -> None:
-    figure = module.draw(select(table, figure=["1a", "1c", "2a", "2b", "2c"]))
+def test_a_profile_without_the_extra_panels_says_so(module: object, table: DataFrame) -> None:
+    figure = module.draw(where(table, figure=["1a", "1c", "2a", "2b", "2c"]))
     said = [text.get_text() for axes in figure.axes for text in axes.texts]
     assert said == ["not part of this profile"]
-
-
-@pytest.mark.parametrize("module", [b1, b2])
-def test_figures_read_the_columns_that_they_declare(module: object, table: Columns) -> None:
-    declared = {name: table[name] for name in module.COLUMNS}
-    assert module.draw(declared).axes
-    caption = module.caption(declared, {"precision": "float64"})
-    assert (
-        "Fashion-MNIST (5,000-image subset), n = 500, d = 61\u201370, k = 10; CIFAR-10" in caption
-        or ("CIFAR-10, n = 500, d = 61\u201370, k = 10; Fashion-MNIST" in caption)
-    )
-    assert "Geometric mean over 3 initialisations" in caption
-    assert "after 10,000 epochs" in caption
-
-
-@pytest.mark.parametrize("module", [b1, b2])
-def test_no_text_leaves_the_page_or_touches_another(module: object, table: Columns) -> None:
-    figure = module.draw(table)
-    figure.draw_without_rendering()
-    page = figure.bbox
-    for axes in figure.axes:
-        boxes = [text.get_window_extent() for text in axes.texts if text.get_text()]
-        low, high = axes.get_xlim()
-        ticks = zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
-        boxes += [text.get_window_extent() for x, text in ticks if low <= x <= high]
-        assert all(page.x0 <= box.x0 and box.x1 <= page.x1 for box in boxes)
-        assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
-    assert figure.get_figwidth() == style.FULL_WIDTH

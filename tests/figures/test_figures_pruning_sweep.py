@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 import scipy.stats
+from pandas import DataFrame, concat
 
 from figures import c2, catalogue, fig13, fig16
 from figures.shared import paths, pruning
-from figures.shared.series import Columns, select
+from sweeps.rows import where
 from sweeps.table import TableError
-from tests.drawn import as_columns, assert_curve, line, mean_and_interval
+from tests.drawn import assert_curve, line, mean_and_interval
 
 RATES, EPOCHS, SEEDS = (0.0, 0.4, 0.8), (0, 1, 2, 3, 4), (0, 1, 2)
 NETWORKS = {"fig13": "vit", "fig16": "vgg5"}
@@ -34,8 +35,8 @@ def row(network: str, pruned: float, epoch: int, seed: int) -> dict:
 
 
 @pytest.fixture
-def table() -> Columns:
-    return as_columns(
+def table() -> DataFrame:
+    return DataFrame(
         row(network, pruned, epoch, seed)
         for network in pruning.TITLES
         for pruned in RATES
@@ -45,23 +46,19 @@ def table() -> Columns:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_figure_draws_its_network(name: str, table: Columns) -> None:
+def test_a_figure_draws_its_network(name: str, table: DataFrame) -> None:
     """The loss at every epoch after the first step, kappa where it was measured."""
     scale = {network: 1.0 + index for index, network in enumerate(pruning.TITLES)}
     factor = np.array([scale[network] for network in table["network"]])
-    scaled = {
-        **table,
-        "loss": table["loss"] * factor,
-        "kappa": table["kappa"] * factor,
-    }
+    scaled = table.assign(loss=table["loss"] * factor, kappa=table["kappa"] * factor)
     losses, kappas = catalogue.load(name).draw(scaled).axes
-    rows = select(scaled, network=NETWORKS[name])
+    rows = where(scaled, network=NETWORKS[name])
     for index, rate in enumerate(RATES):
-        of_rate = select(rows, pruned=rate)
-        measured = select(of_rate, measured=True)
+        of_rate = where(rows, pruned=rate)
+        measured = where(of_rate, measured=True)
         expected = mean_and_interval(measured, "epoch", measured["kappa"])
         assert_curve(kappas, f"{rate:.0%} pruned", index, expected)
-        trained = select(of_rate, epoch=EPOCHS[1:])
+        trained = where(of_rate, epoch=EPOCHS[1:])
         x, mean, *_ = mean_and_interval(trained, "epoch", trained["loss"])
         drawn = losses.lines[index]
         np.testing.assert_array_equal(drawn.get_xdata(), x)
@@ -70,15 +67,15 @@ def test_a_figure_draws_its_network(name: str, table: Columns) -> None:
     assert (losses.get_yscale(), kappas.get_yscale()) == ("log", "log")
 
 
-def test_an_unresolved_kappa_is_an_open_marker_under_an_arrow(table: Columns) -> None:
+def test_an_unresolved_kappa_is_an_open_marker_under_an_arrow(table: DataFrame) -> None:
     hidden = (table["pruned"] == 0.4) & (table["epoch"] == 2) & (table["seed"] == 1)
     high = np.where(hidden, np.inf, table["kappa_high"])
-    unresolved = {**table, "kappa_high": high, "resolved": table["resolved"] & ~hidden}
+    unresolved = table.assign(kappa_high=high, resolved=table["resolved"] & ~hidden)
     kappas = fig16.draw(unresolved).axes[1]
     curve = line(kappas, "40% pruned")
     assert np.isnan(curve.get_ydata()).tolist() == [False, True, False]
     (opened,) = [drawn for drawn in kappas.lines if drawn.get_markerfacecolor() == "white"]
-    cell = select(unresolved, network="vgg5", pruned=0.4, epoch=2)
+    cell = where(unresolved, network="vgg5", pruned=0.4, epoch=2)
     known = np.isfinite(cell["kappa_high"])
     ends = np.where(known, cell["kappa"], cell["kappa_low"])
     lowest = scipy.stats.gmean(ends)
@@ -89,7 +86,7 @@ def test_an_unresolved_kappa_is_an_open_marker_under_an_arrow(table: Columns) ->
     assert "lower bounds (1 of 27 cells" in fig16.caption(unresolved, {"precision": "float64"})
 
 
-def test_both_panels_name_their_curves(table: Columns) -> None:
+def test_both_panels_name_their_curves(table: DataFrame) -> None:
     """In one style of ticks: powers of ten over many decades, else plain numbers."""
     figure = fig16.draw(table)
     figure.draw_without_rendering()
@@ -101,9 +98,9 @@ def test_both_panels_name_their_curves(table: Columns) -> None:
     assert all(text == f"{float(text):g}" for text in losses if text)
 
 
-def test_where_a_seed_has_lost_rank_the_marker_is_open(table: Columns) -> None:
+def test_where_a_seed_has_lost_rank_the_marker_is_open(table: DataFrame) -> None:
     lost = (table["pruned"] == 0.8) & (table["epoch"] == 4) & (table["seed"] == 2)
-    found = {**table, "rank_numerical": np.where(lost, 900, table["rank_numerical"])}
+    found = table.assign(rank_numerical=np.where(lost, 900, table["rank_numerical"]))
     kappas = fig16.draw(found).axes[1]
     (opened,) = [drawn for drawn in kappas.lines if drawn.get_markerfacecolor() == "white"]
     curve = line(kappas, "80% pruned")
@@ -113,10 +110,10 @@ def test_where_a_seed_has_lost_rank_the_marker_is_open(table: Columns) -> None:
     assert "numerical rank" not in fig16.caption(table, {"precision": "float64"})
 
 
-def test_the_picture_says_what_it_shows(table: Columns) -> None:
+def test_the_picture_says_what_it_shows(table: DataFrame) -> None:
     """Class: a reader has to look for the network, the drop and open markers in the caption."""
-    dropped = {**table, "drop_after": np.where(table["drop_after"] > 0, 3, 0)}
-    lost = {**dropped, "rank_numerical": np.where(table["epoch"] == 4, 900, 1000)}
+    dropped = table.assign(drop_after=np.where(table["drop_after"] > 0, 3, 0))
+    lost = dropped.assign(rank_numerical=np.where(table["epoch"] == 4, 900, 1000))
     losses, kappas = fig16.draw(lost).axes
     assert losses.get_title(loc="left") == "VGG5"
     for axes in (losses, kappas):
@@ -137,37 +134,35 @@ def test_three_curves_at_most_have_a_band(count: int, places: set[int]) -> None:
     assert paths.spaced(count, 3) == places
 
 
-def test_a_caption_names_the_curves_with_a_band(table: Columns) -> None:
-    more = {name: np.tile(column, 2) for name, column in table.items()}
-    more["pruned"][len(table["pruned"]) :] += 0.1
+def test_a_caption_names_the_curves_with_a_band(table: DataFrame) -> None:
+    more = concat([table, table.assign(pruned=table["pruned"] + 0.1)], ignore_index=True)
     assert "bands, of 0%, 40%, 90%, are" in fig16.caption(more, {"precision": "float64"})
 
 
-def test_with_smaller_steps_nothing_is_drawn(table: Columns) -> None:
-    both = {name: np.tile(column, 2) for name, column in table.items()}
-    both["steps"][len(table["steps"]) :] = "small"
-    both["loss"][len(table["loss"]) :] *= 3
+def test_with_smaller_steps_nothing_is_drawn(table: DataFrame) -> None:
+    smaller = table.assign(steps="small", loss=3 * table["loss"])
+    both = concat([table, smaller], ignore_index=True)
     for axes, expected in zip(fig16.draw(both).axes, fig16.draw(table).axes, strict=True):
         for drawn, curve in zip(axes.lines, expected.lines, strict=True):
             np.testing.assert_array_equal(drawn.get_ydata(), curve.get_ydata())
 
 
-def test_a_seed_that_was_not_trained_is_not_in_the_curves(table: Columns) -> None:
-    start = select(table, epoch=0)
-    more = {**start, "seed": start["seed"] + 3, "kappa": 1e9 * start["kappa"]}
-    both = {name: np.concatenate([table[name], more[name]]) for name in table}
+def test_a_seed_that_was_not_trained_is_not_in_the_curves(table: DataFrame) -> None:
+    start = where(table, epoch=0)
+    more = start.assign(seed=start["seed"] + 3, kappa=1e9 * start["kappa"])
+    both = concat([table, more], ignore_index=True)
     for axes, expected in zip(fig16.draw(both).axes, fig16.draw(table).axes, strict=True):
         for drawn, curve in zip(axes.lines, expected.lines, strict=True):
             np.testing.assert_array_equal(drawn.get_ydata(), curve.get_ydata())
 
 
-def test_figure_c2_draws_kappa_over_the_parameters_of_every_network(table: Columns) -> None:
+def test_figure_c2_draws_kappa_over_the_parameters_of_every_network(table: DataFrame) -> None:
     """Before training, and the geometric mean over the later epochs, at p/(k n)."""
     before, after = c2.draw(table).axes
     for name, label in c2.NAMES.items():
-        rows = select(table, network=name, measured=True)
+        rows = where(table, network=name, measured=True)
         rows["share"] = rows["parameters"] / 1000
-        start = select(rows, epoch=0)
+        start = where(rows, epoch=0)
         for axes, mean in (
             (before, mean_and_interval(start, "share", start["kappa"])[1]),
             (after, [_over_later_epochs(rows, rate) for rate in reversed(RATES)]),
@@ -180,31 +175,31 @@ def test_figure_c2_draws_kappa_over_the_parameters_of_every_network(table: Colum
     assert "Geometric means over 3 initialisations (a) and 3 (b)" in text
 
 
-def _over_later_epochs(rows: Columns, rate: float) -> float:
-    later = select(rows, pruned=rate, epoch=[2, 4])
+def _over_later_epochs(rows: DataFrame, rate: float) -> float:
+    later = where(rows, pruned=rate, epoch=[2, 4])
     return scipy.stats.gmean(later["kappa"])
 
 
-def test_captions_say_how_much_is_not_computed_yet(table: Columns) -> None:
+def test_captions_say_how_much_is_not_computed_yet(table: DataFrame) -> None:
     """Class: a part of a sweep is shown as if it were the whole."""
     planned = {"rates": [*RATES, 0.9], "seeds": 3}
     provenance = {"precision": "float64", "missing": 5, "config": {"vgg5": planned}}
     text = fig16.caption(table, provenance)
     assert "Not all is computed yet: 9 of 12 trainings are shown, none at 90%." in text
-    fewer = {name: column[table["seed"] < 2] for name, column in table.items()}
+    fewer = table[table["seed"] < 2]
     planned["rates"] = list(RATES)
     assert "6 of 9 trainings are shown. " in fig16.caption(fewer, provenance)
     assert "computed yet" not in fig16.caption(table, provenance)
     assert "computed yet" not in fig16.caption(table, {"precision": "float64"})
 
 
-def test_a_network_without_a_cell_is_told(table: Columns) -> None:
-    others = {name: column[table["network"] != "vgg5"] for name, column in table.items()}
+def test_a_network_without_a_cell_is_told(table: DataFrame) -> None:
+    others = table[table["network"] != "vgg5"]
     with pytest.raises(TableError, match="no VGG5 is in the table"):
         fig16.draw(others)
 
 
-def test_captions_say_what_was_pruned_and_how_it_was_trained(table: Columns) -> None:
+def test_captions_say_what_was_pruned_and_how_it_was_trained(table: DataFrame) -> None:
     text = fig16.caption(table, {"precision": "float64"})
     assert text.startswith("Figure 16. ")
     assert (

@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
+from pandas import DataFrame
 
 from sweeps import command_line, effects, regimes
 from sweeps.claims import (
@@ -25,8 +26,7 @@ from sweeps.effects import Effect, decide
 
 
 def _rows(kappa, seeds=(0, 1, 2), **columns):
-    kappa = np.asarray(kappa, float)
-    return {"seed": np.asarray(seeds), "kappa": kappa, **columns}
+    return DataFrame({"seed": seeds, "kappa": np.asarray(kappa, float), **columns})
 
 
 def test_a_ratio_is_that_of_geometric_means_with_a_paired_interval():
@@ -106,7 +106,7 @@ def test_a_seed_that_is_not_computed_to_the_end_has_no_exponent():
     rows = _rows(kappa, seeds=(0, 0, 0, 0, 1, 1, 1, 1, 2, 2), width=width)
     found = effects.exponent(rows, "width")
     np.testing.assert_allclose([found.value, found.low, found.high], 2, rtol=1e-12)
-    whole = {name: column[[0, 1, 2, 8]] for name, column in rows.items()}  # one point of seed 2
+    whole = rows.iloc[[0, 1, 2, 8]]  # one point of seed 2
     np.testing.assert_allclose(effects.exponent(whole, "width").value, 2, rtol=1e-12)
 
 
@@ -139,21 +139,23 @@ def test_one_seed_decides_nothing():
 
 
 def _claim(**options):
-    return Claim("2", "holds", implied("here"), lambda table: verdict(True, 1, "one"), **options)
+    return Claim("2", "holds", implied("here"), lambda frame: verdict(True, 1, "one"), **options)
 
 
-TABLE = {
-    "width": np.array([50, 100]),
-    "inputs": np.array([100, 100]),
-    "panel": np.array(["a", "b"]),
-}
+TABLE = DataFrame(
+    {
+        "width": np.array([50, 100]),
+        "inputs": np.array([100, 100]),
+        "panel": np.array(["a", "b"]),
+    }
+)
 PAPER = (("2", "m/d", 1.0, 1.5),)
 
 
 def test_a_claim_outside_of_the_papers_ratio_is_not_testable():
     assert judge(_claim(), TABLE, ()).status == HOLDS
     assert judge(_claim(ratios=("m/d",)), TABLE, PAPER).status == HOLDS
-    far = {**TABLE, "width": np.array([49, 100])}
+    far = TABLE.assign(width=np.array([49, 100]))
     found = judge(_claim(ratios=("m/d",)), far, PAPER)
     assert found.status == NOT_TESTABLE
     assert found.text == "m/d is 0.49 to 1 where the paper has 1 to 1.5. Here: one"
@@ -200,10 +202,9 @@ def test_a_source_reads_well():
 @given(st.floats(0.1, 10), st.floats(1, 5), st.floats(0.2, 5))
 def test_one_seed_decides_only_where_it_is_asked_to_and_by_what_is_certified(value, width, limit):
     """Class: a verdict from one seed that does not say so, or that its certificate leaves open."""
-    one = {"seed": np.array([0]), "kappa_low": np.array([value]), "kappa": np.array([value])}
-    one["kappa_high"] = np.array([value * width])
-    unit = {name: np.ones_like(column, float) for name, column in one.items()}
-    unit["seed"] = np.array([0])
+    ends = {"kappa_low": value, "kappa": value, "kappa_high": value * width}
+    one = DataFrame([{"seed": 0, **ends}])
+    unit = DataFrame([{"seed": 0, **dict.fromkeys(ends, 1.0)}])
     effect = {"": effects.ratio(one, unit)}
     assert decide(effect, "kappa", above=limit).status == UNDECIDED
     found = decide(effect, "kappa", above=limit, from_one_seed=True)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pandas import DataFrame
 
 from sweeps import sentences
 from sweeps.claims import (
@@ -31,7 +32,7 @@ from sweeps.claims import (
 
 
 def _reading(source, statement="a reading", figure="1", **options):
-    return Claim(figure, statement, source, lambda table: verdict(True, 1, "one"), **options)
+    return Claim(figure, statement, source, lambda frame: verdict(True, 1, "one"), **options)
 
 
 def _as(column, statement, sentence, figure="1"):
@@ -93,7 +94,7 @@ def test_each_tally_counts_its_own():
 
 def test_a_statement_of_several_parts_holds_where_each_of_them_does():
     def part(status):
-        return lambda table: verdict(status == HOLDS, 2.0, status)
+        return lambda frame: verdict(status == HOLDS, 2.0, status)
 
     assert every(part(HOLDS), part(HOLDS))({}).status == HOLDS
     found = every(part(HOLDS), part(FAILS))({})
@@ -104,11 +105,11 @@ def test_a_sentence_about_other_images_is_not_testable():
     """Where the images decide, a table of others shows its number and speaks for itself alone."""
     sentence = Sentence("A", "Section 5", "improves", data=("mnist",))
     panel = {"panel": (("figure", "23"),)}
-    table = {"figure": np.array(["23", "6"]), "data": np.array(["fashion_mnist_5000", "mnist"])}
+    table = DataFrame({"figure": ["23", "6"], "data": ["fashion_mnist_5000", "mnist"]})
     found = judge(_reading(sentence, **panel), table, ())
     assert found.status == NOT_TESTABLE
     assert found.text == "the data are fashion_mnist_5000, the paper's mnist. Here: one"
-    same = {**table, "data": np.array(["mnist, test split", "digits"])}
+    same = table.assign(data=["mnist, test split", "digits"])
     assert judge(_reading(sentence, **panel), same, ()).status == HOLDS
     assert judge(_reading(BEYOND, **panel), table, ()).status == HOLDS
 
@@ -184,7 +185,7 @@ def test_a_reading_as_computed_says_how_its_slip_is_mended_and_no_other_does():
 
 def test_a_reading_of_other_data_is_judged_by_its_own_numbers():
     sentence = Sentence("A", "Section 5", "improves", ("no such ratio",), data=("mnist",))
-    table = {"data": np.array(["digits"]), "seed": np.array([3])}
+    table = DataFrame({"data": ["digits"], "seed": [3]})
     found = judge(_reading(sentence, column=OTHER), table, ())
     assert (found.status, found.text, found.seeds) == (HOLDS, "one", 1)
 
