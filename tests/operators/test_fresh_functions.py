@@ -18,7 +18,7 @@ import pytest
 from jax.tree_util import Partial
 
 import gnjax
-from gnjax.numerics.bounded_jit import bounded_jit
+from gnjax.numerics.bounded_jit import bounded_jit, by_shapes
 from gnjax.papers.training.descent import descend
 
 FEW = 16  # functions whose programs are remembered
@@ -161,3 +161,37 @@ def test_functions_without_a_hash_are_compared_by_equality() -> None:
         for factor in (1.0, 2.0, 1.0)
     ]
     assert traces == pytest.approx([6.0, 24.0, 6.0])
+
+
+def test_what_depends_on_shapes_alone_is_asked_once_for_each() -> None:
+    """Other numbers are no other question; other functions, types and plain values are."""
+    asked = []
+
+    @by_shapes
+    def axes(function: Any, x: Any, kind: str) -> int:
+        asked.append((function, kind))
+        return x.ndim
+
+    sin, cos = Partial(jnp.sin), Partial(jnp.cos)
+    for x in (np.ones(2), np.zeros(2), jnp.ones(2)):
+        assert axes(sin, x, "a") == 1
+    assert len(asked) == 1
+    others = (cos, np.ones(2), "a"), (sin, np.ones((2, 1)), "a"), (sin, np.ones(2), "b")
+    for count, other in enumerate((*others, (sin, np.ones(2, np.float32), "a")), start=2):
+        assert axes(*other) == other[1].ndim
+        assert len(asked) == count
+    for size in range(3, FEW + 3):
+        axes(sin, np.ones(size), "a")
+    axes(sin, np.ones(2), "a")  # forgotten since
+    assert len(asked) == 5 + FEW + 1
+
+
+def test_models_of_the_same_shapes_are_not_taken_for_each_other() -> None:
+    """In the facts that are read from their equations."""
+    deep: Callable[..., Any] = lambda p, x: jnp.tanh(jnp.sin(x @ p))  # noqa: E731
+    conditional: Callable[..., Any] = lambda p, x: jnp.maximum(x @ p, 0.1)  # noqa: E731
+    for _ in range(2):
+        nets = [gnjax.ntk((apply, W), X).net for apply in (model, deep, conditional)]
+        written = [net.written for net in nets]
+        assert written[0] < written[1]
+        assert len({jax.tree.structure(net.apply) for net in nets}) == 3

@@ -26,7 +26,7 @@ from gnjax.networks.jaxprs import (
     equations_of,
     evaluate,
 )
-from gnjax.numerics.bounded_jit import bounded_jit
+from gnjax.numerics.bounded_jit import bounded_jit, by_shapes
 
 _ROUNDINGS = 1000.0  # in units of eps
 _COARSEST = 0.1  # formats of half the bits round so much that only this is left
@@ -126,6 +126,7 @@ def _cotangents(function: Any, *args: Any) -> list[np.ndarray]:
     return [rng.standard_normal(leaf.shape).astype(leaf.dtype) for leaf in shapes]
 
 
+@by_shapes
 def _tolerance(function: Any, *args: Any) -> float:
     eps = coarsest_eps(equations_of(function, *args)[0].jaxpr)
     return min(_ROUNDINGS * eps, _COARSEST)
