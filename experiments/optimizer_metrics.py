@@ -25,7 +25,6 @@ from experiments.shared.language import described
 from experiments.shared.metric_steps import METRICS, Memory
 from experiments.shared.small_images import IMAGES, gpt_or_classifier
 from gnjax.operators import NetworkGram
-from gnjax.operators.metrics.metric import MatrixBlock
 from sweeps import command_line
 from sweeps.experiment import Experiment
 
@@ -164,8 +163,7 @@ def in_metric(op: NetworkGram, memory: Memory, name: str, damping: float) -> Any
     added = float(damping * metric.trace() / len(metric))
     if name in ("Adam", "diagonal"):
         return gnjax.preconditioned(op, gnjax.diagonal(metric.diagonal()), damping=added)
-    whole = MatrixBlock("all parameters", np.arange(len(metric)), metric)
-    return gnjax.preconditioned(op, gnjax.metrics.Metric(name, (whole,)), damping=added)
+    return gnjax.preconditioned(op, gnjax.dense(metric), damping=added)
 
 
 def matrix_of(op: NetworkGram, memory: Memory, name: str) -> NDArray[np.float64]:

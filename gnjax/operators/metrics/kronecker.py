@@ -15,16 +15,15 @@ from gnjax.networks.jacobians import sample_trace
 from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.outputs.hessians import has_root
 from gnjax.networks.parameters import indices_of
-from gnjax.numerics.host import on_device
 from gnjax.numerics.validation import check_damping
-from gnjax.operators.metrics.factor import Factor, diagonal_factor, symmetric_factor
 from gnjax.operators.metrics.metric import (
     Block,
-    DiagonalBlock,
-    KroneckerBlock,
-    MatrixBlock,
     Metric,
+    diagonal_block,
+    diagonal_factor,
+    matrix_block,
     product_block,
+    symmetric_factor,
 )
 from gnjax.operators.metrics.moments import Moments, Plan, moments, plan, squares
 from gnjax.operators.of_networks.network import NetworkGram
@@ -166,7 +165,7 @@ def _biases(layer_plan: Plan, sums: Moments, dtype: jnp.dtype) -> tuple[int | No
     return tuple(biases)
 
 
-def _kronecker_blocks(layers: _Layers) -> list[KroneckerBlock]:
+def _kronecker_blocks(layers: _Layers) -> list[Block]:
     """A (x) B of every layer with known structure, its bias included."""
     parts = zip(layers.plan.parts, layers.entries, layers.moments.parts, layers.biases, strict=True)
     names, blocks = parameter_names(layers.net), []
@@ -197,24 +196,18 @@ def _other_blocks(layers: _Layers) -> list[Block]:
     blocks: list[Block] = []
     for place, block in zip(layers.plan.others, layers.moments.others, strict=True):
         if place not in layers.biases:
-            kind = MatrixBlock if layers.plan.blocks else DiagonalBlock
+            kind = matrix_block if layers.plan.blocks else diagonal_block
             places = indices_of(layers.net.counts, [place])
             blocks.append(kind(names[place], places, layers.scale * block))
     return blocks
 
 
-def _with_exact_values(
-    op: Any, layers: _Layers, blocks: list[KroneckerBlock]
-) -> list[KroneckerBlock]:
+def _with_exact_values(op: Any, layers: _Layers, blocks: list[Block]) -> list[Block]:
     """The blocks with the exact diagonal of G in the basis of their eigenvectors."""
     dtype = layers.net.dtype
-    bases = [(_basis(block.left, dtype), _basis(block.right, dtype)) for block in blocks]
+    bases = [(block.left.stored(dtype), block.right.stored(dtype)) for block in blocks]
     biased = tuple(bias is not None for bias in layers.biases)
     sums = (squares(net, layers.plan, biased, bases) for net in _networks(op))
     values = (layers.scale * np.asarray(s, np.float64) for s in reduce(_sum_of, sums))
     pairs = zip(blocks, values, strict=True)
-    return [replace(block, values=s, distance=0.0) for block, s in pairs]
-
-
-def _basis(factor: Factor, dtype: jnp.dtype) -> jax.Array | None:
-    return None if factor.basis is None else on_device(factor.basis, dtype)
+    return [replace(block, values=s) for block, s in pairs]

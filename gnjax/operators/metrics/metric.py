@@ -1,7 +1,7 @@
 """A metric P on the parameters of a network: a block diagonal matrix, and its inverse root.
 
-P is the matrix of the numbers in its blocks as they are computed; the error of its inverse root is
-part of what :mod:`gnjax.operators.metrics.scaling` states.
+Every block is given by its eigenvalues and eigenvectors. See
+:mod:`gnjax.operators.metrics.scaling` for what P is to the last digit.
 """
 
 from __future__ import annotations
@@ -14,137 +14,88 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.host import on_device
-from gnjax.numerics.outward import raised
-from gnjax.numerics.rounding import gamma, unit_roundoff
-from gnjax.operators.metrics.factor import Factor
-from gnjax.operators.metrics.scaling import (
-    Bounds,
-    KroneckerRoot,
-    MatrixRoot,
-    Root,
-    Scaling,
-)
+from gnjax.operators.metrics.scaling import Root, Scaling
 
-_ROUNDINGS = 12  # roundings of a root, a quotient, a product and of storing them, and more
 _SINGULAR = 1e-13  # relative to the largest eigenvalue, for each row
 
 
 @dataclass(frozen=True)
-class DiagonalBlock:
-    """A block of P with these diagonal entries."""
+class Factor:
+    """A symmetric matrix (g, m, m) for every group g, or its diagonal (g, m), with its eigenvalues.
 
-    name: str
-    own: np.ndarray  # (m,), places in the vector of parameters
-    entries: np.ndarray  # (m,)
+    ``basis`` has the eigenvectors as columns; None where they are unit vectors.
+    """
 
-    def __str__(self) -> str:
-        return f"exact diagonal of {self.name}" if self.name else "diagonal"
+    matrix: np.ndarray
+    eigenvalues: np.ndarray  # (g, m)
+    basis: np.ndarray | None
 
-    def root(self, dtype: jnp.dtype, damping: float) -> Root:
-        """1 / sqrt(P) entry by entry: root, quotient and storage each round once."""
-        entries = self.entries + damping
-        good = np.isfinite(entries) & (entries > 0)
-        if not good.all():
-            msg = (
-                f"{int((~good).sum())} of the {len(entries)} diagonal entries of P are not "
-                "positive numbers; pass damping=1e-8, or another number to add to all of them"
-            )
-            raise ValueError(msg)
-        roots = 1 / np.sqrt(entries)
-        eta = _ROUNDINGS * unit_roundoff(dtype)
-        bounds = Bounds(eta, float(roots.max()), float(1 / roots.min()))
-        own, stored = (array[None, :, None] for array in (self.own, roots))
-        return KroneckerRoot(on_device(own), None, None, on_device(stored, dtype), bounds)
+    @property
+    def eigenvectors(self) -> np.ndarray:
+        """U (g, m, m)."""
+        groups, size = self.eigenvalues.shape
+        unit = np.broadcast_to(np.eye(size), (groups, size, size))
+        return unit if self.basis is None else self.basis
 
-    def as_matrix(self) -> np.ndarray:
-        return np.diag(self.entries)
+    def stored(self, dtype: jnp.dtype) -> jax.Array | None:
+        return None if self.basis is None else on_device(self.basis, dtype)
 
 
-@dataclass(frozen=True)
-class MatrixBlock:
-    """A block of P as a symmetric matrix."""
+def symmetric_factor(matrix: np.ndarray) -> Factor:
+    """A factor (g, m, m) that is positive semidefinite; rounding below zero is cut off."""
+    symmetric = (matrix + matrix.swapaxes(1, 2)) / 2
+    values, basis = np.linalg.eigh(symmetric)
+    return Factor(symmetric, values.clip(0), basis)
 
-    name: str
-    own: np.ndarray  # (m,)
-    matrix: np.ndarray  # (m, m)
 
-    def __str__(self) -> str:
-        return f"exact block of {self.name}"
+def diagonal_factor(entries: np.ndarray) -> Factor:
+    """A factor that is diagonal, (g, m)."""
+    return Factor(entries, entries, None)
 
-    def root(self, dtype: jnp.dtype, damping: float) -> Root:
-        """S = (P + damping)^{-1/2}, with a bound on ||S (P + damping) S - I||."""
-        size = len(self.own)
-        matrix = self.matrix + damping * np.eye(size)
-        values, vectors = np.linalg.eigh(matrix)
-        _check_positive(values[0], values[-1], size)
-        root = (vectors / np.sqrt(values)) @ vectors.T
-        stored = on_device((root + root.T) / 2, dtype)
-        s = np.asarray(stored, np.float64)
-        off = float(np.linalg.norm(s @ matrix @ s - np.eye(size)))
-        quotient = float(values[-1] / values[0])
-        rounding = gamma(2 * size, np.dtype(np.float64)) * quotient**0.5 * size**0.5
-        ends = float(values[0] ** -0.5), float(values[-1] ** 0.5)
-        return MatrixRoot(on_device(self.own), stored, Bounds(raised(off + rounding), *ends))
 
-    def as_matrix(self) -> np.ndarray:
-        return self.matrix
+_ONE = diagonal_factor(np.ones((1, 1)))
 
 
 @dataclass(frozen=True)
-class KroneckerBlock:
-    """A block of P with the eigenvectors U (x) V of two factors, for every group g.
+class Block:
+    """A block of P: the eigenvectors U (x) V of two factors, and eigenvalues, for every group g.
 
     Attributes:
+      kind: in words, such as "Kronecker block of dense1/kernel + dense1/bias (4 x 3)".
       name: the parameters that the block has, such as "dense1/kernel + dense1/bias".
       own: (g, i, o), where entry (i, o) of the matrix is in the vector of parameters.
       left: A with the eigenvectors U.
       right: B with the eigenvectors V.
       values: (g, i, o), the eigenvalues of the block in that basis.
-      distance: a bound on the distance of the block from the matrix of these eigenvalues and
-        eigenvectors; 0 where the block is that matrix by definition.
     """
 
+    kind: str
     name: str
     own: np.ndarray
     left: Factor
     right: Factor
     values: np.ndarray
-    distance: float = 0.0
-
-    def __str__(self) -> str:
-        groups, i, o = self.own.shape
-        size = f"{i} x {o}" if groups == 1 else f"{groups} of {i} x {o}"
-        return f"Kronecker block of {self.name} ({size})"
 
     def root(self, dtype: jnp.dtype, damping: float) -> Root:
-        """W diag(values + damping)^{-1/2} W^T for the stored W = U (x) V.
-
-        With the eigenvectors W_0 as they are in float64, C = W^T W_0 = I + F with ||F|| <= f, and
-        M = diag(values + damping), P is W_0 M W_0^T up to a matrix of norm e, and
-
-            S P S = W M^{-1/2} C M C^T M^{-1/2} W^T + S E S,
-            ||M^{-1/2} C M C^T M^{-1/2} - I|| <= 2 f q + f^2 q^2,  q^2 = max M / min M.
-        """
+        """W diag(values + damping)^{-1/2} W^T for W = U (x) V, in the precision ``dtype``."""
         damped = self.values + damping
-        least, most = float(damped.min()), float(damped.max())
-        _check_positive(least, most, int(np.prod(self.own.shape[1:])))
-        u, v = self.left.stored(dtype), self.right.stored(dtype)
-        f = u.distance + v.distance + u.distance * v.distance  # of C from the identity
-        around = u.defect + v.defect + u.defect * v.defect  # of W W^T from the identity
-        x = f * (most / least) ** 0.5
-        inside = 2 * x + x * x
-        norm2 = (1 + around) / least
-        roundings = _ROUNDINGS * unit_roundoff(dtype)
-        a, b = self.left.defect, self.right.defect
-        exact = a + b + a * b  # of W_0 W_0^T from the identity
-        from_decomposition = norm2 * (self.distance + damping * exact)
-        eta = raised(around + (1 + around) * (inside + roundings) + from_decomposition)
-        bounds = Bounds(eta, raised(norm2**0.5), most**0.5)
-        entries = on_device(damped**-0.5, dtype)
-        return KroneckerRoot(on_device(self.own), u.basis, v.basis, entries, bounds)
+        rows = 0 if self._is_diagonal else int(np.prod(self.own.shape[1:]))
+        large = np.isfinite(damped) & (damped > _SINGULAR * rows * np.abs(damped).max())
+        if not large.all():
+            added = 1e-6 * float(np.abs(damped[np.isfinite(damped)]).max(initial=0)) or 1e-8
+            msg = (
+                f"P is not positive definite: {int((~large).sum())} of the {damped.size} "
+                f"eigenvalues of its {self.kind} are not positive numbers above rounding, the "
+                f"least is {damped.min():.2g}; pass damping={added:.1g}, say"
+            )
+            raise ValueError(msg)
+        bases = self.left.stored(dtype), self.right.stored(dtype)
+        return Root(on_device(self.own), *bases, on_device(damped**-0.5, dtype))
 
     def as_matrix(self) -> np.ndarray:
         """The block from its eigenvalues and eigenvectors, in the order of ``own``."""
+        if self._is_diagonal:
+            return np.diag(self.values.ravel())
         groups, i, o = self.own.shape
         matrix = np.zeros((groups, i, o, groups, i, o))
         left, right = self.left.eigenvectors, self.right.eigenvectors
@@ -154,19 +105,41 @@ class KroneckerBlock:
             matrix[g, :, :, g] = group_matrix.reshape(i, o, i, o)
         return matrix.reshape(self.own.size, self.own.size)
 
+    @property
+    def _is_diagonal(self) -> bool:
+        return self.left.basis is None and self.right.basis is None
+
+
+def diagonal_block(name: str, places: np.ndarray, entries: np.ndarray) -> Block:
+    """The block with these diagonal entries (m,)."""
+    kind = f"exact diagonal of {name}" if name else "diagonal"
+    left = diagonal_factor(entries[None])
+    return Block(kind, name, places[None, :, None], left, _ONE, entries[None, :, None])
+
+
+def matrix_block(name: str, places: np.ndarray, matrix: np.ndarray) -> Block:
+    """The block that is a symmetric matrix (m, m)."""
+    values, basis = np.linalg.eigh(matrix)
+    left = Factor(matrix[None], values[None], basis[None])
+    own = places[None, :, None]
+    return Block(f"exact block of {name}", name, own, left, _ONE, values[None, :, None])
+
+
+def kronecker_block(
+    name: str, own: np.ndarray, left: Factor, right: Factor, values: np.ndarray
+) -> Block:
+    """The block with these eigenvalues and the eigenvectors of A (x) B."""
+    groups, i, o = own.shape
+    size = f"{i} x {o}" if groups == 1 else f"{groups} of {i} x {o}"
+    return Block(f"Kronecker block of {name} ({size})", name, own, left, right, values)
+
 
 def product_block(
-    name: str, indices: np.ndarray, left: Factor, right: Factor, power: float = 1.0
-) -> KroneckerBlock:
-    """The block A^power (x) B^power, with a bound on the error of its eigendecomposition."""
-    a, b = left.powered(power), right.powered(power)
-    values = a.values[:, :, None] * b.values[:, None, :]
-    rounding = _ROUNDINGS * unit_roundoff(values.dtype) * a.norm * b.norm
-    distance = a.distance * (b.norm + b.distance) + a.norm * b.distance + rounding
-    return KroneckerBlock(name, indices, left, right, values, raised(distance))
-
-
-Block = DiagonalBlock | MatrixBlock | KroneckerBlock
+    name: str, own: np.ndarray, left: Factor, right: Factor, power: float = 1.0
+) -> Block:
+    """The block A^power (x) B^power."""
+    values = (left.eigenvalues[:, :, None] * right.eigenvalues[:, None, :]) ** power
+    return kronecker_block(name, own, left, right, values)
 
 
 @dataclass(frozen=True, repr=False)
@@ -191,7 +164,7 @@ class Metric:
     damping: float = 0.0
 
     def __repr__(self) -> str:
-        parts = "; ".join(map(str, self.blocks))
+        parts = "; ".join(block.kind for block in self.blocks)
         return f"<Metric: {self.kind}, damping {self.damping:g}; {parts}>"
 
     @property
@@ -223,12 +196,3 @@ class Metric:
             indices = block.own.ravel()
             matrix[np.ix_(indices, indices)] += block.as_matrix()
         return matrix
-
-
-def _check_positive(least: float, most: float, size: int) -> None:
-    if not least > _SINGULAR * size * abs(most):
-        msg = (
-            f"a block of P with {size} parameters has the eigenvalue {least:.2g} and is not "
-            f"positive definite; pass damping={max(1e-6 * most, 1e-12):.1g}, say"
-        )
-        raise ValueError(msg)

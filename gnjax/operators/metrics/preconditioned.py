@@ -1,8 +1,8 @@
 """P^{-1/2} A P^{-1/2}, whose eigenvalues are those of P^{-1} A: what an optimiser's metric does.
 
 A step along P^{-1} g is a step of gradient descent for the parameters P^{1/2} theta, whose
-curvature is P^{-1/2} A P^{-1/2}. The error of the computed root of P^{-1} is part of
-the stated error, see :mod:`gnjax.operators.metrics.scaling`.
+curvature is P^{-1/2} A P^{-1/2}. P is S^{-2} for the S that is stored, see
+:mod:`gnjax.operators.metrics.scaling`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gnjax.operators.facts import (
     trial_magnitude,
 )
 from gnjax.operators.metrics.exact import exact_blocks, exact_diagonal, on_parameters
-from gnjax.operators.metrics.metric import DiagonalBlock, MatrixBlock, Metric
+from gnjax.operators.metrics.metric import Metric, diagonal_block, matrix_block
 from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_metric
 from gnjax.operators.metrics.scaling import Scaling
 from gnjax.operators.of_networks.network import NetworkGram
@@ -134,9 +134,7 @@ class Preconditioned(Around, Algebra, ParameterTrees):
                 error_of_factor = self._measured_rounding
             else:
                 error_of_factor = factorisation.error().scaled(raised(self.scaling.norm))
-            return error_of_factor + self._scaling_error(
-                self.scaling.eta * self._length, self._length
-            )
+            return error_of_factor + self._rounding(self._length)
 
         return Factorisation(factorisation.shape, form, error)
 
@@ -170,21 +168,18 @@ class Preconditioned(Around, Algebra, ParameterTrees):
         return factorisation.error()
 
     def error(self, norm: float) -> Error:
-        """The error of S A S from those of A and of S, and from the rounding of products with S."""
+        """The error of S A S from that of A, and from the rounding of products with S."""
         if isinstance(self.op, NetworkGram) and self.op.factorisation() is not None:
             return gram_error(norm, self._factor_error)
-        size, eta = abs(float(norm)), self.scaling.eta
-        longest, inverse = self.scaling.norm, self.scaling.inverse
+        size, longest, inverse = abs(float(norm)), self.scaling.norm, self.scaling.inverse
         error_of_op = error_of(self.op, raised(size * inverse * inverse))
-        error_of_scaling = self._scaling_error(
-            (2 + eta) * eta * size, size * (self.shape[0] ** 0.5)
-        )
-        return error_of_op.scaled(raised(longest * longest)) + error_of_scaling
+        rounding = self._rounding(size * (self.shape[0] ** 0.5))
+        return error_of_op.scaled(raised(longest * longest)) + rounding
 
-    def _scaling_error(self, distance: float, length: float) -> Error:
-        """The error of S, and the rounding of its products with numbers of the given norm."""
+    def _rounding(self, length: float) -> Error:
+        """The rounding of products of S with numbers of the given norm."""
         rounding = self.scaling.rounding(length, self.dtype)
-        return Error(raised(distance + rounding), reason="the error of the scaling P^{-1/2}")
+        return Error(raised(rounding), reason="rounding of products with the scaling P^{-1/2}")
 
 
 def preconditioned(op: Any, metric: Any, *, damping: float = 0.0) -> Preconditioned:
@@ -198,8 +193,8 @@ def preconditioned(op: Any, metric: Any, *, damping: float = 0.0) -> Preconditio
         :func:`gnjax.metrics.kfac` makes, ``gnjax.diagonal(entries)``, or any other for a few
         thousand parameters. A tree: positive diagonal entries like the parameters, or a state of
         optax's Adam, RMSprop or Adagrad, which has them (see :func:`optimizer_metric` for constants
-        other than optax's defaults). P is the matrix of these numbers as they are computed; the
-        error of its inverse root is part of the answer.
+        other than optax's defaults). The root S of P^{-1} is made of these numbers and stored, and
+        P is S^{-2}, which differs from the matrix of these numbers by rounding.
       damping: a number that is added to the diagonal of P.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
@@ -231,13 +226,13 @@ def _metric(op: Any, net: Network, metric: Any) -> Metric:
         groups = grouped(parameter_names(net), "layer")
         parts = [indices_of(net.counts, group) for group in groups.values()]
         blocks = zip(groups, parts, exact_blocks(op, parts), strict=True)
-        return Metric("exact layers", tuple(MatrixBlock(*block) for block in blocks))
+        return Metric("exact layers", tuple(matrix_block(*block) for block in blocks))
     if isinstance(metric, Operator) and not isinstance(metric, Diagonal):
         matrix = _matrix(net, metric)
-        whole = MatrixBlock("all parameters", np.arange(len(matrix)), matrix)
+        whole = matrix_block("all parameters", np.arange(len(matrix)), matrix)
         return Metric("given", (whole,))
     entries = _entries(op, net, metric)
-    return Metric("diagonal", (DiagonalBlock("", np.arange(len(entries)), entries),))
+    return Metric("diagonal", (diagonal_block("", np.arange(len(entries)), entries),))
 
 
 def _matrix(net: Network, metric: Operator) -> np.ndarray:

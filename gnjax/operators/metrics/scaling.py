@@ -1,60 +1,36 @@
-"""S = P^{-1/2} for a block diagonal metric P, with a bound on how far S P S is from the identity.
+"""S = P^{-1/2} for a block diagonal metric P, from the eigenvectors and eigenvalues of its blocks.
 
-S is computed, so that S P S = I + R with a small R. With eta >= ||R|| there is an orthogonal Q with
-S P^{1/2} = Q H and ||H - I|| <= eta, so that S A S has the eigenvalues of H M H for the exact
-M = P^{-1/2} A P^{-1/2}, and ||H M H - M|| <= (2 eta + eta^2) ||M||.
+S is stored in the precision of an operator, and P is defined as S^{-2}. It differs from the matrix
+of an optimiser by the rounding of eigenvectors and eigenvalues, and S A S has no other error than
+that of A and of products with S.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+import math
+from dataclasses import dataclass
+from functools import cached_property
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from gnjax.numerics.outward import raised
 from gnjax.numerics.rounding import gamma
 
 
-class Bounds(NamedTuple):
-    """Bounds for the root S of a block P: eta >= ||S P S - I||, and the norms."""
-
-    eta: float
-    norm: float  # of S
-    inverse: float  # of S^{-1}
-
-
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class MatrixRoot:
-    """S as a symmetric matrix, on the parameters at ``own`` (m,)."""
+class Root:
+    """S = W diag(entries) W^T with W = U (x) V for every group g, on the parameters at ``own``.
 
-    own: jax.Array
-    matrix: jax.Array  # (m, m)
-    bounds: Bounds = field(metadata={"static": True})
-
-    @property
-    def terms(self) -> int:
-        return len(self.own)
-
-    def __call__(self, part: jax.Array) -> jax.Array:
-        return jnp.matmul(self.matrix.astype(part.dtype), part, precision="highest")
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class KroneckerRoot:
-    """S = (U (x) V) diag(entries) (U (x) V)^T for every group g, on the parameters at ``own``.
-
-    U (g, i, i) has the eigenvectors of the left factor and V (g, o, o) those of the right one;
-    None stands for the identity. With both None S is the diagonal matrix of the entries.
+    U (g, i, i) is ``left`` and V (g, o, o) is ``right``; None stands for the identity.
     """
 
     own: jax.Array  # (g, i, o)
     left: jax.Array | None
     right: jax.Array | None
     entries: jax.Array  # (g, i, o)
-    bounds: Bounds = field(metadata={"static": True})
 
     @property
     def terms(self) -> int:
@@ -62,10 +38,27 @@ class KroneckerRoot:
         _, i, o = self.own.shape
         return 2 * ((0 if self.left is None else i) + (0 if self.right is None else o)) + 1
 
+    @cached_property
+    def norms(self) -> tuple[float, float]:
+        """A bound on ||S||, and ||S^{-1}|| up to the rounding of U and V."""
+        entries = np.asarray(self.entries, np.float64)
+        squared = math.prod(map(_squared_norm, (self.left, self.right)))  # of W
+        return raised(float(entries.max()) * squared), squared / float(entries.min())
+
     def __call__(self, part: jax.Array) -> jax.Array:
         inside = _rotated(part, self.left, self.right, "gix,giob->gxob", "goy,giob->giyb")
         scaled = self.entries.astype(part.dtype)[..., None] * inside
         return _rotated(scaled, self.left, self.right, "gxi,giob->gxob", "gyo,giob->giyb")
+
+
+def _squared_norm(basis: jax.Array | None) -> float:
+    """A bound on ||U||^2 = ||U^T U|| <= 1 + ||U^T U - I||_F for all groups, rounding included."""
+    if basis is None:
+        return 1.0
+    u = np.asarray(basis, np.float64)
+    size = u.shape[1]
+    distance = float(np.linalg.norm(u.swapaxes(1, 2) @ u - np.eye(size), axis=(1, 2)).max())
+    return raised(1 + distance + gamma(size + 2, u.dtype) * size)
 
 
 def _rotated(
@@ -77,30 +70,23 @@ def _rotated(
     return part
 
 
-Root = MatrixRoot | KroneckerRoot
-
-
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Scaling:
     """S = P^{-1/2}, block diagonal, from the roots of its blocks, which cover all parameters.
 
-    ``eta`` bounds ||S P S - I||, ``norm`` is about ||S|| and ``inverse`` about ||S^{-1}||.
+    ``norm`` is a bound on ||S|| and ``inverse`` about ||S^{-1}||.
     """
 
     roots: tuple[Root, ...]
 
     @property
-    def eta(self) -> float:
-        return max(root.bounds.eta for root in self.roots)
-
-    @property
     def norm(self) -> float:
-        return max(root.bounds.norm for root in self.roots)
+        return max(root.norms[0] for root in self.roots)
 
     @property
     def inverse(self) -> float:
-        return max(root.bounds.inverse for root in self.roots)
+        return max(root.norms[1] for root in self.roots)
 
     def rounding(self, length: float, dtype: jnp.dtype) -> float:
         """The rounding of S v where S v has the given length."""
@@ -110,11 +96,7 @@ class Scaling:
 
     def __call__(self, v: jax.Array) -> jax.Array:
         """S v for a vector (p,) or a block of columns (p, b)."""
-        roots = tuple(replace(root, bounds=_UNSTATED) for root in self.roots)
-        return _image(roots, v)
-
-
-_UNSTATED = Bounds(0.0, 0.0, 0.0)  # so that one compiled product serves all roots of these shapes
+        return _image(self.roots, v)
 
 
 @jax.jit

@@ -15,8 +15,15 @@ from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import indices_of
 from gnjax.numerics.validation import check_damping
 from gnjax.operators.metrics.exact import on_parameters
-from gnjax.operators.metrics.factor import Factor, diagonal_factor, symmetric_factor
-from gnjax.operators.metrics.metric import Block, KroneckerBlock, Metric, product_block
+from gnjax.operators.metrics.metric import (
+    Block,
+    Factor,
+    Metric,
+    diagonal_factor,
+    kronecker_block,
+    product_block,
+    symmetric_factor,
+)
 from gnjax.operators.metrics.optimisers import soap_state
 from gnjax.operators.trees import network_of
 
@@ -31,7 +38,7 @@ def shampoo(
     more axes is read as a matrix whose columns are its last axis, as in :func:`shampoo_factors`.
     A vector has the single factor L and P = L^{1/2}. If the optimiser adds an epsilon to L and R,
     add it to ``factors`` too; ``damping`` is added to P. Without an epsilon the power of an
-    eigenvalue near zero is uncertain, and errors say so.
+    eigenvalue near zero is that of its rounding.
 
     Args:
       op: an operator on the parameters, which says where they are.
@@ -142,9 +149,8 @@ def soap(
         *first, last = [np.eye(m) if q is None else _orthogonal(q) for q, m in bases_and_sizes]
         left, right = (reduce(np.kron, first), last) if first else (last, np.eye(1))
         sides = _with_basis(left), _with_basis(right)
-        blocks.append(
-            KroneckerBlock(name, indices.reshape(1, a, b), *sides, values.reshape(1, a, b))
-        )
+        own = indices.reshape(1, a, b)
+        blocks.append(kronecker_block(name, own, *sides, values.reshape(own.shape)))
     return Metric("SOAP", tuple(blocks))
 
 
