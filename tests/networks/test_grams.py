@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.networks.kernels import blocks, masked
-from gnjax.networks.kernels.cross import cross_gram
+from gnjax.networks.kernels import blocks, cross_gram, masked
 from tests.references import jacobian
 
 

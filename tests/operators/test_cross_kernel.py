@@ -10,7 +10,7 @@ from flax import nnx
 
 import gnjax
 from gnjax.networks.jacobians import pieces
-from gnjax.networks.kernels import blocks, cross
+from gnjax.networks.kernels import blocks, grams
 from tests.precision import single_precision
 from tests.references import jacobian
 
@@ -231,7 +231,7 @@ def test_vectors_of_a_wrong_length_are_refused():
 def test_what_does_not_fit_is_refused_before_memory_is_taken(monkeypatch):
     apply, params, x = CASES["dense"]
     monkeypatch.setattr("gnjax.numerics.memory.free.free_memory", lambda: (1e9, "free"))
-    monkeypatch.setattr(cross, "zeros", lambda *_: pytest.fail("memory was taken"))
+    monkeypatch.setattr(grams, "zeros", lambda *_: pytest.fail("memory was taken"))
     many = np.broadcast_to(x[:1], (20_000, 4))
     kernel = gnjax.ntk((apply, params), many, many)
     with pytest.raises(ValueError, match="for fewer samples at once"):

@@ -1,15 +1,26 @@
-"""J J^T of a network as a matrix, layer by layer, in bounded memory.
+"""J J'^T of a network at two sets of samples as a matrix, layer by layer, in bounded memory.
 
-Blocks above the diagonal are computed (:mod:`gnjax.networks.kernels.blocks`), the others mirrored.
+For one set of samples the blocks above the diagonal are computed
+(:mod:`gnjax.networks.kernels.blocks`), and the others mirrored. For two it is the block of the
+kernel of all samples in which the rows belong to the first set and the columns to the second; no
+other block of that kernel is computed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from gnjax.networks.jacobians import Item, jacobians_of_coupled, sample_trace, widths_of_coupled
+from gnjax.networks.forms.samples import one_sample
+from gnjax.networks.jacobians import (
+    Item,
+    jacobian,
+    jacobians_of_coupled,
+    sample_trace,
+    widths_of_coupled,
+)
 from gnjax.networks.kernels import masked
 from gnjax.networks.kernels.blocks import (
     Blocks,
@@ -34,20 +45,48 @@ def output_grams(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarra
     A part consists of the indices of its parameters among the chosen leaves. Every chosen leaf is
     in exactly one part.
     """
-    n, r = net.samples, net.rows
     if net.coupled:
         return [columns @ columns.T for columns in jacobians_of_coupled(net, parts)]
-    grams = [zeros((n, r, n, r), net.dtype) for _ in parts]
+    grams = _grams(net, net, parts)
+    for gram in grams:
+        _mirror(gram, net.rows * block_size(net))
+    return grams
+
+
+def cross_gram(left: Network, right: Network) -> np.ndarray:
+    """J J'^T (n r, n' r') for the Jacobians J and J' at two sets of samples, samples first."""
+    if left.coupled or right.coupled:
+        return np.asarray(jacobian(left) @ jacobian(right).T)
+    return _grams(left, right, [range(len(left.counts))])[0]
+
+
+def _grams(left: Network, right: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    """J_l J'_l^T for each part; on and above the diagonal alone where both sets are one."""
+    shape = left.samples, left.rows, right.samples, right.rows
+    grams = [zeros(shape, left.dtype) for _ in parts]
     owners = {place: gram for part, gram in zip(parts, grams, strict=True) for place in part}
-    items = masked.as_vectors(net, sample_trace(net))
-    some = list(groups(items, net))
-    room = np.empty(max(_room(net, group) for group in some), net.dtype)
+    nets = (left,) if left is right else (left, right)
+    some = list(groups(_items(left, right), *nets))
+    held = [group for group in some if fit(group, *nets)]
+    rooms = [
+        np.empty(max((numbers_of_rows(net, group) for group in held), default=0), net.dtype)
+        for net in nets
+    ]
     for group in some:
-        _add_group(net, group, owners, room)
-    flat = [gram.reshape(n * r, n * r) for gram in grams]
-    for gram in flat:
-        _mirror(gram, r * block_size(net))
-    return flat
+        _add_group(nets, group, owners, rooms)
+    return [gram.reshape(left.samples * left.rows, -1) for gram in grams]
+
+
+def _items(left: Network, right: Network) -> tuple[Item, ...]:
+    """The form of each parameter's part; samples of two shapes have rows of J in common alone.
+
+    A model may act otherwise on samples of another shape, and its layers there may be others.
+    """
+    items = masked.as_vectors(left, sample_trace(left))
+    if left is right or one_sample(left.x) == one_sample(right.x):
+        return items
+    counts = left.counts
+    return tuple(replace(i, layer=None, form="rows", width=counts[i.place]) for i in items)
 
 
 def gram_work(net: Network) -> float:
@@ -70,27 +109,28 @@ def gram_work(net: Network) -> float:
 
 
 def _add_group(
-    net: Network, group: tuple[Item, ...], owners: dict[int, np.ndarray], room: np.ndarray
+    nets: Sequence[Network],
+    group: tuple[Item, ...],
+    owners: dict[int, np.ndarray],
+    rooms: Sequence[np.ndarray],
 ) -> None:
-    """Add the group's blocks on and above the diagonal to the matrices that own its parameters.
+    """Add the group's blocks to the matrices that own its parameters.
 
     If the rows and pairs of all samples fit in memory, they are computed once, and held.
     """
-    blocks = Blocks(net, group, room if fit(group, net) else None)
-    count = len(blocks.starts)
-    for i in range(count):
-        left = blocks.pieces(i)
-        for j in range(i, count):
-            right = left if i == j else blocks.pieces(j)
-            new = blocks.new(i), blocks.new(j)
-            for gram, pairs, columns in _shares(net, group, owners):
-                block = gram[blocks.place(i), :, blocks.place(j)]
-                add_block(block, left, right, new, pairs, columns, blocks.inputs)
-
-
-def _room(net: Network, group: tuple[Item, ...]) -> int:
-    """How many numbers the rows of J of all samples have; 0 if they are not held at once."""
-    return numbers_of_rows(net, group) if fit(group, net) else 0
+    held = fit(group, *nets)
+    blocks = [
+        Blocks(net, group, room if held else None) for net, room in zip(nets, rooms, strict=True)
+    ]
+    left, right = blocks[0], blocks[-1]
+    for i in range(len(left.starts)):
+        ours = left.pieces(i)
+        for j in range(i if left is right else 0, len(right.starts)):
+            theirs = ours if left is right and i == j else right.pieces(j)
+            new = left.new(i), right.new(j)
+            for gram, pairs, columns in _shares(nets[0], group, owners):
+                block = gram[left.place(i), :, right.place(j)]
+                add_block(block, ours, theirs, new, pairs, columns, left.inputs)
 
 
 def _shares(
