@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps import command_line as cli
@@ -36,12 +37,37 @@ def told(job: cli.Job, files: Files) -> str:
     return f"{name}: taken from the published table, which took {spent}"
 
 
-def forecast(jobs: Iterable[cli.Job], folder: Path) -> str:
+@dataclass(frozen=True)
+class Forecast:
     """How long one process takes for the cells that are left, as the published tables tell.
 
-    Empty where nothing is left or no table tells it.
+    Attributes:
+      seconds: of each experiment of which a table tells it and of which cells are left.
+      devices: on which those tables were computed.
+      unknown: the experiments of which cells are left and no table tells it.
     """
-    seconds, devices, unknown = 0.0, set(), []
+
+    seconds: Mapping[str, float]
+    devices: frozenset[str]
+    unknown: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Empty where nothing is left or no table tells it."""
+        if not self.seconds:
+            return ""
+        text = f"about {progress.duration(sum(self.seconds.values()))} of one process, as the"
+        text += f" published tables tell ({', '.join(sorted(self.devices))})"
+        return text + (f", and what {', '.join(self.unknown)} takes" if self.unknown else "")
+
+    def done(self, names: Iterable[str]) -> str:
+        """The share of the time that these experiments take, as text; empty where none is known."""
+        total = sum(self.seconds.values())
+        return f"{sum(self.seconds.get(n, 0.0) for n in names) / total:.0%} done" if total else ""
+
+
+def forecast(jobs: Iterable[cli.Job], folder: Path) -> Forecast:
+    """What these runs take; their published tables are in ``folder``."""
+    seconds, devices, unknown = {}, set(), []
     for job in jobs:
         _, chosen = cli.plan(job)
         if not chosen.left or not job.compute:
@@ -52,13 +78,9 @@ def forecast(jobs: Iterable[cli.Job], folder: Path) -> str:
             unknown.append(experiment.name)
             continue
         left, all_of_them = (sum(map(experiment.cost_of, of)) for of in (chosen.left, chosen.cells))
-        seconds += float(str(provenance["seconds"])) * left / all_of_them
+        seconds[experiment.name] = float(str(provenance["seconds"])) * left / all_of_them
         devices.add(str(provenance["device"]))
-    if not devices:
-        return ""
-    text = f"about {progress.duration(seconds)} of one process, as the published tables tell"
-    text += f" ({', '.join(sorted(devices))})"
-    return text + (f", and what {', '.join(unknown)} takes" if unknown else "")
+    return Forecast(seconds, frozenset(devices), tuple(unknown))
 
 
 def _whole(experiment: str, folder: Path) -> Mapping[str, object] | None:

@@ -10,7 +10,7 @@ import difflib
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,10 +107,13 @@ def _run_all(options: argparse.Namespace, console: Terminal, drawing: Drawing) -
         if isinstance(module, catalogue.TableFigure):
             needed.setdefault(module.EXPERIMENT, []).append(figure)
     launcher = launching.launcher(options)
-    _say_how_long(needed, options, launcher, console)
-    ran = {}
+    expected = _forecast(needed, options, launcher)
+    if str(expected):
+        console.say(f"to compute: {expected}")
+    ran: dict[str, Ran] = {}
     for index, (name, figures) in enumerate(needed.items(), start=1):
-        console.rule(f"{index}/{len(needed)} {name}", align="left")
+        heading = (f"{index}/{len(needed)} {name}", expected.done(ran))
+        console.rule(", ".join(filter(None, heading)), align="left")
         ran[name] = _run(name, figures, options, launcher, console)
         if ran[name].problem:
             console.say(ran[name].problem)
@@ -120,12 +123,9 @@ def _run_all(options: argparse.Namespace, console: Terminal, drawing: Drawing) -
     return ran
 
 
-def _say_how_long(
-    needed: Mapping[str, Sequence[str]],
-    options: argparse.Namespace,
-    launcher: Launcher,
-    console: Terminal,
-) -> None:
+def _forecast(
+    needed: Iterable[str], options: argparse.Namespace, launcher: Launcher
+) -> beforehand.Forecast:
     """The time that all of it takes, before the first of it begins."""
     jobs = []
     for name in needed:
@@ -133,9 +133,7 @@ def _say_how_long(
             job = _job(name, options, launcher)
             if _table(job, options) is None:
                 jobs.append(job)
-    text = beforehand.forecast(jobs, _gallery(options))
-    if text:
-        console.say(f"to compute: {text}")
+    return beforehand.forecast(jobs, _gallery(options))
 
 
 def _job(name: str, options: argparse.Namespace, launcher: Launcher) -> cli.Job:

@@ -1,6 +1,8 @@
 """The README is short, and what it says runs: its Python, its calls, its links in the wheel."""
 
+import ast
 import doctest
+import inspect
 import re
 import runpy
 import tomllib
@@ -31,11 +33,20 @@ def test_kappa_is_explained_before_it_is_used():
     assert text.index("kappa") == text.index("kappa, measures that: it is the largest eigenvalue")
 
 
-def test_the_calls_are_public_names():
-    names = re.findall(r"`?gnjax\.([a-z_.A-Z]+)\(", _README.read_text(encoding="utf-8"))
-    assert len(set(names)) > 10
-    for name in names:
-        assert callable(reduce(getattr, name.split("."), gnjax)), name
+def test_the_calls_are_calls_of_public_functions():
+    """Each is parsed, and its arguments are those that the function takes."""
+    code = re.findall(r"`(gnjax\.[^`]*)`", _README.read_text(encoding="utf-8"))
+    found = [node for text in code for node in ast.walk(ast.parse(text)) if _is_call(node)]
+    assert len(found) > 15
+    for call in found:
+        path = ast.unparse(call.func).split(".")[1:]
+        function = reduce(getattr, path, gnjax)
+        keywords = {keyword.arg: None for keyword in call.keywords}
+        inspect.signature(function).bind(*call.args, **keywords)
+
+
+def _is_call(node):
+    return isinstance(node, ast.Call) and ast.unparse(node.func).startswith("gnjax.")
 
 
 def _setup(monkeypatch):

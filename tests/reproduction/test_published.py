@@ -8,7 +8,7 @@ import pytest
 
 from figures import __main__ as figures
 from figures import catalogue
-from reproduction import markdown, published, readings, records, reproduce, verdicts
+from reproduction import beforehand, markdown, published, readings, records, reproduce, verdicts
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,9 @@ def test_how_long_all_of_it_takes_is_said_before_it_begins(gallery, reproduces, 
     try:
         assert reproduces(tmp_path, "--dry_run") == 0
         told = "about 2 h 0 min of one process, as the published tables tell (abacus)"
-        assert capsys.readouterr().out.startswith(f"to compute: {told}")
+        shown = capsys.readouterr().out
+        assert shown.startswith(f"to compute: {told}")
+        assert "1/1 layer_sweep, 0% done" in shown
         origin.write_text(json.dumps({**before, "missing": 3}))  # of a part no whole is told
         assert reproduces(tmp_path, "--dry_run") == 0
         assert "of one process" not in capsys.readouterr().out
@@ -156,6 +158,16 @@ def test_how_long_all_of_it_takes_is_said_before_it_begins(gallery, reproduces, 
     capsys.readouterr()
     assert reproduces(tmp_path) == 0  # nothing is left
     assert "of one process" not in capsys.readouterr().out
+
+
+def test_a_run_says_which_share_of_its_time_is_over():
+    known = beforehand.Forecast({"long": 30.0, "short": 10.0}, frozenset({"cpu"}), ("new",))
+    shares = [known.done(names) for names in ((), ["short"], ["short", "new", "long"])]
+    assert shares == ["0% done", "25% done", "100% done"]
+    assert "about 40 s of one process" in str(known)
+    assert str(known).endswith("and what new takes")
+    nothing = beforehand.Forecast({}, frozenset(), ("new",))
+    assert str(nothing) == nothing.done(["new"]) == ""
 
 
 def test_several_figures_are_not_drawn_from_the_table_of_one(gallery, capsys):
