@@ -14,6 +14,7 @@ from gnjax.networks.forms.samples import take
 from gnjax.networks.model import functional
 from gnjax.networks.network import backward_products, forward_products
 from gnjax.networks.rounding import SAFETY, draws, errors, jacobian_error, product_error
+from gnjax.operators.of_networks import hessian
 from tests.networks import CASES
 
 _EXTENDED = np.finfo(np.longdouble).eps < np.finfo(float).eps / 100
@@ -289,3 +290,49 @@ def test_an_error_whose_measurement_has_no_memory_is_unknown(monkeypatch):
     assert refused.kind == "unknown"
     assert refused.value == np.inf
     assert "GB are left" in refused.reason
+
+
+def _hessian():
+    rng = np.random.default_rng(0)
+    p = [jnp.asarray(rng.standard_normal(shape)) for shape in ((3, 4), (4, 2))]
+    return gnjax.hessian((_tanh, p), rng.standard_normal((5, 3)), rng.standard_normal((5, 2)))
+
+
+def _moved(size):
+    """A symmetric matrix of Frobenius norm 1e-3, as of one unit on the wrong side of a kink."""
+    rng = np.random.default_rng(1)
+    root = rng.standard_normal(size)
+    return 1e-3 * np.outer(root, root) / np.dot(root, root)
+
+
+def test_a_hessian_that_was_formed_by_another_program_has_its_distance_as_error(monkeypatch):
+    op = _hessian()
+    plain = gnjax.eigenvalues(op)
+    formed = hessian.symmetric_columns
+    monkeypatch.setattr(hessian, "symmetric_columns", lambda op: formed(op) + _moved(op.shape[0]))
+    moved = gnjax.eigenvalues(_hessian())
+    apart = np.abs(np.asarray(plain.values) - np.asarray(moved.values))
+    assert apart.max() > 1e5 * max(plain.errors)
+    assert (apart <= np.asarray(moved.errors)).all()
+    assert "between programs" in str(moved.certificate)
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (5,)])
+def test_products_of_a_hessian_by_another_program_have_their_distance_as_error(monkeypatch, shape):
+    op = _hessian()
+    by = op.prepared_by
+    monkeypatch.setattr(
+        type(op), "prepared_by", lambda _, ready: lambda v: by(ready)(v) + _moved(len(v)) @ v
+    )
+    plain = op.facts().error(1.0).value
+    op.facts().product()(jnp.ones((op.shape[0], *shape)))
+    assert plain < 1e-9
+    assert 1e-3 <= op.facts().error(1.0).value <= 0.5
+
+
+def test_the_same_products_by_another_program_add_no_error():
+    op = _hessian()
+    before = op.facts().error(1.0)
+    op.as_matrix()
+    op.facts().product()(jnp.ones(op.shape[0]))
+    assert op.facts().error(1.0) == before

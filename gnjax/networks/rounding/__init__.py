@@ -8,6 +8,7 @@ from gnjax.networks.rounding.errors import (
     measured,
     measured_product,
     product_error,
+    product_probes,
     reason_of,
 )
 from gnjax.networks.rounding.formed import (
@@ -40,6 +41,7 @@ __all__ = [
     "measured_product",
     "probe_rows",
     "product_error",
+    "product_probes",
     "reason_of",
     "watched",
 ]
