@@ -26,7 +26,7 @@ from gnjax.networks.model import (
     apply_params_and_inputs,
     check_outputs,
 )
-from gnjax.networks.network import Network, facts_of
+from gnjax.networks.network import Network, stated_by
 from gnjax.networks.outputs.hessians import check_convex
 from gnjax.networks.outputs.shapes import Outputs, described_outputs
 from gnjax.networks.outputs.targets import make_target
@@ -197,7 +197,7 @@ def _facts(net: Network, samples: int) -> tuple[dict[str, Any], float]:
     few = take(net.x, slice(0, samples))
     trace = layers.traced_layers(net.outputs, net.leaves, few)
     jaxpr = trace.jaxpr
-    facts = facts_of(jaxpr, samples)
+    facts = stated_by(jaxpr, samples)
     if jaxprs.may_have_no_derivative(jaxpr) or not facts["forward"]:
         some = partial(net.outputs, x=few)
         check_differentiable(some, list(net.leaves), forward=facts["forward"])

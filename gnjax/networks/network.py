@@ -99,7 +99,7 @@ class Network:
         return self.shapes.ravel(self.apply(params, x), self.dtype)
 
 
-def facts_of(jaxpr: Any, samples: int = 1) -> dict[str, Any]:
+def stated_by(jaxpr: Any, samples: int = 1) -> dict[str, Any]:
     """What the equations at some samples state, as the fields of a :class:`Network`."""
     entries = sum(v.aval.size for eqn in jaxpr.eqns for v in eqn.outvars)
     return {

@@ -93,25 +93,22 @@ def functions_of(owner: Any) -> tuple[Hashable, ...]:
     structure = jax.tree.structure(owner)
     if jax.tree_util.treedef_is_leaf(structure):
         return (_hashable(owner),) if callable(owner) else ()
-    return tuple(_inside(structure))
+    return tuple(_functions_in(structure))
 
 
-def _inside(structure: Any) -> Iterator[Hashable]:
-    node = structure.node_data()
-    if node is not None:
-        yield from _beside_numbers(node[1])
-    for child in structure.children():
-        yield from _inside(child)
-
-
-def _beside_numbers(value: Any) -> Iterator[Hashable]:
-    if isinstance(value, tuple | list):
-        for entry in value:
-            yield from _beside_numbers(entry)
-    elif isinstance(value, jax.tree_util.PyTreeDef):
-        yield from _inside(value)
-    elif not isinstance(value, _PLAIN):
-        yield _hashable(value)
+def _functions_in(value: Any) -> Iterator[Hashable]:
+    """The functions in a structure, in what stands beside the numbers of its nodes, and so on."""
+    if isinstance(value, jax.tree_util.PyTreeDef):
+        node = value.node_data()
+        parts = [*([] if node is None else [node[1]]), *value.children()]
+    elif isinstance(value, tuple | list):
+        parts = list(value)
+    else:
+        parts = []
+        if not isinstance(value, _PLAIN):
+            yield _hashable(value)
+    for part in parts:
+        yield from _functions_in(part)
 
 
 def _hashable(value: Any) -> Hashable:

@@ -18,6 +18,7 @@ For a vector v of random direction and squared length p, the mean of |E v|^2 is 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -151,7 +152,7 @@ def measured(
         divided = 0 < total <= _SHARED * backward_error < math.inf
         share = length(backward_sums.columns[part]) / backward_error if divided else 1.0
         part_errors.append(_bound(share * total, rows * len(part), net.narrowest, reason))
-    images = np.stack(backward_sums.images)
+    images = np.stack(list(backward_sums.images.values()))
     return JacobianErrors(
         _bound(total, rows * net.parameters, net.narrowest, reason),
         tuple(part_errors),
@@ -167,17 +168,11 @@ class _BackwardSums:
 
     Attributes:
       columns: the length of every column of E; empty where no columns are measured.
-      images: J^T u for the vectors of :func:`probes`.
+      images: J^T u for the vectors of :func:`probes`, by their numbers.
     """
 
     columns: np.ndarray
-    images: list[np.ndarray] = field(default_factory=list)
-
-    def add_image(self, place: int, image: np.ndarray) -> None:
-        if place == len(self.images):
-            self.images.append(image)
-        else:
-            self.images[place] = self.images[place] + image
+    images: defaultdict[int, Any] = field(default_factory=lambda: defaultdict(float))
 
 
 def product_probes(size: int, dtype: jnp.dtype) -> jax.Array:
@@ -317,7 +312,7 @@ def _batch_size(
     for place, (u, both) in enumerate(zip(others, backward_gaps, strict=True)):
         pull, change = (on_host(_scaled(scaling, one)) for one in both)
         if place < len(first):
-            backward_sums.add_image(place, pull)
+            backward_sums.images[place] = backward_sums.images[place] + pull
         pulled.append(length(change))
         pairs = zip(vectors, images, strict=True)
         differences += [dot(on_host(u), image) - dot(pull, on_host(v)) for v, image in pairs]
@@ -339,7 +334,8 @@ def _add_images(
 ) -> None:
     """Add J_b^T u to ``backward_sums`` for the first vectors u of a batch that is not measured."""
     for place, pull in enumerate(plain_backward(net, *batch, on_device(first))):
-        backward_sums.add_image(place, on_host(_scaled(scaling, pull)))
+        image = on_host(_scaled(scaling, pull))
+        backward_sums.images[place] = backward_sums.images[place] + image
 
 
 def _forward(net: Network, v: jax.Array, x: Any, target: Any) -> jax.Array:

@@ -26,7 +26,7 @@ from gnjax.networks.forms.refusals import (
     types_of,
 )
 from gnjax.networks.model import checked_parameters
-from gnjax.networks.network import Network, facts_of
+from gnjax.networks.network import Network, stated_by
 from gnjax.networks.outputs.shapes import flat_outputs
 from gnjax.networks.parameters import Only, choose
 from gnjax.numerics.bounded_jit import bounded_jit
@@ -101,7 +101,7 @@ def _as_network(
         coupled=False,
         batch=1,
         layered=(),
-        **facts_of(jaxpr),
+        **stated_by(jaxpr),
     )
 
 
