@@ -166,8 +166,14 @@ def answers(sides: Sequence[Side], folder: str = "findings/", *, numbers: bool) 
     for row in texts.answers():
         found = [by_words[words] for words in row.sentences if words in by_words]
         told = _told(row, found, sides) if found and numbers else ""
-        lines.append(_answer(row, found, folder) + (f": {told}" if told else "."))
+        lines.append(_answer(row, found, folder) + (f": {told}" if told else f"{_apart(found)}."))
     return lines
+
+
+def _apart(found: Sequence[Standing]) -> str:
+    """What each sentence of an answer does, in brackets, where they do not do the same."""
+    statuses = [one.status for one in found]
+    return f" (its sentences: {', '.join(statuses)})" if len(set(statuses)) > 1 else ""
 
 
 def _answer(row: texts.Answer, found: Sequence[Standing], folder: str) -> str:
