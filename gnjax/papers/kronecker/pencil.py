@@ -228,7 +228,7 @@ def _congruence(
     return packed(_times(part, q) * s for part, q, s in groups_of_image), inner, products
 
 
-def _outside(rows: jax.Array, removed: jax.Array) -> jax.Array:
+def _outside(rows: jax.Array, removed: jax.Array | np.ndarray) -> jax.Array:
     removed = jnp.asarray(removed)
     return rows - _times(_times(rows, removed.T), removed)
 
