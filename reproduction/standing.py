@@ -67,7 +67,7 @@ class Standing:
 
     def effect(self) -> str:
         """The number behind the verdict in words, that of the first reading that made it."""
-        return self.entry(self.telling[0])["short"] if self.telling else ""
+        return plain(self.entry(self.telling[0])["short"]) if self.telling else ""
 
     def grounds(self) -> str:
         """The data and the seeds of the readings that made the verdict."""
@@ -94,9 +94,9 @@ class Standing:
     def _reason(self, claim: Claim) -> str:
         entry = self.entry(claim)
         if entry["status"] == UNDECIDED and entry["seeds"] == "1":
-            return f"one start has no interval over the starts: {entry['short']}"
+            return f"one start has no interval over the starts: {plain(entry['short'])}"
         if entry["status"] == UNDECIDED:
-            return f"its interval has values on both sides: {entry['short']}"
+            return f"its interval reaches over the value that decides: {plain(entry['short'])}"
         return plain(entry["number"].partition(". Here: ")[0])
 
     def takes(self) -> list[str]:
@@ -112,7 +112,7 @@ def taken(entry: Mapping[str, str]) -> str:
     data = re.search(r"the data are .*?, the paper's ([^.;]*)", number)
     if data:
         return f"the same runs on {plain(data[1])}"
-    return "the paper's sizes" if "where the paper has" in number else "a run that has these rows"
+    return "the paper's sizes" if "where the paper has" in number else "a run of these networks"
 
 
 DATA = {
@@ -187,8 +187,8 @@ def _differences(found: Sequence[Standing]) -> str:
     """What the published code's procedure gives otherwise, of which sentence if of several."""
     told = {one.one.difference: one.sentence.words for one in found if one.one.difference}
     if len(told) < 2:
-        return "".join(f" It {difference}." for difference in told)
-    return "".join(f' "{words}" {difference}.' for difference, words in told.items())
+        return "".join(f"It {difference}." for difference in told)
+    return " ".join(f'"{words}" {difference}.' for difference, words in told.items())
 
 
 def said(statuses: Sequence[str]) -> str:
@@ -203,7 +203,8 @@ def said(statuses: Sequence[str]) -> str:
 
 def _told(row: texts.Answer, found: Sequence[Standing], sides: Sequence[Side]) -> str:
     """What stands behind an answer, and what the published code gives where that differs."""
-    end = escaped(_differences(found))
+    differences = _differences(found)
+    end = f" {escaped(differences)}" if differences else ""
     return _numbers(row, found, sides) + end
 
 

@@ -167,16 +167,23 @@ def decide(
     else:
         status = UNDECIDED
     told = {label: f"{effect} {label}".rstrip() for label, effect in effects.items()}
+    lead = _lead(name)
     label, worst = min(effects.items(), key=lambda item: sign * item[1].value)
     return Verdict(
         status,
         worst.value,
-        f"{name} {', '.join(told.values())}",
+        f"{lead} {', '.join(told.values())}",
         worst.low,
         worst.high,
-        f"{name} {told[label]}",
+        f"{lead} {told[label]}",
         min(effect.seeds for effect in effects.values()),
     )
+
+
+def _lead(name: str) -> str:
+    """The name before a number: with a colon, unless the number goes on with its sentence."""
+    runs_on = (":", " power", " by", " is")
+    return name if name.endswith(runs_on) else f"{name.removesuffix(',')}:"
 
 
 def _mirrored(effect: Effect, sign: float, from_one_seed: bool) -> tuple[float, float]:
@@ -222,7 +229,7 @@ def trend(
     stands at :func:`decide`.
     """
     if rows[over].nunique() < 2:
-        return not_testable("fewer than 2 points")
+        return not_testable(f"fewer than 2 values of {symbol}")
     if "resolved" in rows and not rows["resolved"].all():
         return not_testable("a kappa that is not resolved")
     effect = exponent(rows, over, of)

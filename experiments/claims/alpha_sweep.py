@@ -136,7 +136,7 @@ def _slopes_help(rows: Rows) -> Check:
             for m, of_m in widths
         }
         decision = effects.decide(
-            steps, "kappa at a slope over that at the next smaller one, least", above=1.0
+            steps, "kappa at a slope over that at the next smaller one, at its smallest", above=1.0
         )
         return replace(decision, text=f"{decision.text}; {_over_slopes(widths[-1][1])}")
 
@@ -205,13 +205,11 @@ _RELU = Sentence(
 )
 
 _GRAM = (
-    "with X X^T = I the first term of Eq 10 is one block of W diag(slopes^2) W^T for each sample."
-    " The linear network has both terms whole; ReLU loses half of each, and the largest eigenvalue"
-    " gains a constant part of Gamma, because its hidden units are not centred: at n = 125,"
+    "of the two terms of G (Eq 10) the linear network has the whole, and ReLU loses about half of"
+    " each. But the hidden units of ReLU have a mean, which makes one eigenvalue large: at n = 125,"
     " d = 196, k = 3 and m = 1000 lambda_max is 10 times that of the linear network, and lambda_min"
-    " 0.39 times."
-    " With -alpha the negative side is mirrored, and alpha = 1 is the absolute value, whose"
-    " units are centred least"
+    " 0.39 times. With -alpha the negative side is mirrored: at alpha = 1 a unit is the absolute"
+    " value, whose mean is the largest"
 )
 _IMAGES = (
     "the images decide where all of them are whitened before n are drawn: on MNIST at m = 4000"

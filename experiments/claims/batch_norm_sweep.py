@@ -51,7 +51,9 @@ def _lowers(
     def check(frame: DataFrame) -> Verdict:
         low, high = _both(rows(where(frame, figure=figure)), better, worse)
         if low.empty:
-            return not_testable("no width with both")
+            return not_testable(
+                f"no width at which kappa was computed with {better} and with {worse}"
+            )
         found = effects.compared(low, high, "width", "m")
         return effects.decide(found, f"kappa({better}) / kappa({worse})", below=1.0)
 

@@ -50,8 +50,8 @@ def _lower(figure: str, better: str, *others: str) -> Callable[[DataFrame], Verd
             by_depth = effects.compared(low, high, "depth", "L")
             listed = ", ".join(f"{effect.value:.3g} {label}" for label, effect in by_depth.items())
             over_all = effects.ratio(low, high, together=len(others))
-            found[f"over that at beta={other} ({listed})"] = over_all
-        return effects.decide(found, f"kappa at beta={better}", below=1.0)
+            found[f"times that at beta={other} ({listed})"] = over_all
+        return effects.decide(found, f"kappa at beta={better} is", below=1.0)
 
     return check
 
@@ -102,7 +102,7 @@ def _tight(figure: str) -> Callable[[DataFrame], Verdict]:
             return not_testable("no network with beta = 1 where Eq 7 applies")
         gaps = bounded.assign(gap=bounded["bound_convex"] / bounded["kappa"])
         worst = float(geometric_means(gaps, "depth", "gap")[1].max())
-        return verdict(worst <= TIGHT, worst, f"largest mean of bound / kappa {worst:.3f}")
+        return verdict(worst <= TIGHT, worst, f"the largest mean of bound / kappa is {worst:.3f}")
 
     return check
 
@@ -116,8 +116,8 @@ def _bound_lower(figure: str, bound: str) -> Callable[[DataFrame], Verdict]:
         )
         if one.empty or none.empty:
             return not_testable("no network of L > 1 where Eq 7 applies")
-        found = {"": effects.ratio(one, none, bound)}
-        return effects.decide(found, "bound at beta=1 over that at beta=0", below=1.0)
+        found = {"times that at beta=0": effects.ratio(one, none, bound)}
+        return effects.decide(found, "bound at beta=1 is", below=1.0)
 
     return check
 

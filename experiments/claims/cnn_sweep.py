@@ -48,6 +48,7 @@ TITLES = {
     "8-shared": "shared weights, dense last layer",
 }
 SYMBOLS = {"filters": "F", "kernel": "K"}
+NAMES = {"filters": "the number of filters F", "kernel": "the kernel size K"}
 LEAST = 2  # points of a curve
 
 _MANY_FILTERS = (
@@ -76,10 +77,11 @@ MECHANISMS = {
 
 
 _LINE = (
-    "T_1^T T_1 grows with F, and the smallest eigenvalue of T_2 T_2^T falls. With Sigma^(1/2) both"
-    " terms of Lemma 2 are of one size in the direction in which Sigma is smallest, and T_1^T T_1"
-    " carries kappa down. Sigma/2 makes the second term there smaller by the smallest eigenvalue of"
-    " Sigma over 4, a factor of 1e-4, and leaves T_2 T_2^T alone"
+    "T_1 and T_2 are the Toeplitz matrices of the two layers. T_1^T T_1 grows with F, and the"
+    " smallest eigenvalue of T_2 T_2^T falls. With Sigma^(1/2) both terms of Lemma 2 are of one"
+    " size in the direction in which Sigma is smallest, so that T_1^T T_1 carries kappa down. With"
+    " Sigma/2 the term of T_1 is 1e-4 times as large there, a quarter of the smallest eigenvalue of"
+    " Sigma, and T_2 T_2^T alone is left"
 )
 
 
@@ -143,10 +145,8 @@ def _decided(curves: Sequence[Curve], *, rises: bool) -> Verdict:
     if not _shared_seeds(curves):
         return not_testable(f"fewer than {LEAST} resolved points on a curve")
     side: dict[str, Any] = {"above": 0.0} if rises else {"below": 0.0}
-    symbol = SYMBOLS[curves[0].over]
-    found = decide(
-        {"on average": _average(curves)}, f"kappa goes like {symbol} to the power", **side
-    )
+    what = NAMES[curves[0].over]
+    found = decide({"on average": _average(curves)}, f"kappa goes like {what} to the power", **side)
     return replace(found, text=f"{found.text}; {_listed(curves)}")
 
 

@@ -59,7 +59,7 @@ def _tight(figure: str) -> Callable[[DataFrame], Verdict]:
             float(geometric_means(rows, "depth", "gap")[1].max())
             for _, rows in bounded.groupby("width")
         )
-        return decided(worst <= _TIGHT, worst, f"largest mean of bound / kappa {worst:.3f}")
+        return decided(worst <= _TIGHT, worst, f"the largest mean of bound / kappa is {worst:.3f}")
 
     return check
 
@@ -115,7 +115,7 @@ def _follows_the_trend(frame: DataFrame) -> Verdict:
         agree, steps = agree + int((np.sign(kappa) == np.sign(bound)).sum()), steps + len(kappa)
     if not steps:
         return not_testable("fewer than 2 depths where Lemma 2 applies")
-    text = f"the bound goes the way of kappa in {agree} of {steps} steps over the depths"
+    text = f"from depth to depth the bound rises or falls as kappa does in {agree} of {steps} steps"
     return decided(agree == steps, agree / steps, text)
 
 

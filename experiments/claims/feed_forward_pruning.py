@@ -25,7 +25,7 @@ from sweeps.effects import decide, ratio
 
 LAST = 0.9  # the final loss is the mean over the epochs from this share of the last one on
 BOTH_FALL = (
-    "Pruning lowers both ends of the spectrum alike: with J of the parameters left, lambda_max is"
+    "Pruning lowers both ends of the spectrum alike. With J of the parameters left, lambda_max is"
     " 0.80, 0.49 and 0.22 times that of the unpruned network at rates of 0.2, 0.4 and 0.6, and"
     " lambda_min 0.83, 0.58 and 0.23 times; at 0.8 they are 0.058 and 0.043 times."
 )
@@ -55,7 +55,7 @@ def _over_unpruned(rows: DataFrame, of: str, name: str, *, from_one_seed: bool =
     """Whether ``of`` of every pruned network is larger than that of the unpruned one."""
     whole, pruned = rows[rows["pruned"] == 0], rows[rows["pruned"] > 0]
     if whole.empty or pruned.empty:
-        return not_testable("no pruned network beside an unpruned one is computed yet")
+        return not_testable("no pruned and no unpruned network of this run is computed yet")
     by_rate = pruned.groupby("pruned")
     found = {f"at rate={rate:g}": ratio(some, whole, of, len(by_rate)) for rate, some in by_rate}
     name = f"{name} over that of the unpruned network:"
@@ -79,7 +79,7 @@ def _trained(run: str, of: str) -> Check:
         rows = _kappas(frame, run, of)
         rows = rows[rows["epoch"] > 0]
         epochs = ", ".join(str(epoch) for epoch in sorted(set(rows["epoch"])))
-        verdict = _over_unpruned(rows, "kappa", f"kappa, averaged over the epochs {epochs},")
+        verdict = _over_unpruned(rows, "kappa", f"kappa after {epochs} epochs (a mean over these)")
         return _at_every_rate(verdict, rows, frame, run)
 
     return check

@@ -36,7 +36,10 @@ def _spectrum(frame: DataFrame) -> Verdict:
     largest = {seed: where(shown, seed=seed)["measured"].max() for seed in np.unique(shown["seed"])}
     scale = np.array([largest[seed] for seed in shown["seed"]])
     off = float((np.abs(shown["measured"] - shown["printed"]).to_numpy() / scale).max())
-    text = f"farthest {off:.1e} lambda_max over {len(scale)} eigenvalues of {len(largest)} networks"
+    text = (
+        f"of {len(scale)} eigenvalues of {len(largest)} networks the farthest is off by {off:.1e}"
+        " lambda_max"
+    )
     return verdict(off <= 1e-10, off, text)
 
 
@@ -61,7 +64,7 @@ def _contour(frame: DataFrame) -> Verdict:
         return not_testable("no grid")
     printed = shown["printed"].to_numpy()
     off = float((np.abs(shown["measured"].to_numpy() - printed) / printed).max())
-    text = f"farthest {off:.1e} relatively over {len(shown)} networks"
+    text = f"of {len(shown)} networks the farthest is off by {off:.1e} of its sharpness"
     return verdict(off <= 1e-10, off, text)
 
 
@@ -228,7 +231,8 @@ def _far(frame: DataFrame) -> Verdict:
     )
     nearest = min((ratio for ratio, _ in found.values()), key=lambda ratio: abs(np.log(ratio)))
     holds = abs(np.log(nearest)) > np.log(FAR)
-    return verdict(bool(holds), nearest, f"farthest measured over Eq 14: {listed}")
+    text = f"measured sharpness over that of Eq 14, where it is farthest from 1: {listed}"
+    return verdict(bool(holds), nearest, text)
 
 
 def _raw_inputs_matter(frame: DataFrame) -> Verdict:

@@ -73,7 +73,9 @@ def _exponential(gain: float, column: str, *, growing: bool) -> Check:
         fit = r_squared(logs, polynomial_fit(layers, logs, 1))
         factor = _factor(deepest, column)
         side: dict[str, Any] = {"above": 1.0} if growing else {"below": 1.0}
-        found = decide({f"a layer at L={deepest['depth'].iloc[0]}": factor}, "factor", **side)
+        found = decide(
+            {f"times a layer at L={deepest['depth'].iloc[0]}": factor}, "changes by", **side
+        )
         status = FAILS if fit < STRAIGHT else found.status
         return replace(found, status=status, text=f"{found.text}, R^2 {fit:.4f}")
 
@@ -104,7 +106,9 @@ def _self_balancing(frame: DataFrame) -> Verdict:
         plain.append(np.ptp(np.log(one["term"])))
         weighted.append(np.ptp(np.log(one["term"] * one["weight"])))
     effect = mean(np.array(plain) - np.array(weighted)).exponential()
-    found = decide({"": effect}, "spread without gamma over spread with it", above=1.0)
+    found = decide(
+        {"": effect}, "spread of the terms over l without gamma, over that with it", above=1.0
+    )
     text = (
         f"{found.text}; max/min over l {np.exp(np.mean(plain)):.1f} without gamma and "
         f"{np.exp(np.mean(weighted)):.1f} with it, at L={deepest['depth'].iloc[0]}"
@@ -140,7 +144,7 @@ def _driven_by_the_smallest(frame: DataFrame) -> Verdict:
         least = np.log(one["right_smallest2"])
         shares.append(np.ptp(least) - np.ptp(least + np.log(one["right_kappa2"])))
     effect = mean(np.array(shares)).exponential()
-    name = "max/min over l of sigma_min^2 over that of sigma_max^2"
+    name = "largest / smallest sigma_min^2 over l, over the same of sigma_max^2"
     return decide({f"at L={rows['depth'].iloc[0]}": effect}, name, above=1.0)
 
 

@@ -19,7 +19,11 @@ def _within_four(frame: DataFrame) -> Verdict:
     z = (frame["estimate"] - frame["predicted"]).to_numpy() / error
     largest = float(np.abs(z).max())
     precision = float((error / frame["predicted"].to_numpy()).max())
-    text = f"largest |z| {largest:.2f}, root mean square {np.sqrt((z**2).mean()):.2f}, over "
+    usual = np.sqrt((z**2).mean())
+    text = (
+        f"estimates are off by {largest:.2f} standard errors at most and {usual:.2f} in the root"
+        " mean square, over "
+    )
     text += f"{len(frame)} points known to {100 * precision:.2g}% or better"
     return verdict(largest <= 4, largest, text)
 

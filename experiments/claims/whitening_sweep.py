@@ -29,7 +29,7 @@ FEWEST = 3  # covariances that an exponent is fitted to
 def _lowers(frame: DataFrame) -> Verdict:
     white, raw = (where(frame, figure=FULL, whitening=kind) for kind in (WHITENED, RAW))
     if white.empty:
-        return not_testable("no rows")
+        return not_testable("no network on raw and on whitened inputs")
     found = effects.compared(raw, white, "depth", "L")
     return effects.decide(found, "kappa(raw) / kappa(whitened)", above=1.0)
 
@@ -52,7 +52,7 @@ def _proportional(frame: DataFrame) -> Verdict:
             ]
             found[f"at L={depth}"] = effects.mean(np.array(slopes), together=len(depths))
     if not found:
-        return not_testable(f"fewer than {FEWEST} powers of Sigma with a resolved kappa")
+        return not_testable(f"kappa is resolved at fewer than {FEWEST} powers of Sigma")
     return _near_one(found)
 
 

@@ -48,7 +48,8 @@ def _falls(reading: str, quantity: Callable[[DataFrame], float], name: str) -> C
         last = paths["epoch"].max() if len(paths) else 0
         if paths["width"].nunique() < 2 or last < FEWEST_EPOCHS:
             number = paths["width"].nunique()
-            return not_testable(f"{number} widths and {last} epochs; the paper has 6 and 100")
+            found = f"{number} widths and {last} epochs of this reading"
+            return not_testable(f"{found}; the paper has 6 and 100")
         every = DataFrame(
             {"width": width, "seed": seed, name: quantity(path)}
             for (width, seed), path in paths.groupby(["width", "seed"])
@@ -133,7 +134,7 @@ def _robust_at_first(reading: str, rule: str) -> Check:
     def check(frame: DataFrame) -> Verdict:
         spectra = _spectra(frame, reading)
         if not spectra:
-            return not_testable("no spectra")
+            return not_testable("no spectrum of this reading")
         first = _factors(spectra[min(spectra)], rule)
         mean = effects.mean(np.log(first["factor"].to_numpy())).exponential()
         text = f"kappa at rank {_ranks(first)} over kappa at {1 - FEWER:.0%} fewer ranks:"
@@ -146,7 +147,7 @@ def _sensitive_after(reading: str, rule: str) -> Check:
     def check(frame: DataFrame) -> Verdict:
         spectra = _spectra(frame, reading)
         if len(spectra) < 2 or max(spectra) < FEWEST_EPOCHS:
-            return not_testable(f"no spectra {FEWEST_EPOCHS} epochs apart")
+            return not_testable(f"no spectra before training and {FEWEST_EPOCHS} epochs later")
         first, last = (_factors(spectra[at(spectra)], rule) for at in (min, max))
         after, before = (f"{np.exp(np.log(x['factor']).mean()):.3g}" for x in (last, first))
         text = (
@@ -198,8 +199,9 @@ _IMPROVES = Sentence(
 )
 _STABLE = Sentence("A", "Appendix I.2", "more stable throughout training for larger widths", _SIZES)
 _FLOAT32 = (
-    "this rule cuts where kappa is 1 / (k n eps), about 840 for 10,000 eigenvalues, before training"
-    " and after, whatever the network: what spreads over many decades lies below"
+    "this rule cuts the spectrum where kappa is 1 / (k n eps), about 840 for 10,000 eigenvalues,"
+    " before training and after, whatever the network. The eigenvalues that spread over many"
+    " decades lie below the cut"
 )
 
 

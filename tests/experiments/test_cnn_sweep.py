@@ -184,7 +184,7 @@ def test_printed_trends_can_hold_fail_and_be_undecided():
     paper = _table(lambda kernel, filters: filters**2 / kernel)
     found = _verdict(both, paper)
     assert found.status == HOLDS
-    for trend in (r"like F to the power (2 |2.0|1.9)", r"like K to the power -(1 |1.0|0.9)"):
+    for trend in (r"filters F to the power (2 |2.0|1.9)", r"size K to the power -(1 |1.0|0.9)"):
         assert re.search(trend, found.text)
     for reverse in (
         lambda kernel, filters: 1 / (filters**2 * kernel),

@@ -218,7 +218,7 @@ def test_the_bound_can_hold_and_fail_at_every_epoch():
     [
         (0, "kappa", 2.0, FAILS, "33% of it between"),
         (0, "kappa", 0.5, FAILS, "goes from 4"),
-        (1, "kappa", 1.6, FAILS, "largest change over kappa at the start 0.825"),
+        (1, "kappa", 1.6, FAILS, "largest change over kappa at the start: 0.825"),
         (1, "kappa", 1.535, UNDECIDED, "at epochs"),
         (2, "kappa", 2.5, FAILS, "kappa 7.1 at the start"),
         (2, "kappa", 1.756, UNDECIDED, "at the end"),
