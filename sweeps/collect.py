@@ -37,7 +37,7 @@ def write_provenance(
     content = {
         "config": config.to_dict(),
         "data": list(sources),
-        "seconds": round(sum(result.seconds for result in finished), 3),
+        "seconds": round(sum(result.own_seconds for result in finished), 3),
         "cells": len(kept),
         **({"missing": missing} if missing else {}),
         "dates": [dates[0], dates[-1]],

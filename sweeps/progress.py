@@ -71,15 +71,8 @@ def _by_shape(
 
 def _pace(experiment: Experiment, finished: Mapping[Cell, Finished]) -> float:
     """Seconds for a unit of cost."""
-    seconds = sum(_seconds_alone(done) for done in finished.values())
+    seconds = sum(done.own_seconds for done in finished.values())
     return seconds / sum(experiment.cost_of(cell) for cell in finished)
-
-
-def _seconds_alone(done: Finished) -> float:
-    """The seconds of a cell; on a CPU that others used as well, no more than its own work."""
-    if not _device(done).startswith("cpu"):
-        return done.seconds
-    return min(done.seconds, done.provenance.get("cpu_seconds", done.seconds))
 
 
 def _device(done: Finished) -> str:

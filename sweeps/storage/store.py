@@ -49,6 +49,13 @@ class Finished:
     seconds: float
     provenance: Mapping[str, Any]
 
+    @property
+    def own_seconds(self) -> float:
+        """The seconds; on a CPU that others used as well, no more than the work of this cell."""
+        if not str(self.provenance.get("device", "")).startswith("cpu"):
+            return self.seconds
+        return min(self.seconds, self.provenance.get("cpu_seconds", self.seconds))
+
 
 @dataclass(frozen=True)
 class Store:
