@@ -23,7 +23,7 @@ from gnjax.networks.forms.refusals import (
     RAISED,
     Refused,
     asks_for_numbers,
-    does_not_take,
+    raised_by,
     shapes_of,
     types_of,
 )
@@ -132,7 +132,7 @@ def check_call(loss: Loss, outputs: Outputs, y: Any, dtype: Any) -> tuple[int, .
     except RAISED as error:
         shapes = " and a target of shape ".join(str(shapes_of(tree)) for tree in arguments)
         types = " and a target of dtype ".join(str(types_of(tree)) for tree in arguments)
-        sentence = does_not_take("the loss", "one sample, outputs", shapes, types, error)
+        sentence = raised_by("the loss", "one sample, outputs", shapes, types, error)
         hint = "pass the targets as y" if y is None else "it is called for every sample by itself"
         msg = sentence if asks_for_numbers(error) else f"{sentence}; {hint}"
         raise ValueError(msg) from error

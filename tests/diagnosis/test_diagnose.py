@@ -458,7 +458,7 @@ def test_shell_shapes_data_as_the_model_takes_it(user_module, capsys):
         (["users_own:alone", "--data", "digits"], "takes no form of digits"),
         (["users_own:with_inputs", "--data", "digits"], "inputs of its own"),
         (["users_own:with_inputs", "--out", "picture.xyz"], "does not end in .png"),
-        (["users_own:misfit"], "does not take an x of shape (6, 2)"),
+        (["users_own:misfit"], "at an x of shape (6, 2)"),
     ],
 )
 def test_shell_names_a_mistake_in_one_line(user_module, capsys, arguments, said):

@@ -78,7 +78,9 @@ def test_other_filters_are_refused(only, words):
 
 def test_a_keyword_that_a_call_does_not_have_is_named():
     model = gnjax.functional(nnx.Linear(X.shape[1], 2, rngs=nnx.Rngs(0)), train=False)
-    with pytest.raises(ValueError, match=r"'train'; its call has no such keyword; leave it out"):
+    with pytest.raises(
+        ValueError, match=r"keyword argument 'train'; .*functional\(model, name=value\)"
+    ):
         gnjax.ntk(model, X)
 
 
@@ -215,7 +217,7 @@ BAD = {
     "a ragged list": (lambda p, x: x @ p, np.ones((4, 2)), [[1.0], [1.0, 2.0]], "array"),
     "complex outputs": (lambda p, x: (1j * x) @ p, np.ones((4, 2)), X, "real numbers"),
     "complex parameters": (lambda p, x: (x @ p).real, np.ones((4, 2)) * 1j, X, "complex"),
-    "no common shape": (lambda p, x: x + p[None], np.ones(3), X, "does not take an x"),
+    "no common shape": (lambda p, x: x + p[None], np.ones(3), X, "raises TypeError"),
     "one argument too many": (lambda p, x, train: x @ p, np.ones((4, 2)), X, "train"),
 }
 

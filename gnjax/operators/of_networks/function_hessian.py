@@ -21,7 +21,7 @@ from gnjax.networks.forms.frameworks import Params
 from gnjax.networks.forms.refusals import (
     RAISED,
     asks_for_numbers,
-    does_not_take,
+    raised_by,
     shapes_of,
     types_of,
 )
@@ -151,7 +151,7 @@ def _rewritten(function: Any, params: Params, args: tuple[Any, ...]) -> tuple[An
         return rewritten(function, params, *args)
     except RAISED as error:
         arguments = "the parameters and arguments"
-        sentence = does_not_take("loss_fn", arguments, shapes_of(args), types_of(args), error)
+        sentence = raised_by("loss_fn", arguments, shapes_of(args), types_of(args), error)
         called = "it is called as loss_fn(params, *args), with the args that hessian_of is given"
         msg = sentence if asks_for_numbers(error) else f"{sentence}; {called}"
         raise ValueError(msg) from error

@@ -92,7 +92,7 @@ FORWARD = {
         ],
         r"dropout_p=self\.dropout if self\.training",
     ),
-    "shape": (lambda self, x: self.layer(x[:, 1:]), r"does not take an x of shape \(4, 3\)"),
+    "shape": (lambda self, x: self.layer(x[:, 1:]), r"at an x of shape \(4, 3\)"),
 }
 
 

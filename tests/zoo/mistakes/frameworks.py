@@ -54,7 +54,7 @@ MISTAKES = {
         {
             "no keyword": (lambda m: _haiku(lambda *parts: parts, m), "keywords of its call"),
             "no state": (lambda m: _haiku(lambda *parts: parts[:2], m), "params, state"),
-            "apply": (lambda m: _haiku(lambda t, p, _: (t.apply, p), m), "goes in as .transformed"),
+            "apply": (lambda m: _haiku(lambda t, p, _: (t.apply, p), m), "the model raises"),
         },
     ),
     "haiku mlp, huber loss": (
@@ -68,7 +68,7 @@ MISTAKES = {
             ),
             "apply": (
                 lambda m: wrong(m, gnjax.ntk, model=lambda pair: (pair[0].apply, pair[1])),
-                "goes in as .transformed, params",
+                "the model raises",
             ),
         },
     ),

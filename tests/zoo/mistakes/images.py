@@ -68,7 +68,7 @@ MISTAKES = {
                 lambda m: wrong(m, y=255 * np.ones((2, 4, 4, 1)), loss="binary_cross_entropy"),
                 "lie between 0 and 1",
             ),
-            "an odd size": (lambda m: wrong(m, x=np.ones((2, 5, 5, 1))), "made for"),
+            "an odd size": (lambda m: wrong(m, x=np.ones((2, 5, 5, 1))), "at an x of shape"),
             "params to apply": (
                 lambda m: wrong(m, model=lambda pair: (pair[0].apply, pair[1]["params"])),
                 r"in place of \(module\.apply, params\)",

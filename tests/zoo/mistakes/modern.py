@@ -22,12 +22,12 @@ MISTAKES = {
     "encoder and decoder": (
         modern.translator,
         {
-            "source alone": (lambda m: wrong(m, x=TOKENS), "arguments of a module as a tuple"),
+            "source alone": (lambda m: wrong(m, x=TOKENS), "arguments of a module"),
             "both in a dict": (
                 lambda m: wrong(m, x=lambda x: {"source": x[0], "target": x[1]}),
-                "arguments of a module as a tuple",
+                "arguments of a module",
             ),
-            "both in a list": (lambda m: wrong(m, x=list), "arguments of a module as a tuple"),
+            "both in a list": (lambda m: wrong(m, x=list), "arguments of a module"),
         },
     ),
     "mixer": (
@@ -35,7 +35,7 @@ MISTAKES = {
         {
             "larger images": (
                 lambda m: wrong(m, x=lambda x: np.tile(x, (1, 2, 2, 1))),
-                "the model and its parameters were made for",
+                "at an x of shape",
             ),
             "channels first": (
                 lambda m: wrong(m, x=lambda x: np.moveaxis(x, -1, 1)),
@@ -67,7 +67,7 @@ MISTAKES = {
             ),
             "users as floats": (
                 lambda m: wrong(m, x=lambda x: {**x, "user": x["user"] + 0.0}),
-                r"x\.astype\(int\)",
+                "tokens are integers",
             ),
             "ratings": (lambda m: wrong(m, y=np.array([1, 5, 3, 2])), "lie between 0 and 1"),
             "another entry": (

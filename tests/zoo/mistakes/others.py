@@ -69,7 +69,7 @@ MISTAKES = {
             "a number": (lambda m: wrong(m, model=_with_params(top_k=1)), "has dtype int"),
             "x first": (
                 lambda m: wrong(m, model=lambda pair: (lambda x, p: pair[0](p, x), pair[1])),
-                "with the parameters first",
+                r"apply.params, x.",
             ),
             "a vector": (
                 lambda m: gnjax.ntk((lambda p, x: x @ p, np.ones((3, 3))), np.ones(3)),

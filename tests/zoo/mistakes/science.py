@@ -73,7 +73,7 @@ MISTAKES = {
     "sines of coordinates": (
         science.siren,
         {
-            "three coordinates": (lambda m: wrong(m, x=np.ones((3, 3))), "were made for"),
+            "three coordinates": (lambda m: wrong(m, x=np.ones((3, 3))), "at an x of shape"),
             "one point": (lambda m: wrong(m, x=np.ones(2)), "one entry for each sample"),
         },
     ),
@@ -109,7 +109,7 @@ MISTAKES = {
         science.diffusion,
         {
             "one time for all": (lambda m: wrong(m, x=lambda x: (x[0], 0.5)), "at least one"),
-            "no time": (lambda m: wrong(m, x=lambda x: x[0]), "arguments of a module as a tuple"),
+            "no time": (lambda m: wrong(m, x=lambda x: x[0]), "arguments of a module"),
             "time in a column": (lambda m: wrong(m, x=lambda x: (x[0], x[1][:, None])), "y has"),
         },
     ),
