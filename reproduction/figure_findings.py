@@ -32,6 +32,7 @@ def page(figure: str, sides: Sequence[Side], folder: Path) -> str:
         *_pictures(figure, sides, folder),
         *_sentences(claims, sides),
         *_others(claims, sides),
+        *_beside(figure),
         *_settings(figure),
         *_data(figure, sides, folder),
     ]
@@ -94,6 +95,16 @@ def _others(claims: Sequence[Claim], sides: Sequence[Side]) -> Iterator[str]:
 def _row(claim: Claim, sides: Sequence[Side], source: str = "") -> tuple[str, ...]:
     said = escaped(claim.statement) + (f" {source}" if source else "")
     return (escaped(claim.figure), said, *(side.cell(claim) for side in sides))
+
+
+def _beside(figure: str) -> Iterator[str]:
+    """The picture in the authors' notebook, which is not shown, and what differs in ours."""
+    for row in texts.pictures():
+        if figure in row.figure.split():
+            yield "## Beside the picture in the authors' notebook"
+            yield escaped(f"{row.theirs} ({row.notebook})")
+            yield escaped(row.differs)
+            yield "Number by number: [the authors' numbers beside ours](authors.md)."
 
 
 def _settings(figure: str) -> Iterator[str]:

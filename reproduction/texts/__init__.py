@@ -111,6 +111,23 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class Picture:
+    """A picture in a notebook of paper A's authors, looked at beside ours.
+
+    Attributes:
+      figure: the modules of the figures, separated by blanks.
+      notebook: which notebook and cells have it.
+      theirs: what it shows.
+      differs: in what ours differs, and why.
+    """
+
+    figure: str
+    notebook: str
+    theirs: str
+    differs: str
+
+
+@dataclass(frozen=True)
 class RankRule:
     """One way to say which eigenvalue is the smallest that is not zero.
 
@@ -196,6 +213,11 @@ def corrections() -> tuple[Correction, ...]:
 def settings() -> tuple[Setting, ...]:
     """What is set in each figure: printed, in the published code, and here."""
     return _rows("settings", Setting)
+
+
+def pictures() -> tuple[Picture, ...]:
+    """The pictures in the authors' notebooks beside ours."""
+    return _rows("pictures", Picture)
 
 
 def rank_rules() -> tuple[RankRule, ...]:

@@ -105,6 +105,15 @@ def test_lines_of_a_text_are_joined(tmp_path):
     assert row.where == "one two"
 
 
+def test_every_picture_that_the_authors_notebooks_hold_stands_on_the_page_of_its_figure():
+    named = {figure for row in texts.pictures() for figure in row.figure.split()}
+    assert named == {f"fig{number:02}" for number in (1, 6, 8, 10, 13, 14, 15, 17, 23)}
+    for figure in named:
+        page = (findings.FOLDER / "findings" / f"{figure}.md").read_text()
+        assert "## Beside the picture in the authors' notebook" in page
+        assert "](authors.md)" in page
+
+
 def test_every_figure_that_is_drawn_from_a_table_has_settings():
     of_papers = {name for name in catalogue.from_tables() if name.startswith(("fig", "b"))}
     named = {figure for row in texts.settings() for figure in row.figure.split()}

@@ -87,6 +87,7 @@ def corrected(monkeypatch):
             ("without_claim", texts.WithoutClaim, {}),
             ("theory", texts.Statement, {}),
             ("settings", texts.Setting, {"figure": "fig02"}),
+            ("pictures", texts.Picture, {"figure": "fig02"}),
             (
                 "answers",
                 texts.Answer,
