@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from ml_collections import ConfigDict, FrozenConfigDict
 
+from figures import catalogue
 from sweeps import command_line
 from sweeps.config import ConfigError
 from sweeps.table import read
@@ -43,6 +44,14 @@ def test_a_cell_runs_is_kept_and_makes_a_table(name, tmp_path, capsys):
     before = path.read_bytes()
     command_line.main(FOUND[name], [*command, "--no_compute"])
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("figure", catalogue.from_tables())
+def test_a_figure_needs_columns_that_its_experiment_has(figure):
+    """Class: a figure whose own test draws a table that the experiment does not make."""
+    module = catalogue.from_tables()[figure]
+    columns = FOUND[module.EXPERIMENT].columns
+    assert not columns or set(module.COLUMNS) <= set(columns)
 
 
 @pytest.mark.parametrize("name", FOUND)
