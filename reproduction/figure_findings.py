@@ -118,18 +118,17 @@ def _settings(figure: str) -> Iterator[str]:
         yield table(SETTING, rows)
 
 
-def _data(figure: str, sides: Sequence[Side], folder: Path) -> Iterator[str]:
+def _data(figure: str, sides: Sequence[Side], folder: Path) -> list[str]:
     """The data, and where the numbers behind the picture are."""
-    yield "## Data"
     lines = [f"- {side.profile}: {escaped(data)}" for side in sides if (data := side.data(figure))]
-    if lines:
-        yield "\n".join(lines)
+    parts = ["\n".join(lines)] if lines else []
     for side in sides:
         rows = table_of(figure, gallery(side.profile, folder / "gallery"))
         if rows.is_file():
             path = f"figures/{rows.relative_to(folder).as_posix()}"
-            yield (
+            parts.append(
                 f"The numbers of the {side.profile} profile are in"
                 f" [{rows.name}]({_link(rows, folder)}); `python -m figures {figure} --from={path}`"
                 " draws them again."
             )
+    return ["## Data", *parts] if parts else []

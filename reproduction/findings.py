@@ -17,8 +17,8 @@ from reproduction import appendices, authors, figure_findings, standing, texts
 from reproduction.appendices import PAGES
 from reproduction.markdown import escaped, table
 from reproduction.readings import all_claims, figure_of
-from reproduction.records import EXPECTED, LEGEND, PROFILES, Records, read
-from reproduction.sides import Side, linked, words
+from reproduction.records import EXPECTED, LEGEND, Records, read
+from reproduction.sides import Side, linked, of_records, words
 from reproduction.standing import Standing
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, Sentence
 from sweeps.sentences import TALLIES
@@ -37,7 +37,7 @@ def written(records: Records, claims: Sequence[Claim], folder: Path = FOLDER) ->
       claims: all claims, in the papers' order. A claim without a record was not run.
       folder: where the gallery is, whose pictures and tables the pages show.
     """
-    sides = _sides(records, claims)
+    sides = of_records(records, claims)
     pages = {SCREEN: screen(sides, claims)}
     for figure in catalogue.from_tables():
         pages[f"findings/{figure}.md"] = figure_findings.page(figure, sides, folder)
@@ -63,7 +63,7 @@ def write(records: Records, claims: Sequence[Claim], folder: Path = FOLDER) -> N
 
 def answered(records: Records, claims: Sequence[Claim], folder: str) -> str:
     """The ten answers in a line each, as README has them; in ``folder`` are the figures' pages."""
-    return _answers(_sides(records, claims), folder, numbers=False)
+    return _answers(of_records(records, claims), folder, numbers=False)
 
 
 def _answers(sides: Sequence[Side], folder: str, *, numbers: bool) -> str:
@@ -79,10 +79,6 @@ def with_answers(readme: str, answers: str) -> str:
         raise ValueError(msg)
     before, rest = readme.split(BEGIN)
     return f"{before}{BEGIN}\n{answers}\n{END}{rest.split(END)[1]}"
-
-
-def _sides(records: Records, claims: Sequence[Claim]) -> list[Side]:
-    return [Side(p, records[p], claims) for p in PROFILES if records.get(p)]
 
 
 def screen(sides: Sequence[Side], claims: Sequence[Claim]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from reproduction.markdown import escaped
 from reproduction.readings import name, title
-from reproduction.records import counts
+from reproduction.records import PROFILES, Records, counts
 from sweeps import sentences
 from sweeps.claims import FAILS, Claim, Sentence
 
@@ -50,6 +50,11 @@ class Side:
         alone = entry.get("seeds") == "1" and "one seed" not in entry["number"]
         told = entry["number"] + (" (one seed)" if alone else "") + (f" Why: {why}" if why else "")
         return f"**{entry['status']}**. {escaped(told)}"
+
+
+def of_records(records: Records, claims: Sequence[Claim]) -> list[Side]:
+    """The sides of those profiles of which something is recorded."""
+    return [Side(p, records[p], claims) for p in PROFILES if records.get(p)]
 
 
 def verdict(judged: Mapping[Sentence, sentences.Judged], sentence: Sentence) -> str:

@@ -15,6 +15,7 @@ from figures import catalogue
 from gnjax import papers
 from gnjax.conditioning.methods import METHODS
 from gnjax.papers.methods import METHODS as OF_LINEAR_NETWORKS
+from reproduction import sides
 from reproduction.appendices import PAGES
 from reproduction.readings import all_claims, figure_of, name
 from sweeps.claims import Claim, implied, verdict
@@ -165,38 +166,20 @@ def test_every_claim_is_on_its_figures_page(figure_pages, tmp_path):
     assert len(claims) > 50
     for claim in claims:
         page = (tmp_path / f"{figure_of(claim)}.md").read_text().replace("\\", "")
-        assert f"({claim.figure}) {claim.statement}".replace("\\", "") in page
+        assert f"| {claim.figure} | {claim.statement}".replace("\\", "") in page
 
 
-_CLAIM = Claim(
-    "2a",
-    "kappa <= bound_1",
-    implied("Lemma 2"),
-    lambda table: verdict(True, 1.0, "always"),
-)
-
-
-def test_page_shows_recorded_verdicts(figure_pages, tmp_path):
-    entry = {"figure": "fig02", "status": "holds", "number": "worst ratio 0.9 * 1"}
-    records = {"laptop": {name(_CLAIM): entry}, "smoke": {name(_CLAIM): entry | {"status": "no"}}}
-    page = figure_pages.page("fig02", [_CLAIM], records, tmp_path)
-    line = r"- (2a) kappa \<= bound\_1 (implied: Lemma 2): **holds**. worst ratio 0.9 \* 1."
-    assert line in page
-    assert "At the laptop profile:" in page
+def test_page_shows_recorded_verdicts_and_leads_to_no_table(figure_pages, tmp_path):
+    claim = Claim("2a", "kappa <= bound_1", implied("Lemma 2"), lambda frame: verdict(True, 1, ""))
+    entry = {"figure": "fig02", "status": "holds", "number": "worst ratio 0.9 * 1", "data": "MNIST"}
+    known = sides.of_records({"laptop": {name(claim): entry}, "smoke": {}}, [claim])
+    page = figure_pages.page("fig02", known, tmp_path)
+    assert r"| 2a | kappa \<= bound\_1 (implied: Lemma 2) | **holds**. worst ratio" in page
+    assert "## At the laptop profile" in page
+    assert "are in depth_sweep.csv;" in page
     assert "smoke profile" not in page
     assert "python -m experiments.depth_sweep --config=configs/depth_sweep.py:laptop" in page
-
-
-def test_page_says_what_is_missing(figure_pages, tmp_path, monkeypatch):
-    monkeypatch.setattr(figure_pages, "KEPT", tmp_path / "nothing")
-    page = figure_pages.page("fig02", [_CLAIM], {}, tmp_path)
-    assert "does not hold its picture yet" in page
-    assert "No verdicts are recorded yet" in page
-    assert "![" not in page
-    other = Claim("2b", "another", implied(""), _CLAIM.check)
-    known = {"laptop": {name(other): {"figure": "fig02", "status": "holds", "number": "1"}}}
-    page = figure_pages.page("fig02", [_CLAIM, other], known, tmp_path)
-    assert f"**{figure_pages.UNRECORDED}**" in page
+    assert "![" not in figure_pages.page("fig02", [], tmp_path)  # nothing is recorded
 
 
 def test_the_table_of_methods_is_that_of_the_code():
