@@ -38,12 +38,12 @@ def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any
         for width in config.widths:
             for seed in range(config.first_seed, config.first_seed + config.seeds):
                 yield (
-                    {"figure": 18, "reading": reading},
+                    {"figure": "18", "reading": reading},
                     {**_network(config, chosen, width), "seed": seed, "every": config.every},
                 )
         for seed in range(config.first_seed, config.first_seed + config.spectrum_seeds):
             yield (
-                {"figure": 9, "reading": reading},
+                {"figure": "9", "reading": reading},
                 {**_network(config, chosen, config.spectrum_width), "seed": seed, "every": 0},
             )
 

@@ -55,7 +55,7 @@ def draw(frame: DataFrame) -> Figure:
 def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes of the table behind the figure."""
     shown = _shown(frame)
-    seeds = len(distinct(frame[frame["figure"] == 9], "seed"))
+    seeds = len(distinct(frame[frame["figure"] == "9"], "seed"))
     return captions.paragraph(
         "Figure 9. Left: the eigenvalues of the Gauss-Newton matrix of a network with one hidden"
         f" layer of m = {distinct(shown, 'width')[0]} ReLU units, in their order, before and after"
@@ -71,7 +71,7 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
 
 def _shown(frame: DataFrame) -> DataFrame:
     """The first seed of the first reading that the table has."""
-    spectra = frame[frame["figure"] == 9]
+    spectra = frame[frame["figure"] == "9"]
     reading = next(name for name in READINGS if name in set(spectra["reading"]))
     first = of_first_seed(spectra[spectra["reading"] == reading])
     return DataFrame(first).sort_values("assumed_rank")

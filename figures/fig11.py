@@ -20,7 +20,7 @@ SMALLEST = {
     "right_smallest2": rf"$\sigma_{{\min}}^2({BEFORE})$",
     "left_smallest2": rf"$\sigma_{{\min}}^2({AFTER})$",
 }
-COLUMNS = (*captions.CELL, "sizes", "layer", "gain", *KAPPAS, *SMALLEST)
+COLUMNS = (*captions.CELL, *layers.COLUMNS, *KAPPAS, *SMALLEST)
 
 
 def draw(frame: DataFrame) -> Figure:

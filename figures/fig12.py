@@ -16,7 +16,7 @@ PANELS = {  # what is multiplied -> title
     ("left_kappa2", "right_kappa2"): rf"without $\gamma_\ell$: ${TERM}$",
     ("weight", "left_kappa2", "right_kappa2"): rf"with $\gamma_\ell$: $\gamma_\ell\,{TERM}$",
 }
-COLUMNS = (*captions.CELL, "sizes", "layer", "gain", "weight", "left_kappa2", "right_kappa2")
+COLUMNS = (*captions.CELL, *layers.COLUMNS, "weight", "left_kappa2", "right_kappa2")
 
 
 def draw(frame: DataFrame) -> Figure:

@@ -40,9 +40,9 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
 
 def _shown(frame: DataFrame) -> DataFrame:
     """The rows of the reading, with kappa at the numerical rank where that is known."""
-    there = set(frame["reading"][frame["figure"] == 18])
+    there = set(frame["reading"][frame["figure"] == "18"])
     reading = next(name for name in READINGS if name in there)
-    rows = frame[(frame["figure"] == 18) & (frame["reading"] == reading)].reset_index(drop=True)
+    rows = frame[(frame["figure"] == "18") & (frame["reading"] == reading)].reset_index(drop=True)
     known = np.isfinite(rows["kappa_numerical_high"].to_numpy(float))
     ends = {
         f"kappa{end}": np.where(known, rows[f"kappa_numerical{end}"], rows[f"kappa{end}"])

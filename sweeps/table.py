@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from pandas import DataFrame
 
 MIXED = ("beta", "figure")
-"""The columns of text of which some cells look like numbers: "1" and "1/L", "8" and "2a".
+"""The columns of text whose cells can look like numbers: "1" and "1/L", "8" and "2a".
 
-Any other column of a table holds truth values if one of its cells is True or False, numbers if one
-of them is a number, and else text.
+They are text where all of their cells do, too. Any other column of a table holds truth values if
+one of its cells is True or False, numbers if one of them is a number, and else text.
 """
 
 
@@ -52,7 +52,9 @@ def read(path: Path, needed: Iterable[str] = (), *, foreign: bool = False) -> Da
     columns = dict(zip(header, zip(*lines, strict=True), strict=True))
     for name, column in columns.items() if foreign else ():
         _check(path, name, column)
-    return DataFrame({name: typed(column) for name, column in columns.items()})
+    return DataFrame(
+        {name: np.array(c) if name in MIXED else typed(c) for name, c in columns.items()}
+    )
 
 
 def _lines(path: Path) -> list[list[str]]:

@@ -37,7 +37,7 @@ RULES: Mapping[str, str] = {
 
 
 def _paths(frame: DataFrame, reading: str) -> DataFrame:
-    return frame[(frame["figure"] == 18) & (frame["reading"] == reading)]
+    return frame[(frame["figure"] == "18") & (frame["reading"] == reading)]
 
 
 def _falls(reading: str, quantity: Callable[[DataFrame], float], name: str) -> Check:
@@ -126,7 +126,7 @@ def _mean_loss(path: DataFrame) -> float:
 
 
 def _spectra(frame: DataFrame, reading: str) -> dict[int, DataFrame]:
-    shown = frame[(frame["figure"] == 9) & (frame["reading"] == reading)]
+    shown = frame[(frame["figure"] == "9") & (frame["reading"] == reading)]
     return {int(epoch): rows for epoch, rows in shown.groupby("epoch")}
 
 
@@ -207,7 +207,7 @@ _FLOAT32 = (
 
 def _of_rank(reading: str, rule: str, column: str, words: str = "") -> tuple[Claim, Claim]:
     """The two claims of figure 9 for one rule of the numerical rank."""
-    panel = (("figure", 9), ("reading", reading))
+    panel = (("figure", "9"), ("reading", reading))
     where = RULES[rule] + words
     return (
         Claim(
@@ -232,7 +232,7 @@ def _of_rank(reading: str, rule: str, column: str, words: str = "") -> tuple[Cla
 
 def _of_width(reading: str, column: str, words: str = "") -> tuple[Claim, Claim, Claim]:
     """The three claims of figure 18."""
-    panel = (("figure", 18), ("reading", reading))
+    panel = (("figure", "18"), ("reading", reading))
     return (
         Claim(
             "18",

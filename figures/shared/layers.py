@@ -7,6 +7,8 @@ from figures.shared import style
 from figures.shared.series import distinct, over_seeds
 from sweeps.rows import where
 
+COLUMNS = ("samples", "sizes", "layer", "gain")
+
 
 def printed(frame: DataFrame) -> DataFrame:
     """The rows of the d, k and m that the paper prints."""

@@ -205,7 +205,7 @@ def test_claims_without_rows_are_not_testable():
 def test_what_is_known_of_the_values_enters_the_verdict():
     """Wide intervals of the numbers themselves decide nothing."""
     table = _table(0.8, 0.2, 0.95)
-    wide = table | {"value_low": np.zeros(len(table["value"])), "value_high": table["value"] + 1}
+    wide = table.assign(value_low=0.0, value_high=table["value"] + 1)
     assert set(_statuses(wide).values()) == {UNDECIDED}
 
 

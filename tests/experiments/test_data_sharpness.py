@@ -146,7 +146,7 @@ def test_figure_c5_draws_the_sharpness_of_both_kinds_of_data_and_the_peaks():
     left, right = figure.axes
     a = table[table["panel"] == "a"]
     for index, share in enumerate((0.28, 0.46)):
-        chosen = (a["share"] == share) & ~np.char.startswith(a["data"], FITTED)
+        chosen = (a["share"] == share) & ~a["data"].str.startswith(FITTED)
         shown = a[chosen]
         expected = mean_and_interval(shown, "samples", shown["measured"])
         assert_curve(left, rf"$\alpha_{{\max}}$ = {share:.2g}", index, expected)

@@ -183,7 +183,7 @@ def test_the_paper_profile_has_the_rates_and_readings():
 def _path(width, epoch, seed, **values):
     kappa = values.get("kappa", 1e4 / width * np.exp(epoch / width))
     return {
-        "figure": 18, "reading": "published", "width": width, "seed": seed, "epoch": epoch,
+        "figure": "18", "reading": "published", "width": width, "seed": seed, "epoch": epoch,
         "measured": True, "resolved": True, "loss": np.nan if epoch == 0 else 1.0 / width,
         "kappa": kappa, "kappa_low": kappa, "kappa_numerical": kappa, "kappa_numerical_high": kappa,
     } | values  # fmt: skip
@@ -192,7 +192,7 @@ def _path(width, epoch, seed, **values):
 def _spectrum(epoch, ratio, seeds=(0, 1, 2)):
     """100 eigenvalues a seed, each ``ratio`` times the one before it, or nearly; rules at 20."""
     return [
-        {"figure": 9, "reading": "published", "width": 20, "epoch": epoch, "seed": seed,
+        {"figure": "9", "reading": "published", "width": 20, "epoch": epoch, "seed": seed,
          "assumed_rank": r + 1, "kappa": (ratio * (1 + 1e-3 * seed)) ** -r,
          "rule": ", ".join(rank_rules.RULES) if r == 19 else np.nan}
         for seed in seeds
@@ -204,8 +204,7 @@ _PATHS = [_path(w, e, s) for w in (20, 50, 100) for s in (0, 1) for e in (0, 50,
 
 
 def _claims(figure, rule=SAID["float64"]) -> list[Claim]:
-    panel = {"9": 9, "18": 18}[figure]
-    wanted = (("figure", panel), ("reading", "published"))
+    wanted = (("figure", figure), ("reading", "published"))
     found = [c for c in experiment.CLAIMS if c.figure == figure and c.panel == wanted]
     named = (f"{rule} is", f"{rule} varies")
     return [c for c in found if figure == "18" or any(words in c.statement for words in named)]

@@ -316,6 +316,13 @@ def test_cells_get_the_narrowest_type(cells: list[str], expected: np.ndarray) ->
     np.testing.assert_array_equal(typed(cells), expected)
 
 
+def test_a_figures_name_is_text_also_where_it_looks_like_a_number(tmp_path: Path) -> None:
+    """Class: of a table of Figure 7 alone no row was found, and its claims were not testable."""
+    path = tmp_path / "table.csv"
+    path.write_text("figure,beta,width\n7,1,10\n7,2,20\n")
+    assert len(where(read(path), figure="7", beta="2", width=20)) == 1
+
+
 OF_THESE_TABLES = ("fig02", "fig03", "fig11", "fig12")
 
 

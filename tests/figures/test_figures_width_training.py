@@ -31,14 +31,14 @@ def _path(width, seed, epoch, rng):
     ends = {"": kappa, "_low": kappa, "_high": 1.01 * kappa}
     kappas = {f"{of}{end}": at for of in ("kappa", "kappa_numerical") for end, at in ends.items()}
     loss = rng.uniform(0.1, 1) if epoch else np.nan
-    return _row(18, width, seed, epoch, measured=measured, resolved=measured, loss=loss, **kappas)
+    return _row("18", width, seed, epoch, measured=measured, resolved=measured, loss=loss, **kappas)
 
 
 def _eigenvalue(epoch, at):
     """40 of them, the last ten below their errors."""
     names = [name for name, rank in RANKS.items() if rank == at + 1]
     return _row(
-        9, 20, 0, epoch,
+        "9", 20, 0, epoch,
         assumed_rank=at + 1, rule=", ".join(names) or np.nan, resolved=at < 30,
         eigenvalue=0.5 ** (at + epoch), eigenvalue_error=1e-15, kappa=2.0**at,
     )  # fmt: skip
@@ -55,7 +55,7 @@ def _frame():
 def test_figure_18_is_loss_and_kappa_of_every_width(frame):
     losses, kappas = fig18.draw(frame).axes
     for index, width in enumerate(WIDTHS):
-        rows = frame[(frame["figure"] == 18) & (frame["width"] == width)]
+        rows = frame[(frame["figure"] == "18") & (frame["width"] == width)]
         after = rows[rows["epoch"] > 0]
         drawn = losses.lines[index]
         expected = mean_and_interval(after, "epoch", after["loss"].to_numpy())
@@ -90,7 +90,7 @@ def test_an_unresolved_kappa_is_an_open_marker(frame):
 
 def test_another_reading_is_drawn_where_the_published_one_is_missing(frame):
     other = frame.assign(
-        reading=frame["reading"].mask(frame["figure"] == 18, "shuffled"),
+        reading=frame["reading"].mask(frame["figure"] == "18", "shuffled"),
         shuffled=True, biases="zero", training_loss="cross_entropy",
     )  # fmt: skip
     drawn, published = fig18.draw(other).axes[1].lines, fig18.draw(frame).axes[1].lines

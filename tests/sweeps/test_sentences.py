@@ -1,6 +1,5 @@
 """One verdict for each printed sentence, whatever the number of its readings."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -198,6 +197,6 @@ def test_a_sentence_of_one_figure_is_not_judged_by_others():
     assert (of_figure.read_as, other.read_as) == (CERTIFIED, OTHER)
     (one,) = sentences.judged([(of_figure, HOLDS), (other, FAILS)])
     assert (one.status, one.columns) == (HOLDS, {CERTIFIED: HOLDS, OTHER: FAILS})
-    table = {"data": np.array(["b"])}
+    table = DataFrame({"data": ["b"]})
     assert judge(other, table, ()).status == HOLDS  # by its own numbers, whatever its data
     assert judge(of_figure, table, ()).status == NOT_TESTABLE

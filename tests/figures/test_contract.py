@@ -1,0 +1,47 @@
+"""What every figure owes its readers: it is that of its published table, or a sentence says why."""
+
+import csv
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from figures import __main__ as cli
+from figures import catalogue
+from figures.shared import style
+from reproduction.published import GALLERY, table_of
+from sweeps import table
+from tests.drawn import assert_texts_fit
+
+FIGURES = catalogue.from_tables()
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_is_that_of_its_published_table(name, tmp_path):
+    """Its picture and its caption are made of the columns that it declares, and no text is cut.
+
+    After a change of what is drawn make both again, as ``python -m figures --help`` says, with
+    ``--from`` and ``--out=figures/gallery``.
+    """
+    module, path = FIGURES[name], table_of(name, GALLERY)
+    frame = table.read(path, foreign=True)[list(module.COLUMNS)]
+    drawn = tmp_path / "drawn.png"
+    figure = module.draw(frame)
+    style.save(figure, drawn)
+    np.testing.assert_array_equal(imread(drawn), imread(GALLERY / f"{name}.png"))
+    provenance = table.read_provenance(table.provenance_beside(path))
+    assert f"{module.caption(frame, provenance)}\n" == (GALLERY / f"{name}.txt").read_text()
+    assert_texts_fit(figure)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_table_without_a_column_is_refused_in_one_sentence(name, tmp_path, capsys):
+    header, first, *_ = csv.reader(table_of(name, GALLERY).read_text().splitlines())
+    for missing in set(FIGURES[name].COLUMNS):
+        kept = [place for place, column in enumerate(header) if column != missing]
+        path = tmp_path / "table.csv"
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows([line[place] for place in kept] for line in (header, first))
+        assert cli.main([name, f"--from={path}", f"--out={tmp_path}"]) == 1
+        (said,) = capsys.readouterr().err.splitlines()
+        assert f"has no column {missing}; another version wrote it" in said
