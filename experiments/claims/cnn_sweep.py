@@ -241,9 +241,12 @@ def _by_rank(figure: str, *, full: bool) -> Check:
         if not all(map(_shared_seeds, curves.values())):
             return not_testable(f"fewer than {LEAST} resolved points on every curve")
         over_filters, over_kernel = (_average(found, 2) for found in curves.values())
-        effects = {"for F^e": over_filters, "for K^-e": _negative(over_kernel)}
+        effects = {
+            "over the number of filters F": over_filters,
+            "over the kernel size K, with the opposite sign": _negative(over_kernel),
+        }
         side: dict[str, Any] = {"below": 0.0} if full else {"above": 0.0}
-        found = decide(effects, "on average over the curves, exponents", **side)
+        found = decide(effects, "exponents of kappa, on average over the curves", **side)
         text = "; ".join(f"over {SYMBOLS[over]} {_listed(c)}" for over, c in curves.items())
         return replace(found, text=f"{found.text}; {text}")
 

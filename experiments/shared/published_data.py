@@ -25,7 +25,8 @@ def strided(dataset: datasets.Dataset, step: int) -> datasets.Dataset:
     if step == 1:
         return dataset
     images = dataset.inputs.reshape(-1, *dataset.shape)[:, ::step, ::step]
-    size = f"every {step}th pixel: {images.shape[1]} x {images.shape[2]}"
+    place = {2: "2nd", 3: "3rd"}.get(step, f"{step}th")
+    size = f"every {place} pixel: {images.shape[1]} x {images.shape[2]}"
     return replace(
         dataset,
         inputs=images.reshape(len(images), -1),
