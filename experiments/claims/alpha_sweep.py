@@ -212,9 +212,9 @@ _GRAM = (
     " value, whose mean is the largest"
 )
 _IMAGES = (
-    "the images decide where all of them are whitened before n are drawn: on MNIST at m = 4000"
-    " kappa is nearly the same from alpha = 0 to 0.3, and on Fashion-MNIST ReLU is the worse for"
-    " wide networks"
+    "where all images are whitened before n of them are drawn, the images count: on MNIST at m ="
+    " 4000 kappa is nearly the same from alpha = 0 to 0.3, and on Fashion-MNIST ReLU is the worse"
+    " for wide networks"
 )
 _MENDED = "Lambda has the derivative alpha and not -alpha"
 _READINGS = (

@@ -162,8 +162,10 @@ CLAIMS = (
         "LayerNorm lowers kappa at every m > d",
         BEYOND,
         _layer_norm,
-        mechanism="its outputs bend with x, so that more eigenvalues are non-zero than under"
-        " BatchNorm, and the additional ones are the small ones",
+        mechanism=(
+            "LayerNorm's outputs are no linear function of x, so that J J^T has more eigenvalues"
+            " that are not zero than under BatchNorm, and the additional ones are small"
+        ),
     ),
     Claim("7", "as many eigenvalues as theory says are non-zero", BEYOND, _ranks),
 )

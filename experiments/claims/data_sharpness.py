@@ -185,7 +185,8 @@ CLAIMS = (
                 "the larger alpha_max, the less of the loss above its floor is left in the end",
                 "left",
                 "what is left of it",
-                "the large class is learned soon, and the few labels of the others last",
+                "the large class is learned soon, and the few labels of the other classes take"
+                " long",
             ),
         )
     ),

@@ -415,9 +415,11 @@ CLAIMS = (
         _below_printed,
         ("n/d",),
         _on("1c"),
-        mechanism="labels are not fitted when n > d: what the network reaches is Eq 14 of the"
-        " projected labels, lambda_*, which every run meets to 1e-3; how far lambda_* lies below Eq"
-        " 14 as printed is the share of the labels that the inputs explain",
+        mechanism=(
+            "with n > d the inputs do not fit the labels. Every run meets lambda_* to 1e-3, which"
+            " is Eq 14 of the part of the labels that the inputs fit. The smaller this part is,"
+            " the further lambda_* lies below Eq 14 as printed"
+        ),
     ),
     Claim("B1c", "no run is flatter than lambda_*", BEYOND, _above_least("1c")),
     Claim(
@@ -454,8 +456,10 @@ CLAIMS = (
         "Kaiming uniform: within 10% of Eq 14 as printed for alpha >= 0.2",
         BEYOND,
         _near_printed("2b", 0.10, least=0.2 - 1e-3),
-        mechanism="an unbalanced start ends above lambda_*, and Eq 14 as printed lies above it,"
-        " too, each by tens of per cent: that they meet is no theorem",
+        mechanism=(
+            "an unbalanced start ends above lambda_*, and Eq 14 as printed lies above lambda_*,"
+            " too, each by tens of per cent. No theorem says that these two agree"
+        ),
     ),
     Claim(
         "B2c",
@@ -477,8 +481,10 @@ CLAIMS = (
         "tanh: within 25% of Eq 14 as printed",
         BEYOND,
         _near_printed("2c", 0.25),
-        mechanism="Eq 14 as printed asks for fitted labels; the same runs are much closer to"
-        " lambda_*",
+        mechanism=(
+            "Eq 14 as printed is of labels that are fitted, and these are not; the same runs are"
+            " much closer to lambda_*"
+        ),
     ),
     Claim(
         "B2d",

@@ -25,10 +25,10 @@ DEAD = (
     " than unpruned."
 )
 NEVER_TRAINED = (
-    "Where all weights that a channel has left come from dead channels, its variance is 0, which"
-    " BatchNorm divides by the root of 1e-5: the derivatives by its pruned weights are 316 times as"
-    " large as usual. These columns are never trained; without them lambda_max is 5e4 times smaller"
-    " at 80%."
+    "Some channels have only weights left that come from dead channels, so that their variance is"
+    " 0. BatchNorm divides by the root of 1e-5 there, and the derivatives by the pruned weights of"
+    " such a channel are 316 times as large as usual. These weights are never trained; without"
+    " their columns lambda_max is 5e4 times smaller at 80%."
 )
 REBUILT = (
     "Training rebuilds lambda_min: with 80% of the kernels pruned it ends at 3.0, unpruned at"

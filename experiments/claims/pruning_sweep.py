@@ -81,10 +81,10 @@ WORSE = Sentence(
     data=_CIFAR,
 )
 _STEP = (
-    "The length of the steps makes the valley, rate / (1 - momentum) = 1: in a VGG5 of 8 filters"
-    " kappa at 40% over unpruned is 0.086, and 0.61 with a tenth of the rate or 0.66 without"
-    " momentum, which are as short. lambda_min of the unpruned network falls from 12 to 0.13 with"
-    " the printed steps and stays at 12 with short ones."
+    "Long steps make the valley: the printed ones have rate / (1 - momentum) = 1. In a VGG5 of 8"
+    " filters kappa at 40% over unpruned is 0.086 with them, 0.61 with a tenth of the rate and"
+    " 0.66 without momentum, which are equally short. lambda_min of the unpruned network falls"
+    " from 12 to 0.13 with the printed steps and stays at 12 with short ones."
 )
 MECHANISMS: Mapping[str, str] = {
     "resnet20": _STEP,

@@ -37,14 +37,14 @@ RATIOS = ("d/k", "m/d", "n/d", "batch/n", "epochs x rate")
 TIGHT = 1.6
 
 _SHRINKS = (
-    "With X^T X = n I in place of I, W_3 W_2 W_1 has to shrink to Y X^T / n, whose singular values"
-    " are 0.17 to 0.31, where at X^T X = I it has to grow, and a step moves n times as far; the"
+    "With X^T X = n I the product W_3 W_2 W_1 has to shrink to Y X^T / n, whose singular values"
+    " are 0.17 to 0.31; with X^T X = I it has to grow. A step moves n times as far, too, and the"
     " smallest eigenvalue of G shrinks most"
 )
 _RAW = (
-    "Which values the pixels have is not to be read out of the published code. Of values in [0, 1]"
-    " the first direction is the brightness that all images share, and Y X^T has one singular value"
-    " far above the others"
+    "The published code does not say which values the pixels have. With values in [0, 1] the"
+    " first singular direction is the brightness that all images share, and one singular value of"
+    " Y X^T is far above the others"
 )
 MECHANISMS = {"published_raw": _RAW, "sigma_xavier": _SHRINKS, "sigma_kaiming": _SHRINKS}
 
