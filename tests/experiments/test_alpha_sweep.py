@@ -296,10 +296,10 @@ def test_relu_and_the_linear_network_meet_at_the_crossover() -> None:
 
 
 def test_a_crossover_is_a_rise() -> None:
-    relu, linear = ({"seed": np.zeros(3, int), "width": np.array([1, 2, 4])} for _ in range(2))
-    linear["kappa"] = np.full(3, 8.0)
+    widths = DataFrame({"seed": 0, "width": [1, 2, 4]})
+    linear = widths.assign(kappa=8.0)
     for kappa, place in (([2, 4, 16], 2**1.5), ([16, 4, 2], np.nan), ([8, 16, 16], 1.0)):
-        relu["kappa"] = np.array(kappa, float)
+        relu = widths.assign(kappa=np.array(kappa, float))
         np.testing.assert_allclose(crossovers(relu, linear, "width", "kappa"), [place])
 
 

@@ -57,7 +57,7 @@ def layer_table() -> DataFrame:
         {
             "depth": depth, "layer": layer, "width": width, "seed": seed, "inputs": 196,
             "gain": gain,
-            "outputs": 10, "data": "mnist, 14 x 14, whitened", "sizes": sizes,
+            "outputs": 10, "data": "mnist, 14 x 14, whitened", "samples": 60000, "sizes": sizes,
             "left_kappa2": 1.5 ** (depth - layer) * (1 + 0.1 * seed) * 300 / width,
             "left_smallest2": (0.9 * gain) ** (depth - layer) * (1 + 0.1 * seed),
             "right_kappa2": 10.0 ** (layer - 1) * (1 + 0.1 * seed) * 300 / width,

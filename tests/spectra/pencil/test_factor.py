@@ -148,9 +148,9 @@ def test_rows_of_a_stored_factor_stay_on_the_accelerator_that_holds_them(monkeyp
     """2,000 rows are read in two parts, and ``form``, which copies J to the host, is not used."""
     j = np.random.default_rng(0).standard_normal((2000, 3))
     op = gnjax.factored(j)
-    assert op.factorisation().blocks is None
+    assert factorisation_of(op).blocks is None
     monkeypatch.setattr("gnjax.operators.stored.matrices.on_cpu", lambda array: False)
-    parts = list(op.factorisation().parts())
+    parts = list(factorisation_of(op).parts())
     assert [type(part) for part in parts] == [type(op.factor)] * 2
     np.testing.assert_array_equal(np.concatenate(parts), j)
 
