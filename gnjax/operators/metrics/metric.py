@@ -76,6 +76,9 @@ class Block:
     right: Factor
     values: np.ndarray
 
+    def __str__(self) -> str:
+        return self.kind
+
     def root(self, dtype: jnp.dtype, damping: float) -> Root:
         """W diag(values + damping)^{-1/2} W^T for W = U (x) V, in the precision ``dtype``."""
         damped = self.values + damping
