@@ -102,6 +102,7 @@ class _Stream:
             os.close(nowhere)
 
     def _try(self, write: Callable[[], object]) -> None:
+        """Write, and remember why that was not possible; raise it where the output is needed."""
         try:
             write()
         except OSError as error:

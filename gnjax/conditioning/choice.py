@@ -17,14 +17,10 @@ def asked_for(problem: Problem, name: str) -> Method:
 
 
 def cheapest(problem: Problem) -> Method:
-    """The cheapest method that applies.
+    """The cheapest of the methods that use structure; if none of them applies, the cheapest of all.
 
-    Methods that use structure are preferred: those that the operator itself brings, and the
-    singular values of a factor, which resolve the smallest eigenvalues, where these take at most
-    ``limits.factor_work`` multiplications. For a larger factor, whose smaller side is at most
-    ``limits.factor_rows``, the eigenvalues of the matrix or products with the factor are preferred,
-    because they take a tenth of the time; the caller computes singular values where these leave
-    kappa unresolved.
+    A preconditioner that the caller has given decides at once. Methods that use structure are those
+    that the operator itself brings, and those that :func:`_by_factor` names.
     """
     if problem.preconditioner is not None:
         return asked_for(problem, "preconditioned")
@@ -43,7 +39,13 @@ def cheapest(problem: Problem) -> Method:
 
 
 def _by_factor(problem: Problem) -> set[str]:
-    """The names of the preferred methods for an operator with a small factor; none for others."""
+    """The names of the preferred methods for an operator with a small factor; none for others.
+
+    Singular values of the factor resolve the smallest eigenvalues, and are preferred where they
+    take at most ``limits.factor_work`` multiplications. For a larger factor the eigenvalues of the
+    matrix, or products with the factor, take a tenth of the time. The caller computes singular
+    values where these leave kappa unresolved.
+    """
     if not small_factor(problem):
         return set()
     work = METHODS["factored"].cost(problem)

@@ -36,6 +36,7 @@ class ResidualBlock(nnx.Module):
         return jax.nn.relu(self._shortcut(x) + branch)
 
     def _shortcut(self, x: jax.Array) -> jax.Array:
+        """The projection if there is one, else x; with channels added, every second pixel of x."""
         if self.shortcut is not None:
             return self.shortcut(x)
         if not self.added:

@@ -257,7 +257,11 @@ def _disjoint(parts: Sequence[_Part], size: int) -> tuple[list[_Part], list[_Par
 
 
 def _spread(parts: Sequence[_Part], size: int) -> jax.Array:
-    """Columns for all entries of the leaf, zero for entries that are in no part."""
+    """The columns of J for all ``size`` entries of a leaf, put together from its parts.
+
+    A part has places in the leaf and their columns. An entry that is in no part has a column of
+    zeros.
+    """
     places = np.concatenate([part[0] for part in parts])
     columns = jnp.concatenate([part[1] for part in parts], axis=1)
     if len(places) < size:

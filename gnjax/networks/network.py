@@ -238,9 +238,10 @@ def columns(
 ) -> jax.Array:
     """A compiled product on v with ``dims`` axes, or on each column along one more axis.
 
-    Several columns go at once, which turns matrix-vector products into matrix products: as many as
-    the device takes if a product writes as much as so many ``evaluations``. Through convolutions
-    columns go one by one, because XLA would turn several into slow grouped convolutions.
+    Several columns go at once, which turns matrix-vector products into matrix products. How many
+    depends on the memory that a product with one column writes, which is ``evaluations`` times that
+    of evaluating the network once. Through convolutions columns go one by one, because XLA would
+    turn several into slow grouped convolutions.
     """
     if v.ndim == dims:
         return product(v)

@@ -142,7 +142,10 @@ def _reference(value: Any) -> Callable[[], Any]:
 
 
 def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
-    """A ``jax.jit`` with programs of its own: JAX keeps those of one function together."""
+    """``jax.jit`` of a new function that calls this one.
+
+    JAX keeps compiled programs by function, so that those of this wrapper can be dropped alone.
+    """
 
     def again(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)

@@ -120,13 +120,17 @@ class SharpnessFamily:
 
 
 def _step(update: jax.Array | None, rate: float | None, sharpness: float) -> tuple[float, float]:
-    """The rate that belongs to the step, and the multiple of the step to start from."""
+    """The learning rate that the step is made with, and the factor that the search begins with.
+
+    Without an update the step is the gradient, of learning rate 1, and the search begins at
+    1 / sharpness.
+    """
     if update is None:
         return 1.0, 1 / sharpness if sharpness > 0 else 1.0
     if rate is None:
         msg = (
-            "critical_sharpness along an update is 2 / step size, of which the update is a "
-            "multiple: pass rate= with update=, or neither for the gradient"
+            "critical_sharpness along an update needs the learning rate that the update was made "
+            "with: pass rate= with update=, or neither for the gradient"
         )
         raise ValueError(msg)
     return float(rate), 1.0

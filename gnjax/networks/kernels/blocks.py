@@ -113,10 +113,19 @@ def add_block(
     columns: np.ndarray,
     inputs: Sequence[masked.Inputs | None],
 ) -> None:
-    """Add what a group of parameters adds to a block (i, r, j, r'), for the new samples only.
+    """Add the share that some parameters have in J_left J_right^T.
 
-    ``pairs`` chooses some of the pairs, and ``columns`` some columns of the rows. ``inputs`` are
-    those that a mask leaves each unit, for every pair; None where there is no mask.
+    Entry (i, r, j, r') of the block belongs to output r of sample i on the left and to output r' of
+    sample j on the right. ``new`` are the samples i and the samples j for which it is added.
+
+    Args:
+      block: what is added to.
+      left: the inputs and sensitivities of layers, in pairs, and rows of J, of the samples i.
+      right: the same of the samples j.
+      new: slices of i and of j.
+      pairs: which of the pairs count.
+      columns: which columns of the rows count.
+      inputs: for every pair the inputs that a mask leaves each unit; None without a mask.
     """
     new_entries = np.s_[new[0], :, new[1]]
     for pair in pairs:

@@ -78,9 +78,10 @@ def _grams(left: Network, right: Network, parts: Sequence[Sequence[int]]) -> lis
 
 
 def _items(left: Network, right: Network) -> tuple[Item, ...]:
-    """The form of each parameter's part; samples of two shapes have rows of J in common alone.
+    """How each parameter's share of J_left J_right^T is computed.
 
-    A model may act otherwise on samples of another shape, and its layers there may be others.
+    If a sample on the left has another shape than one on the right, it is computed from rows of J,
+    because the model may have other layers for samples of another shape.
     """
     items = masked.as_vectors(left, sample_trace(left))
     if left is right or one_sample(left.x) == one_sample(right.x):

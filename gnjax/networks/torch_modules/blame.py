@@ -144,6 +144,7 @@ def _beyond(found: _Product, exact: _Product, sizes: _Product, eps: float) -> st
     """How two products differ by more than rounding that is relative to these sizes."""
 
     def differ(ours: Any, theirs: np.ndarray, size: Any) -> bool:
+        """Whether shapes differ, or numbers by more than rounding does at this magnitude."""
         if ours.shape != theirs.shape:
             return True
         return bool(apart(ours, theirs).max(initial=0.0) > _ROUNDINGS * eps * size)

@@ -43,9 +43,10 @@ class Sparse(HostProducts):
 
 
 def sparse(matrix: Any, error: Error | None = None) -> Sparse | None:
-    """The operator of a sparse matrix; None for anything else.
+    """The operator of (M + M^T) / 2 for a sparse matrix M; None for what is no sparse matrix.
 
-    It is that of (M + M^T) / 2 where M is symmetric up to rounding.
+    M has to be symmetric up to rounding, and the difference is part of the operator's error.
+    ``error`` is that of the entries of M, if it is known.
     """
     rows = _by_rows(matrix)
     if rows is None:

@@ -74,7 +74,11 @@ def missed_probability(run: Run, t: np.ndarray | float) -> np.ndarray:
 
 
 def _christoffel(run: Run, points: np.ndarray) -> np.ndarray:
-    """c(t) of the first steps; 1 where a pivot is not definite, so that t is inside the hull."""
+    """An upper bound c(t) on the share of the start block that eigenvectors at t have, for every t.
+
+    It comes from the steps of the run. It is 1, which says nothing, for a t between the smallest
+    and the largest Ritz value, and for every t if one of them is a Ritz value.
+    """
     block = run.diagonals[0].shape[0]
     identity = np.eye(block)
     start = energy = np.broadcast_to(identity, (len(points), block, block))

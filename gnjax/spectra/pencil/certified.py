@@ -149,10 +149,12 @@ class Complement:
 
 
 def _decided(run: Run, *, test: Complement, missed: float, stopped: Stopped) -> bool:
-    """Whether it is decided that C exceeds the floor, but with probability ``missed``, or does not.
+    """Whether the run may stop.
 
-    Nothing more is learned once the smallest Ritz value has settled: to a tenth of itself, or to
-    the rounding of the products. Before, it may be small on its way to a negative value.
+    It may once the smallest eigenvalue of C is above the floor, with a probability of at most
+    ``missed`` that this is wrong. It may also stop once the smallest Ritz value is below the floor
+    and has settled, to a tenth of itself or to the rounding of the products. Before it has settled,
+    it may be on its way to a negative value.
     """
     if stopped():
         return True
