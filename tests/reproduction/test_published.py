@@ -236,8 +236,9 @@ def test_the_verdicts_from_the_published_tables_are_those_recorded(profile):
     again = {}
     for section in verdicts.judged(profile, published.gallery(profile)):
         for claim, found in section.verdicts:
-            again[readings.name(claim)] = found
-            entry = known[readings.name(claim)]
-            assert (found.status, found.text) == (entry["status"], entry["number"])
+            name = readings.name(claim)
+            again[name] = found
+            assert name in known, f"{name}: python -m reproduction.verdicts --record records it"
+            assert (found.status, found.text) == (known[name]["status"], known[name]["number"])
     if profile == "laptop":  # every figure has its table, and nothing recorded is left out
         assert again.keys() == known.keys()
