@@ -52,6 +52,11 @@ def at_unit_scale(op: Operator) -> tuple[Operator, int]:
     return times_power_of_two(op, -even), even
 
 
+def at_stated_scale(op: Operator) -> tuple[Operator, int]:
+    """:func:`at_unit_scale` without a product: only where the operator states its magnitude."""
+    return (op, 0) if facts_of(op).magnitude is None else at_unit_scale(op)
+
+
 def times_power_of_two(op: Operator, exponent: int) -> Operator:
     """2^exponent A for an even exponent: by the numbers that A is stored in, or by its products."""
     multiply = facts_of(op).times_power_of_two

@@ -19,9 +19,9 @@ from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import spectral_error
 from gnjax.numerics.scale import certificate_in_units, values_in_units
 from gnjax.operators.elsewhere.recognised import as_operator
-from gnjax.operators.facts import error_of, facts_of, symmetry_of
+from gnjax.operators.facts import error_of, symmetry_of
 from gnjax.operators.protocol import Operator
-from gnjax.operators.scaled import at_unit_scale
+from gnjax.operators.scaled import at_stated_scale
 from gnjax.spectra.krylov.host_products import host_product
 from gnjax.spectra.stochastic.probes import probe_stream, signs, together
 from gnjax.spectra.watch import Progress, watching
@@ -88,11 +88,7 @@ def estimate_diagonal(
     if not isinstance(probes, int | np.integer) or isinstance(probes, bool) or probes < 1:
         msg = f"probes={probes!r} is not an integer of at least 1"
         raise ValueError(msg)
-    near, exponent = operator, 0
-    if (
-        facts_of(operator).magnitude is not None
-    ):  # others would make one more product to tell their scale
-        near, exponent = at_unit_scale(operator)
+    near, exponent = at_stated_scale(operator)
     block, rng = together(near, limits), probe_stream(seed)
     with watching(progress, int(probes), stoppable=True) as watch:
         multiply, spread = watch(host_product(near)), _Spread(near.shape[0])

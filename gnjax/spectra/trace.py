@@ -21,7 +21,7 @@ from gnjax.numerics.scale import SMALLEST, certificate_in_units, values_in_units
 from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.facts import error_of, factorisation_of, facts_of, symmetry_of
 from gnjax.operators.protocol import Operator
-from gnjax.operators.scaled import at_unit_scale
+from gnjax.operators.scaled import at_stated_scale
 from gnjax.spectra.krylov.host_products import check_products, host_product
 from gnjax.spectra.stochastic.hutchinson import TraceEstimate, hutch_plus_plus, hutchinson
 from gnjax.spectra.stochastic.probes import probe_stream, row_lengths, student, together
@@ -114,11 +114,7 @@ def trace(
     >>> abs(answer.value - 20.0) < 1e-9
     True
     """
-    operator, exponent = as_operator(op, limits=limits), 0
-    if (
-        facts_of(operator).magnitude is not None
-    ):  # a trace makes no more products than it is allowed
-        operator, exponent = at_unit_scale(operator)
+    operator, exponent = at_stated_scale(as_operator(op, limits=limits))
     if method not in _LEAST_PROBES:
         msg = f"method={method!r} is not one of {', '.join(_LEAST_PROBES)}"
         raise ValueError(msg)
