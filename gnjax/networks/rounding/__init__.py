@@ -8,7 +8,6 @@ from gnjax.networks.rounding.errors import (
     measured,
     measured_product,
     product_error,
-    product_probes,
     reason_of,
 )
 from gnjax.networks.rounding.formed import (
@@ -23,6 +22,7 @@ from gnjax.networks.rounding.formed import (
     probe_rows,
     watched,
 )
+from gnjax.networks.rounding.programs import OtherPrograms
 
 __all__ = [
     "MISTAKE",
@@ -30,6 +30,7 @@ __all__ = [
     "Forms",
     "JacobianErrors",
     "MeasuredProduct",
+    "OtherPrograms",
     "checked",
     "direction",
     "draws",
@@ -41,7 +42,6 @@ __all__ = [
     "measured_product",
     "probe_rows",
     "product_error",
-    "product_probes",
     "reason_of",
     "watched",
 ]

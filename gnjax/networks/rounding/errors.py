@@ -67,9 +67,8 @@ class MeasuredProduct(NamedTuple):
     def error_beside(self, others: Iterable[np.ndarray]) -> Error:
         """The error that also holds for other programs, from their products with the probes.
 
-        A compiled program may be further away than rounding explains. XLA computes a number twice
-        where that saves memory, with another rounding each time, and at a kink of the network the
-        two may lie on different sides. Then the distance is the error.
+        Where rounding does not explain how far one of them is away, the distance is the error. See
+        :mod:`gnjax.networks.rounding.programs`.
         """
         if self.images is None:
             return self.error
@@ -179,8 +178,13 @@ def product_probes(size: int, dtype: jnp.dtype) -> jax.Array:
     """The first vectors (n, j) that :func:`measured_product` multiplies: one, if it is large."""
     rng = np.random.default_rng(_SEED)
     first = _direction(rng, (size,), dtype)
-    few = _FEWEST if first.nbytes < _LARGE else 1
-    return jnp.stack([first, *(_direction(rng, (size,), dtype) for _ in range(few - 1))], axis=1)
+    more = (_direction(rng, (size,), dtype) for _ in range(_compared(first) - 1))
+    return jnp.stack([first, *more], axis=1)
+
+
+def _compared(v: jax.Array) -> int:
+    """How many products with vectors like v are compared with those of other programs."""
+    return _FEWEST if v.nbytes < _LARGE else 1
 
 
 def measured_product(
@@ -191,7 +195,6 @@ def measured_product(
     batches: Iterable[Sequence[Any]] = ((),),
     work: float = 0.0,
     scaling: Scaling | None = None,
-    seed: int = _SEED,
     repeated: bool = False,
     reason: str = "rounding of the product, by Monte Carlo arithmetic",
 ) -> MeasuredProduct:
@@ -209,13 +212,12 @@ def measured_product(
       work: about how many numbers a product of a batch writes; many make fewer draws.
       scaling: v -> S v with a symmetric S; the bound then is that of S A S, but for the rounding of
         S v itself.
-      seed: of the random signs and vectors.
       repeated: whether it is measured again and again, as along a training, so that one program
         that takes long to compile is worth it.
       reason: what the error comes from, in words.
     """
     function = product if isinstance(product, Partial) else Partial(product)
-    rng, count, parts = np.random.default_rng(seed), draws(work, size), list(batches)
+    rng, count, parts = np.random.default_rng(_SEED), draws(work, size), list(batches)
     vectors = [_direction(rng, (size,), dtype)]
     lacking = _lacks_memory(count, function, vectors[0], parts[0])
     if lacking:
@@ -233,9 +235,9 @@ def measured_product(
     largest = max(_root_mean_square(change_sizes), _root_mean_square(differences))
     smallest = narrowest(jax.make_jaxpr(function)(vectors[0], *parts[0]).jaxpr)
     image_size = _root_mean_square([length(image) for image in images])
-    few = _FEWEST if vectors[0].nbytes < _LARGE else 1
     error = _bound(largest, size**2, smallest, reason)
-    return MeasuredProduct(error, image_size, np.stack(images[:few], axis=1))
+    compared = np.stack(images[: _compared(vectors[0])], axis=1)
+    return MeasuredProduct(error, image_size, compared)
 
 
 def product_error(product: Callable[..., jax.Array], *args: Any, **options: Any) -> Error:

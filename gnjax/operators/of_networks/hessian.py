@@ -14,7 +14,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.tree_util import Partial
 
 from gnjax.networks.forms.derivatives import check_second_derivative
@@ -33,13 +32,12 @@ from gnjax.networks.network import (
 from gnjax.networks.outputs.targets import Target, loss_sum
 from gnjax.networks.rounding import (
     MeasuredProduct,
+    OtherPrograms,
     measured_product,
-    product_probes,
     reason_of,
 )
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.certificate import Error
-from gnjax.numerics.host import on_host
 from gnjax.numerics.scale import exponent_of
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.columns import symmetric_columns
@@ -111,17 +109,12 @@ class NetworkHessian(Algebra, ParameterTrees):
         """
         del norm
         total = float(self.net.total)
-        own = (total * images for images in self._own.values())
+        own = (total * images for images in self._others.images.values())
         return self._measured.error_beside(own).scaled(1.0 / total)
 
     @cached_property
-    def _probes(self) -> jax.Array:
-        return product_probes(*self.shape[:1], self.dtype)
-
-    @cached_property
-    def _own(self) -> dict[tuple[int, ...], np.ndarray]:
-        """The products with the probes by every program that was used, by the shape of vectors."""
-        return {}
+    def _others(self) -> OtherPrograms:
+        return OtherPrograms(self.net.parameters, self.dtype)
 
     @cached_property
     def _measured(self) -> MeasuredProduct:
@@ -149,9 +142,7 @@ class NetworkHessian(Algebra, ParameterTrees):
         return jnp.vdot(jax.lax.stop_gradient(slopes), f)
 
     def as_matrix(self) -> jax.Array:
-        matrix = symmetric_columns(self)
-        self._own[self.shape] = on_host(jnp.matmul(matrix, self._probes, precision="highest"))
-        return matrix
+        return self._others.formed(symmetric_columns(self))
 
     def linear_maps(self) -> tuple[linearised.LinearMap, ...]:
         """One for each batch of samples, see :func:`gnjax.linearised`."""
@@ -165,27 +156,7 @@ class NetworkHessian(Algebra, ParameterTrees):
 
     def _product(self) -> Product:
         ready = linearised.linearised(self)
-        return self._compared(multiplied(self) if ready is self else self.prepared_by(ready))
-
-    def _compared(self, product: Product) -> Product:
-        """The product, which multiplies the probes, too, by the program of every new shape."""
-
-        def compared(v: jax.Array) -> jax.Array:
-            if v.shape not in self._own:
-                self._own[v.shape] = self._probed(product, v.shape)
-            return product(v)
-
-        return compared
-
-    def _probed(self, product: Product, shape: tuple[int, ...]) -> np.ndarray:
-        """The products with the probes, by vectors or blocks of this shape."""
-        rows = on_host(self._probes).T
-        if len(shape) == 1:
-            return np.stack([on_host(product(jnp.asarray(row))) for row in rows], axis=1)
-        padded = np.resize(rows, (-(-len(rows) // shape[1]) * shape[1], shape[0]))
-        blocks = padded.reshape(-1, shape[1], shape[0])
-        images = [on_host(product(jnp.asarray(block.T))) for block in blocks]
-        return np.concatenate(images, axis=1)[:, : len(rows)]
+        return self._others.watched(multiplied(self) if ready is self else self.prepared_by(ready))
 
     def prepared_by(self, ready: Operator) -> Product:
         """The product with the operator linearised: nothing makes it faster."""
