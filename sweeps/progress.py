@@ -120,10 +120,8 @@ class Lines:
         if time.monotonic() - self._spoke < _SECONDS_BETWEEN_LINES and self._ended < self._total:
             return
         self._spoke = time.monotonic()
-        number = self._experiment.progress(result.measurement)
-        self._console.say(
-            f"{self._ended}/{self._total} {self._names.of(cell)}: {number}, {self._clock.left()}"
-        )
+        told = filter(None, (self._experiment.progress(result.measurement), self._clock.left()))
+        self._console.say(f"{self._ended}/{self._total} {self._names.of(cell)}: {', '.join(told)}")
 
     def failed(self, failure: Failure) -> None:
         self._ended += 1
