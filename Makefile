@@ -77,7 +77,7 @@ $(FLOOR)/.ready: pyproject.toml constraints-floor.txt
 
 test-torch: $(TORCH)/.ready  ## the tests of modules of PyTorch, in an environment that has it
 	$(TORCH)/bin/python -m pytest tests/networks/torch_modules tests/diagnosis/test_loggers.py tests/cli/test_series.py tests/test_docstrings.py -k "torch or programs or tensorboard"
-	$(TORCH)/bin/python scripts/run_examples.py docs/howto/models/torch_modules.md
+	$(TORCH)/bin/python -m scripts.run_examples docs/howto/models/torch_modules.md
 
 explore-torch: $(TORCH)/.ready  ## modules of PyTorch drawn at random, beside torch.autograd
 	$(TORCH)/bin/python -m tests.networks.torch_modules.campaign --minutes $(MINUTES)
@@ -101,7 +101,7 @@ types: $(READY)  ## mypy
 docs: export XLA_FLAGS ?= $(COMPILES_SOONER)
 docs: $(READY_DOCS)  ## the documentation site in build/docs, and its examples
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky docs build/docs
-	ls docs/*.md docs/*/*.md docs/howto/*/*.md | xargs -n 4 -P 2 $(BIN)/python scripts/run_examples.py
+	ls docs/*.md docs/*/*.md docs/howto/*/*.md | xargs -n 4 -P 2 $(BIN)/python -m scripts.run_examples
 
 notebook: $(READY_DOCS)  ## renew notebooks/colab.ipynb from its text, and run it (PROFILE=laptop)
 	$(BIN)/jupytext --quiet --update --to ipynb --output notebooks/colab.ipynb notebooks/colab.py

@@ -1,6 +1,6 @@
 """Run the examples of pages; a page that imports a missing package of an extra is left out.
 
-python scripts/run_examples.py docs/howto/hessian.md ...
+python -m scripts.run_examples docs/howto/hessian.md ...
 """
 
 from __future__ import annotations
