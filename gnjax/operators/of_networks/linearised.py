@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from gnjax.networks.equations.samples_last import with_samples_last
 from gnjax.networks.forms.samples import sample_count
 from gnjax.networks.network import (
     HESSIAN,
@@ -193,8 +192,7 @@ def linear_gradient(op: NetworkHessian, x: Any, target: Target | None) -> Any:
     gradient = jax.grad(lambda w: op.objective(x, target, _moved_leaves(net, w)))
     if not net.forward:
         return jax.tree_util.Partial(_first, jax.vjp(gradient, _origin(net))[1])
-    linear = jax.linearize(gradient, _origin(net))[1]
-    return with_samples_last(linear, _origin(net), sample_count(x))
+    return jax.linearize(gradient, _origin(net))[1]
 
 
 def _first(pullback: Any, v: jax.Array) -> jax.Array:
