@@ -108,7 +108,6 @@ _MOVED = {
         "leaky_relu_gauss_newton",
         "linear_cnn_gauss_newton",
         "linear_gauss_newton",
-        "linear_map_gram",
         "rank_sensitivity",
         "sum_of_kroneckers",
         "toeplitz",

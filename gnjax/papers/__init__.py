@@ -10,7 +10,6 @@ from gnjax.papers.closed_form.convolution import linear_cnn_gauss_newton, toepli
 from gnjax.papers.closed_form.gauss_newton import LinearGaussNewton
 from gnjax.papers.closed_form.leaky_relu import leaky_relu_gauss_newton
 from gnjax.papers.closed_form.linear import linear_gauss_newton
-from gnjax.papers.closed_form.linear_map import linear_map_gram
 from gnjax.papers.kronecker.factors import KroneckerFactors
 from gnjax.papers.kronecker.operator import SumOfKroneckers, sum_of_kroneckers
 from gnjax.papers.ranks import RankSensitivity, rank_sensitivity
@@ -25,7 +24,6 @@ __all__ = [
     "leaky_relu_gauss_newton",
     "linear_cnn_gauss_newton",
     "linear_gauss_newton",
-    "linear_map_gram",
     "rank_sensitivity",
     "sum_of_kroneckers",
     "toeplitz",
