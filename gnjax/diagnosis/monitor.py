@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,6 @@ from gnjax.diagnosis.monitor_products import (
     scaled_product,
 )
 from gnjax.diagnosis.monitor_row import MonitorRow
-from gnjax.diagnosis.sharpness import SharpnessFamily
 from gnjax.networks.construct import at_parameters_of
 from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.losses import Loss
@@ -90,10 +89,6 @@ class Monitor:
         row before; by default ``steps``. A row costs least with 2. Its value is then still at most
         the largest eigenvalue, up to rounding. Its error is the residual, which may be above
         ``rtol``.
-      measures: which other members of the family to measure: "batch_sharpness",
-        "critical_sharpness", "driving_eigenvalue", "sign_sharpness", "spectral_sharpness"; see
-        :class:`gnjax.MonitorRow`.
-      batch_samples: the number of samples in a batch, for "batch_sharpness".
       on_row: a function that is called with every row, to log it: ``row.numbers()`` is its numbers
         by their names.
 
@@ -123,8 +118,6 @@ class Monitor:
         probes: int = 0,
         steps: int = 30,
         warm_steps: int | None = None,
-        measures: Collection[str] = (),
-        batch_samples: int | None = None,
         on_row: Callable[[MonitorRow], object] | None = None,
         weights: Any = None,
         has_aux: bool = False,
@@ -139,7 +132,6 @@ class Monitor:
             msg = f"on_row={on_row!r} is no function; give one that takes a row, such as print"
             raise ValueError(msg)
         self._on_row = on_row
-        self._family = SharpnessFamily(measures, batch_samples)
         self.history: list[MonitorRow] = []
         self._x, self._every, self._has_aux = x, every, has_aux
         self._wants_gram, self._wants_kappa = gauss_newton or bool(kappa), kappa
@@ -209,17 +201,7 @@ class Monitor:
         rests_on = certificate(*errors.values(), rounding, symmetry_of(op))
         row = _row(int(step), runs, errors, rests_on, curvature, samples)
         threshold = None if rate is None else 2 / float(rate)
-        family = self._family(
-            op,
-            runs["hessian"].vector,
-            sharpness=row.sharpness,
-            update=None if update is None else op.ravel(update),
-            rate=rate,
-            rtol=self._rtol,
-            steps=self._steps,
-        )
-        family["products"] += row.products
-        row = self._with_condition(replace(row, threshold=threshold, **family))
+        row = self._with_condition(replace(row, threshold=threshold))
         self.history.append(row)
         if self._on_row is not None:
             self._on_row(row)
@@ -262,7 +244,6 @@ class Monitor:
             assert gram is None or isinstance(gram, NetworkGram)
             self._hessian, self._gram, self._linearises = op, gram, fits(op)
             self._vectors, self._roundings = {}, {}
-            self._family.renew()
             return
         assert self._hessian is not None
         self._hessian = NetworkHessian(net, functional=False)

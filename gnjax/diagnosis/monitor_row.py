@@ -6,7 +6,6 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from gnjax.diagnosis.sharpness import MEASURES
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import Certificate
 
@@ -33,17 +32,6 @@ class MonitorRow(Result):
       at_least: a lower bound on the largest eigenvalue of the Hessian.
       products: how many products with the Hessian and with the Gauss-Newton matrix were made.
       certificate: what the errors rest on.
-      batch_sharpness: sum_b g_b^T H_b g_b / sum_b |g_b|^2 over batches b of the samples, with the
-        gradient and the Hessian of each, with its error: a ratio of means, where the authors of
-        arXiv 2412.20553 also take the mean of the ratios.
-      critical_sharpness: 2 / eta for a step size eta from which the loss along the update, or along
-        the gradient, is larger than before (arXiv 2601.16979), within its error.
-      driving_eigenvalue: r^T K r / r^T r for the kernel K = J J^T / n and the gradient r of the
-        loss in the outputs: under gradient flow the squared error falls at twice this rate. The
-        quotient is ours.
-      sign_sharpness: a lower bound on max d^T H d over |d_i| <= 1, the generalised sharpness of
-        sign descent (arXiv 2603.05002), with its rounding as error.
-      spectral_sharpness: the same over matrices of spectral norm at most 1, that of Muon.
 
     >>> model = lambda w, x: x * w, np.array([[1.0, 1.0]])
     >>> row = gnjax.Monitor(np.array([[1.0, 2.0]]), np.zeros((1, 2)))(0, model, rate=0.1)
@@ -69,16 +57,6 @@ class MonitorRow(Result):
     kappa_low: float | None = None
     kappa_high: float | None = None
     threshold: float | None = None
-    batch_sharpness: float | None = None
-    batch_sharpness_error: float | None = None
-    critical_sharpness: float | None = None
-    critical_sharpness_error: float | None = None
-    driving_eigenvalue: float | None = None
-    driving_eigenvalue_error: float | None = None
-    sign_sharpness: float | None = None
-    sign_sharpness_error: float | None = None
-    spectral_sharpness: float | None = None
-    spectral_sharpness_error: float | None = None
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.keys():
@@ -98,8 +76,7 @@ class MonitorRow(Result):
         parts = [f"step {self.step}: sharpness {self.sharpness:.6g} +- {self.sharpness_error:.2g}"]
         if self.threshold is not None:
             parts.append(f"2 / rate {self.threshold:.6g}")
-        names: tuple[str, ...] = ("gauss_newton", "preconditioned", "directional", "trace", "kappa")
-        names += MEASURES
+        names = ("gauss_newton", "preconditioned", "directional", "trace", "kappa")
         others = ((name.replace("_", "-"), self[name]) for name in names if self[name] is not None)
         parts += [f"{name} {value:.6g}" for name, value in others]
         return f"{', '.join(parts)} ({self.products} products, {self.certificate.brief})"
