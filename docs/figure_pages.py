@@ -25,7 +25,7 @@ KEPT = ROOT / "figures"
 def write(folder: Path) -> list[Path]:
     """A page for every figure, an index of them and the findings, in ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
-    known = sides.of_records(records.read(KEPT / "expected.json"), all_claims())
+    known = sides.of_records(records.read(KEPT / "expected.json"), all_claims(), KEPT / "gallery")
     pages = {figure: page(figure, known, folder) for figure in catalogue.names()}
     pages |= {"index": _index(folder), "findings": _findings(folder), **_behind()}
     return [_written(folder / f"{title}.md", text) for title, text in pages.items()]
@@ -33,8 +33,7 @@ def write(folder: Path) -> list[Path]:
 
 def page(figure: str, known: Sequence[Side], folder: Path) -> str:
     """Its page of findings under the title of its module, and how to run it again."""
-    _, _, *found = figure_findings.page(figure, known, KEPT).strip().split("\n\n", 2)
-    shown = "".join(found).replace("](../", f"]({_kept(folder)}/")
+    shown = "\n\n".join(figure_findings.below_title(figure, known, folder))
     parts = [
         f"# {escaped(_summary(figure))}",
         re.sub(r"(?<!!)\[([^\]]*)\]\([^)]*\.csv\)", r"\1", shown),  # no page of the site

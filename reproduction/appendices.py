@@ -21,7 +21,7 @@ PAGES = {
 def pages() -> dict[str, str]:
     """The text of each page, by its name."""
     tables = {
-        "corrections": _corrections(),
+        "corrections": corrections(),
         "theory": [
             _plain(
                 ("paper", "what", "what it says", "status", "code", "test"),
@@ -65,7 +65,8 @@ def _head(name: str) -> str:
     return f"# {what[0].upper()}{what[1:]}\n\n[All findings](../FINDINGS.md)"
 
 
-def _corrections() -> Iterator[str]:
+def corrections() -> Iterator[str]:
+    """The corrections to the papers' text, a table for each kind."""
     for kind, heading in texts.KINDS.items():
         of_kind = [c for c in texts.corrections() if c.kind == kind]
         rows = [(c.paper, c.where, c.printed, c.corrected, c.test) for c in of_kind]

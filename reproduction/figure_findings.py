@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -17,41 +18,51 @@ from sweeps.claims import Claim, Sentence
 from sweeps.sentences import TALLIES
 
 
-def page(figure: str, sides: Sequence[Side], folder: Path) -> str:
+def page(figure: str, sides: Sequence[Side], where: Path) -> str:
     """What the papers print of a figure and what became of it, as Markdown.
 
     Args:
       figure: the module of the figure, as in "fig02".
       sides: the records of each profile.
-      folder: where the gallery is; the page stands in its neighbour ``findings``.
+      where: the folder of the page.
     """
-    claims = [c for c in (sides[0].claims if sides else []) if figure_of(c) == figure]
     parts = [
         f"# {title(figure)}",
         "[All findings](../FINDINGS.md), and how verdicts are to be read",
-        *_pictures(figure, sides, folder),
-        *_sentences(claims, sides),
-        *_others(claims, sides),
-        *_beside(figure),
-        *_settings(figure),
-        *_data(figure, sides, folder),
+        *below_title(figure, sides, where),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _pictures(figure: str, sides: Sequence[Side], folder: Path) -> Iterator[str]:
+def below_title(figure: str, sides: Sequence[Side], where: Path) -> Iterator[str]:
+    """What stands below the title."""
+    yield from found(figure, sides, where)
+    yield from _beside(figure)
+    yield from _settings(figure)
+    yield from _data(figure, sides, where)
+
+
+def found(figure: str, sides: Sequence[Side], where: Path) -> Iterator[str]:
+    """The pictures, the sentences with their verdicts, and what else is claimed."""
+    claims = [c for c in (sides[0].claims if sides else []) if figure_of(c) == figure]
+    yield from _pictures(figure, sides, where)
+    yield from _sentences(claims, sides)
+    yield from _others(claims, sides)
+
+
+def _pictures(figure: str, sides: Sequence[Side], where: Path) -> Iterator[str]:
     """The picture of each profile with its caption, that of the paper's sizes first."""
     for side in reversed(sides):
-        picture = gallery(side.profile, folder / "gallery") / f"{figure}.png"
+        picture = side.pictures / f"{figure}.png"
         caption = picture.with_suffix(".txt")
         if picture.is_file() and caption.is_file():
             yield f"## At the {side.profile} profile"
-            yield f"![{title(figure)}]({_link(picture, folder)})"
+            yield f"![{title(figure)}]({_link(picture, where)})"
             yield escaped(caption.read_text(encoding="utf-8"))
 
 
-def _link(path: Path, folder: Path) -> str:
-    return quote(f"../{path.relative_to(folder).as_posix()}")
+def _link(path: Path, where: Path) -> str:
+    return quote(Path(os.path.relpath(path, where)).as_posix())
 
 
 def _sentences(claims: Sequence[Claim], sides: Sequence[Side]) -> Iterator[str]:
@@ -118,17 +129,17 @@ def _settings(figure: str) -> Iterator[str]:
         yield table(SETTING, rows)
 
 
-def _data(figure: str, sides: Sequence[Side], folder: Path) -> list[str]:
+def _data(figure: str, sides: Sequence[Side], where: Path) -> list[str]:
     """The data, and where the numbers behind the picture are."""
     lines = [f"- {side.profile}: {escaped(data)}" for side in sides if (data := side.data(figure))]
     parts = ["\n".join(lines)] if lines else []
     for side in sides:
-        rows = table_of(figure, gallery(side.profile, folder / "gallery"))
+        rows = table_of(figure, side.pictures)
         if rows.is_file():
-            path = f"figures/{rows.relative_to(folder).as_posix()}"
+            path = table_of(figure, gallery(side.profile)).as_posix()
             parts.append(
                 f"The numbers of the {side.profile} profile are in"
-                f" [{rows.name}]({_link(rows, folder)}); `python -m figures {figure} --from={path}`"
+                f" [{rows.name}]({_link(rows, where)}); `python -m figures {figure} --from={path}`"
                 " draws them again."
             )
     return ["## Data", *parts] if parts else []

@@ -16,9 +16,10 @@ from gnjax.cli.terminal import exit_status
 from reproduction import appendices, authors, figure_findings, standing, texts
 from reproduction.appendices import PAGES
 from reproduction.markdown import escaped, table
+from reproduction.published import GALLERY
 from reproduction.readings import all_claims, figure_of
 from reproduction.records import EXPECTED, LEGEND, Records, read
-from reproduction.sides import Side, linked, of_records, words
+from reproduction.sides import FROM_SCREEN, Links, Side, linked, of_records, words
 from reproduction.standing import Standing
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, Sentence
 from sweeps.sentences import TALLIES
@@ -37,15 +38,15 @@ def written(records: Records, claims: Sequence[Claim], folder: Path = FOLDER) ->
       claims: all claims, in the papers' order. A claim without a record was not run.
       folder: where the gallery is, whose pictures and tables the pages show.
     """
-    sides = of_records(records, claims)
+    sides = of_records(records, claims, folder / GALLERY.name)
     pages = {SCREEN: screen(sides, claims)}
     for figure in catalogue.from_tables():
-        pages[f"findings/{figure}.md"] = figure_findings.page(figure, sides, folder)
+        pages[f"findings/{figure}.md"] = figure_findings.page(figure, sides, folder / "findings")
     pages |= {f"findings/{name}.md": text for name, text in appendices.pages().items()}
     pages["findings/authors.md"] = authors.page(folder)
     summary = Template(texts.summary())
     pages["findings/summary.md"] = summary.substitute(
-        tallies=_tallies(sides), answers=_answers(sides, "", numbers=True)
+        tallies=_tallies(sides), answers=_answers(sides, "{}.md".format, numbers=True)
     )
     return pages
 
@@ -57,18 +58,18 @@ def write(records: Records, claims: Sequence[Claim], folder: Path = FOLDER) -> N
     readme = folder.parent / "README.md"
     if readme.is_file():
         text = readme.read_text(encoding="utf-8")
-        answers = answered(records, claims, f"{folder.name}/findings/")
+        answers = answered(records, claims, f"{folder.name}/findings/{{}}.md".format)
         write_atomically(readme, with_answers(text, answers))
 
 
-def answered(records: Records, claims: Sequence[Claim], folder: str) -> str:
-    """The ten answers in a line each, as README has them; in ``folder`` are the figures' pages."""
-    return _answers(of_records(records, claims), folder, numbers=False)
+def answered(records: Records, claims: Sequence[Claim], links: Links) -> str:
+    """The ten answers in a line each, as README has them."""
+    return _answers(of_records(records, claims), links, numbers=False)
 
 
-def _answers(sides: Sequence[Side], folder: str, *, numbers: bool) -> str:
+def _answers(sides: Sequence[Side], links: Links, *, numbers: bool) -> str:
     """A numbered list."""
-    lines = standing.answers(sides, folder, numbers=numbers)
+    lines = standing.answers(sides, links, numbers=numbers)
     return "\n".join(f"{i}. {line}" for i, line in enumerate(lines, 1))
 
 
@@ -83,7 +84,6 @@ def with_answers(readme: str, answers: str) -> str:
 
 def screen(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
     """FINDINGS.md, to be read in five minutes; everything else is on the pages it links to."""
-    known = standing.standings(sides)
     parts = [
         "# Findings",
         "Paper A is *Theoretical characterisation of the Gauss-Newton conditioning in Neural"
@@ -91,21 +91,13 @@ def screen(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
         " is the condition number of the Gauss-Newton matrix. Numbers in brackets are intervals of"
         " 95% over the seeds.",
         "## Ten answers",
-        _answers(sides, "findings/", numbers=True),
+        _answers(sides, FROM_SCREEN, numbers=True),
         *standing.explained(sides),
-        "## What fails, and where it holds",
-        _failing(known),
-        "## What could not be decided",
-        _undecided(known),
-        "## What holds",
-        _holding(known),
+        *printed(sides),
         "## Errors in the papers",
         _errors(),
-        "## Beyond the papers",
-        _beyond(sides, claims),
-        "## How verdicts are to be read",
-        LEGEND,
-        _tallies(sides),
+        *beyond(claims),
+        *legend(sides),
         "The laptop's profile has data that ship and sizes with the paper's ratios, the paper's"
         " profile the sizes of the papers; where both decide a sentence, the paper's counts. The"
         " four tallies count different things and are not added up.",
@@ -114,7 +106,26 @@ def screen(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _failing(known: Mapping[Sentence, Standing]) -> str:
+def printed(sides: Sequence[Side], links: Links = FROM_SCREEN) -> Iterator[str]:
+    """The printed sentences in three tables: those that fail, are open, and hold."""
+    known = standing.standings(sides)
+    for heading, rows in (
+        ("What fails, and where it holds", _failing),
+        ("What could not be decided", _undecided),
+        ("What holds", _holding),
+    ):
+        yield f"## {heading}"
+        yield rows(known, links)
+
+
+def legend(sides: Sequence[Side]) -> Iterator[str]:
+    """How verdicts are to be read, and how many there are of each."""
+    yield "## How verdicts are to be read"
+    yield LEGEND
+    yield _tallies(sides)
+
+
+def _failing(known: Mapping[Sentence, Standing], links: Links) -> str:
     """Each printed sentence that fails, its number, why, and the reading under which it holds."""
     rows = []
     for one in standing.chosen(known, FAILS):
@@ -122,14 +133,14 @@ def _failing(known: Mapping[Sentence, Standing]) -> str:
         told = f"{one.effect()} ({one.grounds()})" + (f". Why: {next(iter(why))}" if why else "")
         under = [one.one.difference, *one.under(), one.elsewhere()]
         held = "; ".join(filter(None, under)) or "no reading"
-        rows.append((one.links, words(one.sentence), escaped(told), escaped(held)))
+        rows.append((one.linked(links), words(one.sentence), escaped(told), escaped(held)))
     return table(("figure", "printed", "found", "holds"), rows) if rows else "Nothing."
 
 
-def _undecided(known: Mapping[Sentence, Standing]) -> str:
+def _undecided(known: Mapping[Sentence, Standing], links: Links) -> str:
     rows = [
         (
-            one.links,
+            one.linked(links),
             words(one.sentence),
             escaped("; ".join(one.reasons()) or "no reading has the paper's data and settings"),
             escaped("; ".join(one.takes()) or "such a reading"),
@@ -140,10 +151,10 @@ def _undecided(known: Mapping[Sentence, Standing]) -> str:
     return table(heads, rows) if rows else "Nothing."
 
 
-def _holding(known: Mapping[Sentence, Standing]) -> str:
+def _holding(known: Mapping[Sentence, Standing], links: Links) -> str:
     rows = [
         (
-            one.links,
+            one.linked(links),
             words(one.sentence) + (f"; {escaped(other)}" if (other := one.elsewhere()) else ""),
             escaped(one.effect()),
             escaped(one.grounds()),
@@ -175,8 +186,8 @@ def _tallies(sides: Sequence[Side]) -> str:
     return table(("profile", *TALLIES), [(side.profile, *side.tallies()) for side in sides])
 
 
-def _beyond(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
-    """Where the claims are that no printed sentence makes."""
+def beyond(claims: Sequence[Claim], links: Links = FROM_SCREEN) -> Iterator[str]:
+    """Where the claims are that no printed sentence makes, if a figure has no others."""
     ours = [
         figure
         for figure in dict.fromkeys(map(figure_of, claims))
@@ -186,7 +197,10 @@ def _beyond(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
         "Other papers' claims and our own, with sharper readings of what is printed, stand at the"
         " end of each figure's page. Figures of their own:"
     )
-    return "\n".join([text, "", *(f"- {linked(figure)}: {_shown(figure)}" for figure in ours)])
+    if ours:
+        yield "## Beyond the papers"
+        shown = (f"- {linked(figure, links)}: {_shown(figure)}" for figure in ours)
+        yield "\n".join([text, "", *shown])
 
 
 def _shown(figure: str) -> str:

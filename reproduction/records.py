@@ -110,12 +110,16 @@ def renewed(path: Path, profile: str, sections: Sequence[Section]) -> dict[str, 
         for claim, entry in known.get(profile, {}).items()
         if entry["figure"] not in about
     }
-    new = {
+    return known | {profile: dict(_sorted(kept | of_sections(sections)))}
+
+
+def of_sections(sections: Sequence[Section]) -> dict[str, dict[str, str]]:
+    """The records of what was found, by claim."""
+    return {
         name(claim): _record(section, found)
         for section in sections
         for claim, found in section.verdicts
     }
-    return known | {profile: dict(_sorted(kept | new))}
 
 
 def _record(section: Section, found: Verdict) -> dict[str, str]:

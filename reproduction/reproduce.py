@@ -216,16 +216,16 @@ def _sections(
 
 
 def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: float) -> None:
-    """Write the report as a page and as text."""
+    """Write the report as text and as a page."""
     title = f"gnjax: the {options.run} profile"
     summary = (
         f"{len(sections)} figures. This run took {progress.duration(seconds)}; finished cells were"
         " not computed again."
     )
-    folder, rehearsal = options.results / options.run, options.profile == "smoke"
-    for name, told in (("report.html", report.page), ("report.md", report.markdown)):
-        text = told(sections, title, summary, rehearsal=rehearsal)
-        write_atomically(folder / name, text)
+    folder, pictures = options.results / options.run, options.results / "figures" / options.run
+    text = report.markdown(sections, options.profile, title, summary, pictures, folder)
+    write_atomically(folder / "report.md", text)
+    write_atomically(folder / "report.html", report.page(text, folder))
 
 
 def _publish(options: argparse.Namespace, sections: Sequence[Section]) -> None:

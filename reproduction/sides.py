@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from reproduction.markdown import escaped
+from reproduction.published import GALLERY, gallery
 from reproduction.readings import name, title
 from reproduction.records import PROFILES, Records, counts
 from sweeps import sentences
@@ -13,14 +15,21 @@ from sweeps.claims import FAILS, Claim, Sentence
 
 NOT_RUN = "not run"
 
+Links = Callable[[str], str]
+"""Where a link leads to the page of a figure, by the name of its module."""
+
+FROM_SCREEN: Links = "findings/{}.md".format
+"""From FINDINGS.md to the page of a figure."""
+
 
 @dataclass(frozen=True)
 class Side:
-    """The records of one profile beside all claims."""
+    """The records of one profile beside all claims, and the folder of its pictures."""
 
     profile: str
     recorded: Mapping[str, Mapping[str, str]]
     claims: Sequence[Claim]
+    pictures: Path
 
     def readings(self) -> list[tuple[Claim, str]]:
         """Every claim that was run, with its status."""
@@ -52,9 +61,9 @@ class Side:
         return f"**{entry['status']}**. {escaped(told)}"
 
 
-def of_records(records: Records, claims: Sequence[Claim]) -> list[Side]:
-    """The sides of those profiles of which something is recorded."""
-    return [Side(p, records[p], claims) for p in PROFILES if records.get(p)]
+def of_records(records: Records, claims: Sequence[Claim], folder: Path = GALLERY) -> list[Side]:
+    """The sides of those profiles of which something is recorded; the gallery is in ``folder``."""
+    return [Side(p, records[p], claims, gallery(p, folder)) for p in PROFILES if records.get(p)]
 
 
 def verdict(judged: Mapping[Sentence, sentences.Judged], sentence: Sentence) -> str:
@@ -70,6 +79,6 @@ def words(sentence: Sentence) -> str:
     return escaped(f'"{sentence.words}" ({sentence.paper}, {sentence.place})')
 
 
-def linked(figure: str, folder: str = "findings/") -> str:
-    """A link to the page of a figure, which is in this folder; from FINDINGS.md without one."""
-    return f"[{title(figure).removeprefix('Figure ')}]({folder}{figure}.md)"
+def linked(figure: str, links: Links = FROM_SCREEN) -> str:
+    """A link to the page of a figure, by its number."""
+    return f"[{title(figure).removeprefix('Figure ')}]({links(figure)})"

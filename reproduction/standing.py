@@ -10,7 +10,7 @@ from functools import cached_property
 from reproduction import texts
 from reproduction.markdown import escaped
 from reproduction.readings import figure_of, name
-from reproduction.sides import Side, linked
+from reproduction.sides import FROM_SCREEN, Links, Side, linked
 from sweeps import sentences
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, OTHER, UNDECIDED, Claim, Sentence
 
@@ -50,11 +50,12 @@ class Standing:
     def status(self) -> str:
         return self.one.status
 
-    @property
-    def links(self) -> str:
+    def linked(self, links: Links) -> str:
+        """The figures that it is about, each a link to its page."""
         about = [claim for claim, _ in self.one.readings if claim.read_as != OTHER]
         claims = about or [claim for claim, _ in self.one.readings]
-        return ", ".join(map(linked, dict.fromkeys(map(figure_of, claims))))
+        figures = dict.fromkeys(map(figure_of, claims))
+        return ", ".join(linked(figure, links) for figure in figures)
 
     @property
     def telling(self) -> list[Claim]:
@@ -156,17 +157,14 @@ def standings(sides: Sequence[Side]) -> dict[Sentence, Standing]:
     return found
 
 
-def answers(sides: Sequence[Side], folder: str = "findings/", *, numbers: bool) -> list[str]:
-    """The answers as lines of Markdown, with or without the numbers behind them.
-
-    In ``folder`` are the pages of the figures.
-    """
+def answers(sides: Sequence[Side], links: Links = FROM_SCREEN, *, numbers: bool) -> list[str]:
+    """The answers as lines of Markdown, with or without the numbers behind them."""
     by_words = {sentence.words: found for sentence, found in standings(sides).items()}
     lines = []
     for row in texts.answers():
         found = [by_words[words] for words in row.sentences if words in by_words]
         told = _told(row, found, sides) if found and numbers else ""
-        lines.append(_answer(row, found, folder) + (f": {told}" if told else f"{_apart(found)}."))
+        lines.append(_answer(row, found, links) + (f": {told}" if told else f"{_apart(found)}."))
     return lines
 
 
@@ -176,9 +174,9 @@ def _apart(found: Sequence[Standing]) -> str:
     return f" (its sentences: {', '.join(statuses)})" if len(set(statuses)) > 1 else ""
 
 
-def _answer(row: texts.Answer, found: Sequence[Standing], folder: str) -> str:
+def _answer(row: texts.Answer, found: Sequence[Standing], links: Links) -> str:
     """The claim, the pages of its figures, and the answer in a word or two."""
-    figures = ", ".join(linked(figure, folder) for figure in row.figures)
+    figures = ", ".join(linked(figure, links) for figure in row.figures)
     word = said([one.status for one in found]) if found else "Not run"
     return f"{escaped(row.claimed.removesuffix('.'))} ({figures}). **{word}**"
 

@@ -1,10 +1,9 @@
 """One command: what is missing is run, everything is drawn, and the report says what was found."""
 
+import html
 import io
 import json
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -54,6 +53,7 @@ PROVENANCE = {
 def sections(tmp_path):
     picture = tmp_path / "fig02.png"
     picture.write_bytes(b"not really a picture")
+    picture.with_suffix(".txt").write_text("kappa & depth")
     pairs = [(claim, claim.check({})) for claim in (HELD, FAILED)]
     return [
         Section("fig02", picture, "kappa & depth", pairs, PROVENANCE),
@@ -61,15 +61,31 @@ def sections(tmp_path):
     ]
 
 
+@pytest.fixture
+def told(tmp_path):
+    """The report on sections as Markdown."""
+
+    def told(sections, profile="laptop"):
+        return report.markdown(sections, profile, "title", "summary", tmp_path, tmp_path)
+
+    return told
+
+
+@pytest.fixture
+def shown(told, tmp_path):
+    """The report on sections as a page."""
+    return lambda *args: report.page(told(*args), tmp_path)
+
+
 class Page(HTMLParser):
-    """The ids, links, pictures and outside addresses of a page; complains of unclosed elements."""
+    """The ids, links, pictures and text of a page; complains of unclosed elements."""
 
     VOID = ("meta", "img", "br", "link")
 
     def __init__(self, text):
         super().__init__()
         self.ids, self.links, self.pictures, self.open, self.text = [], [], [], [], ""
-        self.rows, self.options, self.classes = [], [], []
+        self.classes = []
         self.feed(text)
         assert self.open == []
 
@@ -81,10 +97,6 @@ class Page(HTMLParser):
             self.links.append(known["href"])
         if tag == "img":
             self.pictures.append(known["src"])
-        if tag == "tr" and "data-verdict" in known:
-            self.rows.append((known["data-verdict"], known["data-figures"].split()))
-        if tag == "option":
-            self.options.append(known["value"])
         self.classes += known.get("class", "").split()
         if tag not in self.VOID:
             self.open.append(tag)
@@ -96,75 +108,82 @@ class Page(HTMLParser):
         self.text += data
 
 
-def test_the_page_is_whole_and_needs_nothing_else(sections):
-    page = Page(report.page(sections, "title", "summary"))
-    assert page.ids == ["matters", "fig2", "b1"]
-    assert page.links == ["#fig2", "#b1"]
+def test_the_page_is_whole_and_needs_nothing_else(sections, shown):
+    page = Page(shown(sections))
+    assert page.ids == ["what-matters", "figure-2", "figure-b1", "corrections"]
+    assert {f"#{name}" for name in page.ids} == set(page.links)
     assert all(source.startswith("data:image/png;base64,") for source in page.pictures)
     for part in ("a < b & c", "exponent 1.50", "(implied: Eq 14)", "no <table>", "float64"):
         assert part in page.text
     assert page.text.index("Why: b is 3") < page.text.index("kappa & depth")  # what matters first
-    assert "printed by paper A: 1: 1 fail" in page.text
-    assert page.text.index("is printed and fails") < page.text.index("b is 3")
+    assert page.text.index("What fails") < page.text.index("b is 3")
+    assert "fails" in page.classes
     assert "commit 0123456789 with changes" in page.text
     assert "2026-01-01T00:00:00+00:00 to 2026-01-02T00:00:00+00:00" in page.text
 
 
-def test_printed_sentences_can_be_chosen_by_verdict_and_figure(sections):
-    """What the lists offer is what rows say, and what the script asks for is on the page."""
-    text = report.page(sections, "title", "summary")
+def test_the_page_is_the_text(sections, told, shown):
+    """Class: two renderers, of which one leaves something out."""
+    words = re.compile(r"[\w.]{3,}")
+    said = re.sub(r"!\[.*\]\(.*\)|\]\([^)]*\)", "", told(sections).replace("\\", ""))
+    page = shown(sections)
+    body = re.sub(r"<[^>]*>", "", page.partition("<header>")[2].partition("<output class")[0])
+    found = set(words.findall(html.unescape(body)))
+    assert set(words.findall(said)) <= found
+    assert len(found) > 100
+
+
+def test_the_report_has_the_tables_of_the_findings(sections, told):
+    """Class: a verdict that is told otherwise in two places."""
+    known = records.renewed(Path("nowhere.json"), "laptop", sections)
+    pages = findings.written(known, [claim for s in sections for claim, _ in s.verdicts])
+    text = told(sections)
+    for name in ("fig02", "b1"):
+        rows = [r for r in pages[f"findings/{name}.md"].splitlines() if "**" in r and "|" in r]
+        assert rows
+        assert set(rows) <= set(text.splitlines())
+    screen = pages["FINDINGS.md"].replace("(findings/fig02.md)", "(#figure-2)")
+    assert "| [2](#figure-2) |" in text
+    assert {r for r in text.splitlines() if r.startswith("| [2]")} <= set(screen.splitlines())
+
+
+def test_what_the_script_asks_for_is_on_the_page(sections, shown):
+    text = shown(sections)
     page = Page(text)
-    assert page.rows == [("fails", ["fig2"])]
-    assert page.options == ["", "fails", "", "fig2"]
     script = text.partition("<script>")[2]
     for asked in re.findall(r"elements\.(\w+)", script):
         assert f'name="{asked}"' in text
-    asked = re.findall(r'querySelectorAll\("(?:form|tr)?[.\[]([\w-]+)\]?"\)', script)
-    assert set(asked) == {"data-verdict", "sentences", "filter", "enlarge"}
-    assert {"sentences", "filter", "enlarge"} <= set(page.classes)
-    assert page.classes.count("enlarge") == len(page.pictures)
+    asked = {name for name in re.findall(r"\(\"(?:form)?\.([\w-]+)", script)}
+    assert asked == {"scroll", "plot", "tip", "points", "enlarge", "filter"}
+    assert asked - {"points"} <= set(page.classes)
+    assert page.classes.count("enlarge") == len(page.pictures) == 1
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js")
-def test_the_script_hides_rows_and_the_tables_that_have_none(sections):
-    program = Path(__file__).with_name("report_in_node.js")
-    page = report.page(sections, "title", "summary")
-    done = subprocess.run(
-        ["node", program], input=page, capture_output=True, text=True, check=True, timeout=60
-    )
-    assert json.loads(done.stdout) == [
-        [False, ["fails", "holds", "undecided"], "3 rows"],
-        [[False, False, True], ["fails", "holds"], "2 rows"],
-        [[True, False, True], ["holds"], "1 row"],
-        [[True, True, True], [], "0 rows"],
-    ]
+def test_a_rehearsal_says_on_its_first_lines_that_it_judges_nothing(sections, told, shown):
+    for made in (told, shown):
+        text = made(sections, "smoke")
+        text = Page(text).text if made is shown else text
+        assert text.index("judges nothing") < text.index("summary")
+        assert "judges nothing" not in made(sections)
 
 
-def test_a_rehearsal_says_on_its_first_lines_that_it_judges_nothing(sections):
-    for made in (report.page, report.markdown):
-        text = made(sections, "title", "summary", rehearsal=True)
-        shown = Page(text).text if made is report.page else text
-        assert shown.index("judges nothing") < shown.index("summary")
-        assert "judges nothing" not in made(sections, "title", "summary")
+def test_the_links_of_the_text_lead_to_its_pictures_and_figures(sections, told, tmp_path):
+    """Class: a path that is right where the command ran, and not where the report stands."""
+    folder = tmp_path / "laptop"
+    text = report.markdown(sections, "laptop", "title", "summary", tmp_path, folder)
+    (picture,) = re.findall(r"!\[.*?\]\((.*?)\)", text)
+    assert (folder / picture).resolve() == tmp_path / "fig02.png"
+    assert set(re.findall(r"\]\(#(.*?)\)", text)) == {"figure-2", "figure-b1"}
+    assert {"## Figure 2", "## Figure B1"} <= set(text.splitlines())
 
 
-def test_the_text_says_the_same(sections):
-    text = report.markdown(sections, "title", "summary")
-    sentence, reading, other = (
-        '- **fails** printed: Figure 2, "b \\< c"',
-        "  - **2a** a \\< b & c (as printed): fails. at most 2 \\| L=3 Why: b is 3",
-        "- **2b** grows (beyond the papers): holds. exponent 1.50",
-    )
-    assert f"{sentence}\n{reading}\n{other}" in text
-    assert "Figure B1" in text
-
-
-def test_a_report_without_a_printed_sentence_has_no_heading_for_them(sections):
+def test_a_report_without_a_printed_sentence_has_no_heading_for_them(sections, told):
     """Class: a heading, or a verdict on all of something, over nothing."""
     beyond = replace(sections[0], verdicts=[(HELD, HELD.check({}))])
-    for text in (report.page([beyond], "title", "summary"), report.markdown([beyond], "t", "s")):
-        assert "exponent 1.50" in text
-        assert "printed sentence" not in text
+    text = told([beyond])
+    assert "exponent 1.50" in text
+    assert "the paper prints" not in text
+    assert "What holds" not in text
 
 
 CLAIMS = (HELD, FAILED, replace(FAILED, statement="b < c, too"), UNTESTED)
@@ -199,7 +218,6 @@ def test_the_first_screen_says_what_fails_and_what_was_not_decided(sections):
         '| [B1](findings/b1.md) | "it increases" (B, Section 4) | one point |',
         "## What holds\n\nNothing.",
         "## Errors in the papers",
-        "## Beyond the papers",
         "## How verdicts are to be read",
         records.LEGEND,
         "| laptop | 1: 1 fail | 1: 1 not testable here | 1: 1 not testable here | 1: 1 hold |",
@@ -299,7 +317,7 @@ def test_figures_are_run_drawn_and_reported_once(tmp_path, capsys, monkeypatch):
     command = ["--profile=smoke", "--figures=12,4", f"--results={tmp_path}"]
     assert reproduce.main(command) == 0
     page = Page((tmp_path / "smoke" / "report.html").read_text())
-    assert page.ids == ["matters", "fig4", "fig12"]
+    assert page.ids == ["what-matters", "figure-4", "figure-12", "corrections"]
     assert "This is a rehearsal" in page.text
     assert len(page.pictures) == 2
     assert "report.html" in capsys.readouterr().out
@@ -317,7 +335,7 @@ def test_an_experiment_that_cannot_run_is_told_and_the_rest_goes_on(tmp_path, mo
     command = ["--profile=smoke", "--figures=4,12", f"--results={tmp_path}"]
     assert reproduce.main(command) == 1
     page = Page((tmp_path / "smoke" / "report.html").read_text())
-    assert page.ids == ["matters", "fig4", "fig12"]
+    assert page.ids == ["what-matters", "figure-4", "figure-12", "corrections"]
     assert "layer_sweep: nowhere to write" in page.text
     assert "nowhere to write" in capsys.readouterr().out
 

@@ -10,6 +10,7 @@ import gnjax
 from experiments.claims import pruning_sweep, training_path
 from figures import catalogue
 from reproduction import appendices, findings, readings, records, standing, texts
+from reproduction.published import GALLERY
 from reproduction.sides import Side
 from sweeps import command_line, table
 from sweeps.claims import ALL, SOME, Claim, Sentence
@@ -205,7 +206,7 @@ def test_the_findings_are_those_of_the_records_and_of_these_tables():
 def test_the_readme_has_the_ten_answers_of_the_records():
     """Class: numbers in a text that a new run leaves behind. After one: make the findings again."""
     known, text = records.read(records.EXPECTED), Path("README.md").read_text(encoding="utf-8")
-    answers = findings.answered(known, readings.all_claims(), "figures/findings/")
+    answers = findings.answered(known, readings.all_claims(), "figures/findings/{}.md".format)
     assert text == findings.with_answers(text, answers)
     assert len(answers.splitlines()) == len(texts.answers()) == 10
     assert "Not run" not in answers
@@ -261,7 +262,7 @@ def test_a_number_of_a_place_is_that_of_the_last_list_and_no_longer_one():
     entry = {"number": "quotient 3 at 80%: 1.5 at rate=0.0, 2e+04 at rate=0.8, 9 at rate=0.85"}
     entry |= {"images": "mnist", "seeds": "1", "value": "7 (one seed)"}
     claim = Claim("2a", "it grows", Sentence("A", "Section 1", "grows"), lambda table: None)
-    side = Side("paper", {"2a: it grows": entry}, [claim])
+    side = Side("paper", {"2a: it grows": entry}, [claim], GALLERY)
     named = ("2a: it grows @ rate=0.8", "2a: it grows")
     assert standing.filled("{1}, {2}", named, side) == "2e+04, 7 (one seed) (MNIST; 1 seed)"
     with pytest.raises(ValueError, match=r"lists no number at 'rate=0\.5'"):
@@ -296,7 +297,7 @@ def test_the_papers_sizes_decide_a_sentence_where_they_can():
     def stands(laptop, paper):
         pairs = {"laptop": laptop, "paper": paper}
         sides = [
-            Side(profile, {readings.name(claim): {"status": status}}, [claim])
+            Side(profile, {readings.name(claim): {"status": status}}, [claim], GALLERY)
             for profile, status in pairs.items()
         ]
         found = standing.standings(sides)[sentence]

@@ -16,7 +16,7 @@ from sweeps.claims import BEYOND, Claim, Sentence, Source, Verdict
 MARKS = (
     "<b>",
     "</td>",
-    "&amp;",
+    "&amp;b",  # "; " ends a clause
     "|",
     "*a*",
     "_a_",
@@ -55,10 +55,10 @@ class Page(HTMLParser):
 def _claims(text):
     """A reading of a sentence, and a claim that is about none, with one text in every place."""
     sources = (Sentence("A", text, text), Source(text, text))
-    return [Claim(text, text, source, lambda table: None, mechanism=text) for source in sources]
+    return [Claim("2b", text, source, lambda table: None, mechanism=text) for source in sources]
 
 
-def _sections(text, picture):
+def _sections(text):
     """Two sections, one without a picture, with one text in every place that takes a text."""
     claims = _claims(text)
     provenance = {
@@ -68,8 +68,8 @@ def _sections(text, picture):
     statuses = ("fails", "holds")
     judged = [(c, Verdict(s, 1.0, text)) for c, s in zip(claims, statuses, strict=True)]
     return [
-        Section(text, picture, text, judged, provenance),
-        Section(text, None, "", judged, provenance, text),
+        Section("fig02", None, "", judged, provenance),
+        Section("b1", None, "", [], provenance, text),
     ]
 
 
@@ -101,36 +101,21 @@ def corrected(monkeypatch):
     return correct
 
 
-@pytest.fixture
-def picture(tmp_path):
-    path = tmp_path / "a folder (1)" / "picture.png"
-    path.parent.mkdir()
-    path.write_bytes(bytes(24))
-    return path
-
-
-def test_the_page_takes_no_text_for_html(picture, corrected):
-    """Class: a text is put into HTML as it is. Each stands in the page as often as a plain one."""
+def test_the_report_takes_no_text_for_markup(tmp_path, corrected):
+    """Class: a text is put into Markdown or HTML as it is."""
+    where = tmp_path / "a folder (1)"
+    where.mkdir()
     pages = []
-    for text in (TEXT, "plain"):
-        corrected(text)
-        pages.append(Page(report.page(_sections(text, picture), text, text)))
-    marked, plain = pages
-    assert marked.elements == plain.elements
-    assert marked.text.count(TEXT) == plain.text.count("plain") > 30
-    assert len(marked.attributes) == len(plain.attributes)
-
-
-def test_the_report_as_text_takes_no_text_for_markdown(picture):
-    """Class: a text is put into Markdown as it is."""
-    pages = [
-        Page(SHOWS.render(report.markdown(_sections(text, picture), text, text)))
-        for text in (TEXT, "plain")
-    ]
-    marked, plain = pages
-    assert marked.elements == plain.elements
-    assert marked.text.count(TEXT) == plain.text.count("plain") > 20
-    assert "img" in plain.elements
+    for shown in (TEXT, "plain"):
+        corrected(shown)
+        (where / "fig02.png").write_bytes(bytes(24))
+        (where / "fig02.txt").write_text(shown)
+        told = report.markdown(_sections(shown), "laptop", shown, shown, where, tmp_path)
+        pages.append((Page(SHOWS.render(told)), Page(report.page(told, tmp_path))))
+    for marked, plain in zip(*pages, strict=True):
+        assert marked.elements == plain.elements
+        assert marked.text.count(TEXT) == plain.text.count("plain") > 20
+        assert "img" in plain.elements
 
 
 def test_the_findings_take_no_text_for_markdown(corrected):
@@ -138,9 +123,7 @@ def test_the_findings_take_no_text_for_markdown(corrected):
     found = []
     for text in (TEXT, "plain"):
         corrected(text)
-        claims = [
-            Claim("2b", text, claim.source, claim.check, mechanism=text) for claim in _claims(text)
-        ]
+        claims = _claims(text)
         claims.append(Claim("2c", text, BEYOND, claims[0].check))
         entry = {"figure": "fig02", "status": "fails", "number": text, "data": text}
         entry |= {"short": text, "images": text, "seeds": "3", "value": text}
