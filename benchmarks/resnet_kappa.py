@@ -18,8 +18,7 @@ import numpy as np
 
 import gnjax
 from benchmarks import harness, record
-from gnjax.models.mlp import freeze_statistics
-from gnjax.models.resnet import ResNet
+from gnjax.models import ResNet, freeze_statistics
 
 
 def measure(samples: int = 1000, pruned: float = 0.0, method: str = "auto") -> list[record.Row]:

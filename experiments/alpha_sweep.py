@@ -24,7 +24,7 @@ from experiments.shared.published_data import first_images, orthonormal
 from experiments.shared.whitened import drawn
 from gnjax import data as datasets
 from gnjax import papers
-from gnjax.papers.closed_form.leaky_relu import leaky_relu_gauss_newtons
+from gnjax.papers import leaky_relu_gauss_newtons
 from sweeps import command_line
 from sweeps.experiment import Experiment
 

@@ -23,7 +23,7 @@ from experiments.shared.linear_network import initial_weights
 from experiments.shared.published_data import first_images
 from gnjax import data as datasets
 from gnjax import papers
-from gnjax.papers.closed_form import normalised
+from gnjax.papers import normalised
 from sweeps import command_line
 from sweeps.experiment import Experiment
 

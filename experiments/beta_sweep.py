@@ -21,7 +21,7 @@ from experiments.shared.certificate import CERTIFICATE, certificate
 from experiments.shared.linear_network import Cell, bound_fields, initial_weights
 from experiments.shared.whitened import describe, whitened
 from gnjax import papers
-from gnjax.papers.closed_form.linear import linear_gauss_newtons
+from gnjax.papers import linear_gauss_newtons
 from sweeps import command_line
 from sweeps.experiment import Experiment
 

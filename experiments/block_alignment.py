@@ -23,7 +23,7 @@ from experiments.claims.block_alignment import CLAIMS
 from experiments.shared import alignment
 from experiments.shared.alignment import Interval
 from experiments.shared.language import described
-from experiments.shared.metric_steps import block_diagonal, layer_places
+from experiments.shared.metric_steps import block_diagonal
 from experiments.shared.small_images import IMAGES, gpt_or_classifier
 from sweeps import command_line
 from sweeps.experiment import Experiment
@@ -98,7 +98,7 @@ def measure(cell: Cell) -> list[dict[str, Any]]:
         for name, form in ((GAUSS_NEWTON, gnjax.gauss_newton), (HESSIAN, gnjax.hessian)):
             op = form((apply, now), x, y, loss="cross_entropy")
             dampings = cell.dampings if name == GAUSS_NEWTON else ()
-            sizes = {"parameters": op.shape[0], "blocks": len(layer_places(op.net))}
+            sizes = {"parameters": op.shape[0], "blocks": len(op.places("layer"))}
             shared = {"data": data, "inputs": x[0].size, "matrix": name, "step": stop, "loss": loss}
             rows += [shared | sizes | one for one in comparisons(op, gradient, dampings)]
     return rows
@@ -131,7 +131,7 @@ def comparisons(
     """One record for each panel and damping, of an operator on the parameters."""
     matrix = np.asarray(op.as_matrix(), np.float64)
     error = op.error(float(np.linalg.norm(matrix)))
-    blocks = block_diagonal(matrix, layer_places(op.net))
+    blocks = block_diagonal(matrix, op.places("layer").values())
     tops = [
         gnjax.eigenvalues(alignment.stored(one, error), k=1, vectors=True, limits=BY_LANCZOS)
         for one in (matrix, blocks)

@@ -21,9 +21,8 @@ from experiments.shared.certificate import CERTIFICATE, certificate
 from experiments.shared.pruned_networks import check_run
 from experiments.shared.relu_networks import relu_network
 from gnjax import data as datasets
+from gnjax.papers.training import Recipe, pruning
 from gnjax.papers.training import minibatch as training
-from gnjax.papers.training import pruning
-from gnjax.papers.training.recipe import Recipe
 from sweeps import command_line
 from sweeps.experiment import Experiment
 

@@ -181,8 +181,7 @@ def matrix_of(op: NetworkGram, memory: Memory, name: str) -> NDArray[np.float64]
     matrix = np.asarray(op.as_matrix())
     if name == "full":
         return matrix
-    places = metric_steps.layer_places(op.net)
-    parts = places if name == "layers" else range(len(matrix))
+    parts = op.places("layer").values() if name == "layers" else range(len(matrix))
     return metric_steps.block_diagonal(matrix, parts)
 
 

@@ -18,9 +18,8 @@ from experiments.claims.pruning_sweep import CLAIMS
 from experiments.shared.certificate import CERTIFICATE
 from experiments.shared.pruned_kernel import conditioning, pruned_kernel
 from experiments.shared.pruned_networks import KERNELS, KINDS, check_run, frozen, images
+from gnjax.papers.training import Recipe, pruning
 from gnjax.papers.training import minibatch as training
-from gnjax.papers.training import pruning
-from gnjax.papers.training.recipe import Recipe
 from sweeps import command_line
 from sweeps.experiment import Experiment
 from sweeps.storage.checkpoint import Checkpoint, resumed

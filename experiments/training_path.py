@@ -23,9 +23,8 @@ from experiments.shared.certificate import CERTIFICATE, certificate
 from experiments.shared.published_data import first_images, orthonormal, without_channel_means
 from gnjax import data as datasets
 from gnjax import papers
-from gnjax.papers.training import linear_descent
+from gnjax.papers.training import Recipe, linear_descent
 from gnjax.papers.training import minibatch as training
-from gnjax.papers.training.recipe import Recipe
 from sweeps import command_line
 from sweeps.experiment import Experiment
 from sweeps.storage.checkpoint import Checkpoint, resumed

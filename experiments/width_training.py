@@ -21,8 +21,8 @@ from experiments.shared.rank_rules import DEFAULT, kappa_at, ranks
 from experiments.shared.relu_networks import relu_network
 from gnjax import data as datasets
 from gnjax.models import MLP
+from gnjax.papers.training import Recipe
 from gnjax.papers.training import minibatch as training
-from gnjax.papers.training.recipe import Recipe
 from sweeps import command_line
 from sweeps.experiment import Experiment
 from sweeps.storage.checkpoint import Checkpoint, resumed

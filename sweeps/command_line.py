@@ -17,10 +17,10 @@ from ml_collections import FrozenConfigDict
 from rich.table import Table
 from rich.text import Text
 
+import gnjax
 from gnjax.cli.compilation import keep_compiled
 from gnjax.cli.terminal import Terminal, exit_status
 from gnjax.data import DataUnavailableError
-from gnjax.numerics import precision
 from sweeps import collect, progress
 from sweeps import config as configs
 from sweeps import table as tables
@@ -111,7 +111,7 @@ def keep_compiled_programs() -> None:
 
 def run(job: Job, console: Terminal) -> Done:
     """Compute what is left of a job, and collect its table once every cell was tried."""
-    precision.enable_x64()
+    gnjax.enable_x64()
     experiment = job.experiment
     store, chosen = plan(job)
     archive = archives.archive(experiment, job.cells)

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,33 @@ def test_no_private_module_of_another_library_is_imported():
     for module, path in _modules():
         private = [name for name in _imports(path) if "_src" in name.split(".")]
         assert not private, f"{module} imports {private}"
+
+
+_REFERENCE = _ROOT / "docs" / "reference" / "api"
+_ROOMS = ("", ".data", ".models", ".operators", ".operators.metrics", ".papers", ".papers.training")
+_PROGRAMS = ("sweeps", "reproduction", "benchmarks")  # they share the terminal of the library's own
+
+
+def _public_names():
+    """What a user may import: the names of the rooms, and what the reference documents."""
+    names = {f"gnjax{room}" for room in _ROOMS}
+    for room in _ROOMS:
+        names |= {f"gnjax{room}.{name}" for name in import_module(f"gnjax{room}").__all__}
+    text = "\n".join(page.read_text() for page in _REFERENCE.glob("*.md"))
+    names |= set(re.findall(r"\.\. auto(?:function|class):: (\S+)", text))
+    for module in re.findall(r"\.\. automodule:: (\S+)\n   :members:", text):
+        names |= {f"{module}.{name}" for name in vars(import_module(module)) if name[0] != "_"}
+    return names
+
+
+def test_what_uses_the_library_imports_public_names_alone():
+    public = _public_names()
+    for module, path in _modules():
+        top = module.split(".")[0]
+        used = {name for name in _imports(path) if name.split(".")[0] == "gnjax"}
+        if top in _PROGRAMS:
+            used = {name for name in used if not name.startswith("gnjax.cli.")}
+        assert top == "gnjax" or used <= public, f"{module} imports {sorted(used - public)}"
 
 
 def test_library_has_no_broad_handlers_and_prints_nothing():

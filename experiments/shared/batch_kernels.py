@@ -23,11 +23,8 @@ from numpy.typing import NDArray
 
 import gnjax
 from experiments.shared.protocol import Begun, Training, begun
-from experiments.shared.pruned_kernel import frobenius_by_products
+from experiments.shared.pruned_kernel import LIMITS, frobenius_by_products, on_gpu
 from experiments.shared.pruned_networks import frozen
-from gnjax.numerics.certificate import MEASURED
-from gnjax.numerics.limits import LIMITS
-from gnjax.numerics.memory.device import on_gpu
 from gnjax.papers.training import minibatch as training
 
 WAYS = ("batches", "plain batches", "all", "running")
@@ -273,7 +270,7 @@ def operators(of: Function) -> Mapping[str, gnjax.Operator]:
         columns: gnjax.dense(
             np.asarray(matrix),
             error=gnjax.Error(
-                measured_error(of, columns, matrix), MEASURED, reason="rounding of J J^T"
+                measured_error(of, columns, matrix), "measured", reason="rounding of J J^T"
             ),
             limits=limits,
         )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import gnjax
 from gnjax import data as datasets
 from gnjax.numerics.rounding import spectral_error
-from gnjax.operators.of_networks.hessian import NetworkHessian
+from gnjax.operators import NetworkHessian
 from gnjax.papers.training import linear_descent
 from gnjax.papers.training.descent import descend
 from gnjax.papers.training.linear_descent import Moments, Weights

@@ -22,11 +22,7 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 import gnjax
-from gnjax.networks.jacobians import row_blocks, sample_trace
-from gnjax.networks.network import Network, parameter_names
-from gnjax.networks.parameters import grouped, indices_of
 from gnjax.operators import NetworkGram
-from gnjax.operators.metrics.moments import moments, plan
 
 SECOND_DECAY = 0.999  # b2 of Adam, optax's default
 SHAMPOO_EPSILON = 1e-6  # of the mean eigenvalue of each factor, added to the factor
@@ -116,42 +112,30 @@ def product(own: Any, left: jax.Array, right: jax.Array, power: float = 1.0) -> 
     return Kronecker(own, values, u, v)
 
 
-def _everything(net: Network) -> np.ndarray:
-    return np.arange(net.parameters)
+def _everything(memory: Memory) -> np.ndarray:
+    return np.arange(len(memory.first))
 
 
 def _identity(op: NetworkGram, memory: Memory) -> list[Block]:
-    return [Diagonal(_everything(op.net), jnp.ones_like(memory.first))]
+    return [Diagonal(_everything(memory), jnp.ones_like(memory.first))]
 
 
 def _adam(op: NetworkGram, memory: Memory) -> list[Block]:
     mean = memory.second / (1 - SECOND_DECAY**memory.steps)
-    return [Diagonal(_everything(op.net), jnp.sqrt(mean))]
-
-
-def _rows(op: NetworkGram) -> jax.Array:
-    """R (n r, p) with G = R^T R."""
-    whole = replace(op.net, batch=op.net.samples * op.net.rows)  # one piece, one program
-    return jnp.concatenate(list(row_blocks(whole))) * op.scale**0.5
+    return [Diagonal(_everything(memory), jnp.sqrt(mean))]
 
 
 def _diagonal(op: NetworkGram, memory: Memory) -> list[Block]:
-    return [Diagonal(_everything(op.net), jnp.square(_rows(op)).sum(axis=0))]
+    return [Diagonal(_everything(memory), jnp.square(op.rows()).sum(axis=0))]
 
 
 def _full(op: NetworkGram, memory: Memory) -> list[Block]:
-    return [Gram(_everything(op.net), _rows(op))]
+    return [Gram(_everything(memory), op.rows())]
 
 
 def _layers(op: NetworkGram, memory: Memory) -> list[Block]:
-    rows = _rows(op)
-    return [Gram(own, rows[:, own]) for own in layer_places(op.net)]
-
-
-def layer_places(net: Network) -> list[np.ndarray]:
-    """The indices of each layer's parameters in the vector of all parameters."""
-    groups = grouped(parameter_names(net), "layer").values()
-    return [indices_of(net.counts, group) for group in groups]
+    rows = op.rows()
+    return [Gram(own, rows[:, own]) for own in op.places("layer").values()]
 
 
 def block_diagonal(matrix: np.ndarray, parts: Iterable[Any]) -> np.ndarray:
@@ -164,28 +148,13 @@ def block_diagonal(matrix: np.ndarray, parts: Iterable[Any]) -> np.ndarray:
 
 def _kfac(op: NetworkGram, memory: Memory) -> list[Block]:
     """A (x) B of every layer as in :func:`gnjax.metrics.kfac`, the exact diagonal of the rest."""
-    net = op.net
-    chosen, entries = plan(net, blocks=False)
-    found, traced = moments(net, chosen), sample_trace(net)
+    layers, others = gnjax.metrics.kfac_factors(op)
     blocks: list[Block] = []
-    biases = set()
-    for part, places, own in zip(chosen.parts, entries, found.parts, strict=True):
-        positions = sum(traced.layers[part.layer].uses[use].positions for use in part.uses)
-        share = 1 / (positions * found.weight)
-        (left,), (mean,), (right,) = own.left, own.mean, own.right  # one group each
-        left = share * (jnp.diag(left) if part.is_lookup else left)
-        (at,) = indices_of(net.counts, [part.place])[places]
-        if part.biases:
-            bias = part.biases[0]
-            biases.add(bias)
-            column = share * mean[:, None]
-            left = jnp.block([[left, column], [column.T, jnp.ones((1, 1))]])
-            at = np.concatenate([at, indices_of(net.counts, [bias])[None]])
-        blocks.append(product(at, left, op.scale * right))
-    for place, squares in zip(chosen.others, found.others, strict=True):
-        if place not in biases:
-            blocks.append(Diagonal(indices_of(net.counts, [place]), op.scale * squares))
-    return blocks
+    for layer in layers:
+        (own,), (left,), (right,) = layer.places, layer.left, layer.right  # one matrix each
+        left = jnp.diag(left) if left.ndim == 1 else left
+        blocks.append(product(own, left, right))
+    return [*blocks, *(Diagonal(*other) for other in others)]
 
 
 def shampoo_factors(memory: Memory) -> tuple[Any, ...]:
@@ -200,8 +169,9 @@ def _with_epsilon(factor: jax.Array) -> jax.Array:
 
 def _shampoo(op: NetworkGram, memory: Memory) -> list[Block]:
     blocks: list[Block] = []
-    for place, factors in enumerate(shampoo_factors(memory)):
-        own = indices_of(op.net.counts, [place])
+    ends = np.cumsum([leaf.size for leaf in op.net.leaves])[:-1]
+    places = np.split(_everything(memory), ends)
+    for own, factors in zip(places, shampoo_factors(memory), strict=True):
         if len(factors) == 1:
             blocks.append(product(own[:, None], factors[0], jnp.ones((1, 1)), 0.5))
         else:

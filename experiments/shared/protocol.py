@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 from experiments.shared import pruned_networks as networks
 from gnjax import data as datasets
 from gnjax.models import ViT
+from gnjax.papers.training import Recipe, pruning
 from gnjax.papers.training import minibatch as training
-from gnjax.papers.training import pruning
-from gnjax.papers.training.recipe import Recipe
 
 BATCH = 64
 EVERY, KERNELS = "every tensor", "kernels"  # what is pruned

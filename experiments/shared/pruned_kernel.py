@@ -22,24 +22,18 @@ from numpy.typing import NDArray
 
 import gnjax
 from experiments.shared.certificate import certificate
-from gnjax.numerics.certificate import MEASURED
-from gnjax.numerics.host import on_device
-from gnjax.numerics.limits import LIMITS
-from gnjax.numerics.memory.device import free_device_memory, on_gpu
-from gnjax.numerics.outward import stored_bound
-from gnjax.operators.facts import factorisation_of
-from gnjax.operators.stored.matrices import Factored
-from gnjax.spectra.pencil.plan import planned
 
 DRAWS, SAFETY = 3, 4.0  # as for the Jacobians of the library
+LIMITS = gnjax.Limits()
 WIDE = 1.01  # an interval is wide where its upper end is more than so many times its lower end
 _ROOMY = gnjax.Limits(rows_bytes=math.inf)  # J may take most of the memory that is free
+Kernel = gnjax.operators.Factored | gnjax.operators.NetworkGram
 _UNOPTIMISED = {"xla_backend_optimization_level": 0}  # LLVM then leaves what XLA wrote as it is
 
 
 def pruned_kernel(
     net: nnx.Module, x: NDArray[np.float64], mask: Any, *, soon: bool = False
-) -> gnjax.Operator:
+) -> Kernel:
     """J J^T, with J the Jacobian of the outputs at x for the weights that the mask keeps.
 
     ``soon`` is for networks without convolutions that are measured a few times only: on a CPU their
@@ -59,13 +53,24 @@ def pruned_kernel(
     whole = programs.jacobian(apply, params, inputs)
     held = whole if on_gpu() else np.asarray(whole)  # a CPU drops columns faster by NumPy
     error = _measured_error(partial(programs.forward, apply, params), params, inputs, held)
-    stored = whole if kept.all() else on_device(held.take(np.flatnonzero(kept), axis=1))
-    return Factored(stored, stored_bound(error, stored.dtype), MEASURED)
+    stored = whole if kept.all() else jax.device_put(held.take(np.flatnonzero(kept), axis=1))
+    rounding = gnjax.Error(error, "measured", reason="rounding of the Jacobian")
+    return gnjax.factored(stored, error=rounding)
+
+
+def on_gpu() -> bool:
+    return jax.default_backend() == "gpu"
+
+
+def free_on_gpu() -> float | None:
+    """The bytes of the GPU that are not taken yet; None where it does not say."""
+    told = jax.local_devices()[0].memory_stats() or {}
+    return told["bytes_limit"] - told.get("bytes_in_use", 0) if "bytes_limit" in told else None
 
 
 def _room() -> float:
     """The bytes that J of all weights may take: J is held twice while columns are dropped."""
-    free = free_device_memory() if on_gpu() else None
+    free = free_on_gpu() if on_gpu() else None
     return LIMITS.factor_bytes if free is None else free / 3
 
 
@@ -139,9 +144,7 @@ _compiled_soon = _Programs(
 )
 
 
-def conditioning(
-    kernel: gnjax.Operator, method: str, tolerance: float, seed: int
-) -> dict[str, Any]:
+def conditioning(kernel: Kernel, method: str, tolerance: float, seed: int) -> dict[str, Any]:
     """kappa as the library certifies it, and kappa at the numerical rank of Appendix C.
 
     The numerical rank counts the eigenvalues above ``tolerance`` times the largest. kappa there is
@@ -164,20 +167,31 @@ def conditioning(
     }
 
 
-def _exact(kernel: gnjax.Operator, method: str, seed: int) -> gnjax.ConditionNumber:
+def _exact(kernel: Kernel, method: str, seed: int) -> gnjax.ConditionNumber:
     """kappa by ``method``, or by singular values of J where its interval is wide and J fits.
 
     J J^T is known to about 1e-14 of its norm, so that a kappa of 1e12 is known to a percent only.
-    It takes far less memory than J, so it is formed where "preconditioned" has no room for J.
     """
-    factor = factorisation_of(kernel)
-    if method == "preconditioned" and factor is not None and planned(factor, _ROOMY).refused:
-        method = "inverse"
-    found = gnjax.condition_number(kernel, method=method, seed=seed, limits=_ROOMY)
+    found, state_factor = _by_method(kernel, method, seed), kernel.facts().factor
+    factor = None if state_factor is None else state_factor()
     low, high = found.at_rank
     if high <= WIDE * low or factor is None or factor.size_in_bytes > LIMITS.factor_bytes:
         return found
     return gnjax.condition_number(kernel, method="factored")
+
+
+def _by_method(kernel: Kernel, method: str, seed: int) -> gnjax.ConditionNumber:
+    """kappa by ``method``; from J J^T where "preconditioned" is refused, as without room for J.
+
+    J J^T takes far less memory than J.
+    """
+    found = partial(gnjax.condition_number, kernel, seed=seed, limits=_ROOMY)
+    if method != "preconditioned":
+        return found(method=method)
+    try:
+        return found(method=method)
+    except ValueError:
+        return found(method="inverse")
 
 
 def _numerical(

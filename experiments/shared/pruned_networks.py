@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from gnjax import data as datasets
 from gnjax import initializers
 from gnjax.models import MLP, VGG, ResNet, ViT, freeze_statistics
-from gnjax.models.parts import ConvNorm
-from gnjax.models.vgg import VGG5
 
 KERNELS = "*kernel*"  # what is pruned: the weights of linear and convolution layers
+VGG5 = (1, 2, 4, 4)  # its filters over those of the first layer
 Shape = tuple[int, ...]  # (side, side, channels) of an image
 Make = Callable[[int, int, Shape, int, jax.Array], nnx.Module]
 
@@ -48,7 +47,7 @@ def _resnet(depth: int, width: int, shape: Shape, outputs: int, key: jax.Array) 
 
 def _vgg(depth: int, width: int, shape: Shape, outputs: int, key: jax.Array) -> VGG:
     """A VGG whose layers have filters in the proportions of VGG5."""
-    filters = [width * layer // VGG5[0] for layer in VGG5[: depth - 1]]
+    filters = [width * times for times in VGG5[: depth - 1]]
     return VGG(shape[0], outputs, filters=filters, channels=shape[2], key=key)
 
 
@@ -141,6 +140,6 @@ def frozen(net: nnx.Module, x: NDArray[np.float64]) -> nnx.Module:
         return net
     unbiased = nnx.clone(net)
     for _, node in nnx.iter_graph(unbiased):
-        if isinstance(node, ConvNorm) and node.conv.bias is not None:
-            node.conv.bias[...] = jax.numpy.zeros_like(node.conv.bias[...])
+        if isinstance(node, nnx.Conv) and node.bias is not None:
+            node.bias[...] = jax.numpy.zeros_like(node.bias[...])
     return freeze_statistics(unbiased, jax.numpy.asarray(x))

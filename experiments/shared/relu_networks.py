@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from gnjax.models import MLP, initializers
-from gnjax.numerics.host import on_device
+import gnjax
+from gnjax.models import MLP
 
 BIASES = ("none", "zero", "normal", "pytorch")
 
@@ -28,7 +28,7 @@ def relu_network(widths: Sequence[int], initializer: str, biases: str, seed: int
     key = jax.random.key(seed)
     model = MLP(widths, bias=biases != "none", initializer=initializer, key=key)
     if biases == "pytorch":
-        initializers.start_as_pytorch(model, key)
+        gnjax.initializers.start_as_pytorch(model, key)
     if biases == "normal":
         _draw_biases(model, seed)
     return model
@@ -38,4 +38,4 @@ def _draw_biases(model: MLP, seed: int) -> None:
     rng = np.random.default_rng(seed)
     for layer in range(1, len(model.widths)):
         bias = getattr(model, f"dense{layer}").bias
-        bias[...] = on_device(rng.standard_normal(bias.shape), bias.dtype)
+        bias[...] = jax.device_put(rng.standard_normal(bias.shape).astype(bias.dtype))

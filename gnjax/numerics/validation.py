@@ -119,9 +119,14 @@ def check_damping(value: float) -> float:
 
 
 def check_matrix(name: str, value: ArrayLike) -> jax.Array:
-    """Check that ``value`` is a non-empty matrix of finite real numbers; convert its precision."""
+    """Check that ``value`` is a non-empty matrix of finite real numbers; convert its precision.
+
+    An array of JAX in the working precision stays where it is, such as on a GPU.
+    """
+    concrete = isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+    stays = concrete and value.dtype == real_dtype()
     try:
-        host = np.asarray(value)
+        host: Any = value if stays else np.asarray(value)
     except ValueError as error:
         msg = f"{name} is not a matrix: {error}"
         raise ValueError(msg) from error
@@ -133,7 +138,7 @@ def check_matrix(name: str, value: ArrayLike) -> jax.Array:
     if host.dtype.kind not in "fiub":
         msg = f"{name} must hold real numbers, got dtype {host.dtype}"
         raise ValueError(msg)
-    memory = float(host.size) * np.dtype(real_dtype()).itemsize
+    memory = 0.0 if stays else float(host.size) * np.dtype(real_dtype()).itemsize
     check_room(f"{name} of shape {host.shape}", memory, "give a smaller one")
     array = on_device(value, real_dtype())
     check_finite(name, host, array, "a spectrum needs finite entries")

@@ -14,8 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from gnjax.networks.network import Network, gather, scatter
-from gnjax.networks.parameters import paths
+from gnjax.networks.network import Network, gather, parameter_names, scatter
+from gnjax.networks.parameters import Groups, grouped, indices_of, paths
 from gnjax.numerics.host import on_device
 from gnjax.operators.facts import facts_of
 from gnjax.operators.protocol import Operator
@@ -24,7 +24,7 @@ _SHOWN = 6  # a message lists at most so many leaves
 
 
 class ParameterTrees:
-    """A base class with ``ravel`` and ``unravel`` for operators on a network's parameters."""
+    """A base class of operators on a network's parameters: ``ravel``, ``unravel``, ``places``."""
 
     def ravel(self, tree: Any) -> jax.Array:
         """The chosen entries of a tree like the parameters, as a vector (p,)."""
@@ -52,6 +52,20 @@ class ParameterTrees:
             )
             raise ValueError(msg)
         return jax.tree.unflatten(net.structure, scatter(net, on_device(vector, net.dtype)))
+
+    def places(self, by: Groups = "layer") -> dict[str, np.ndarray]:
+        """The places in the vector (p,) of the parameters of each group, in the order of names.
+
+        ``by`` is that of :func:`gnjax.block_spectra`: "layer", "module", "parameter", a list of
+        patterns, or a function from a parameter's path to the name of its group.
+        """
+        return places_of(network_of(self, "trees are"), by)
+
+
+def places_of(net: Network, by: Groups) -> dict[str, np.ndarray]:
+    """The places of each group's parameters in the vector (p,)."""
+    groups = grouped(parameter_names(net), by)
+    return {name: indices_of(net.counts, group) for name, group in groups.items()}
 
 
 def takes_trees(mv: Callable[[Any, Any], jax.Array]) -> Callable[[Any, Any], Any]:

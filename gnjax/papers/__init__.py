@@ -6,10 +6,14 @@ network its operator states as facts, and it brings its own methods of computing
 """
 
 from gnjax.papers import balanced, bounds, training
+from gnjax.papers.closed_form import normalised
 from gnjax.papers.closed_form.convolution import linear_cnn_gauss_newton, toeplitz
 from gnjax.papers.closed_form.gauss_newton import LinearGaussNewton
-from gnjax.papers.closed_form.leaky_relu import leaky_relu_gauss_newton
-from gnjax.papers.closed_form.linear import linear_gauss_newton
+from gnjax.papers.closed_form.leaky_relu import (
+    leaky_relu_gauss_newton,
+    leaky_relu_gauss_newtons,
+)
+from gnjax.papers.closed_form.linear import linear_gauss_newton, linear_gauss_newtons
 from gnjax.papers.kronecker.factors import KroneckerFactors
 from gnjax.papers.kronecker.operator import SumOfKroneckers, sum_of_kroneckers
 from gnjax.papers.ranks import RankSensitivity, rank_sensitivity
@@ -22,8 +26,11 @@ __all__ = [
     "balanced",
     "bounds",
     "leaky_relu_gauss_newton",
+    "leaky_relu_gauss_newtons",
     "linear_cnn_gauss_newton",
     "linear_gauss_newton",
+    "linear_gauss_newtons",
+    "normalised",
     "rank_sensitivity",
     "sum_of_kroneckers",
     "toeplitz",

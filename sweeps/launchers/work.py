@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from threadpoolctl import threadpool_limits
 
-from gnjax.numerics import precision
+import gnjax
 from sweeps.cell import Cell, Measurement, all_but_seed
 from sweeps.storage import store as stores
 from sweeps.storage.checkpoint import Checkpoint
@@ -118,4 +118,4 @@ def settle(threads: int, wanted: str) -> None:
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # processes may share a GPU
     threadpool_limits(threads)
     if wanted == "float64":
-        precision.enable_x64()
+        gnjax.enable_x64()

@@ -14,9 +14,8 @@ from typing import Any
 
 import jax
 
+import gnjax
 from gnjax.cli.machine import git_state
-from gnjax.numerics.extras import own_version
-from gnjax.numerics.precision import x64_enabled
 from sweeps.storage import closure
 from sweeps.storage.store import Environment
 
@@ -52,7 +51,7 @@ def device_kind() -> str:
 
 def precision_name() -> str:
     """The precision of arrays that this process makes."""
-    return "float64" if x64_enabled() else "float32"
+    return str(jax.dtypes.canonicalize_dtype(float))
 
 
 def differences(wanted: Environment, found: Environment) -> str:
@@ -73,7 +72,7 @@ def provenance(found: Environment) -> dict[str, Any]:
         "machine": f"{platform.system()} {platform.machine()}",
         "precision": found.precision,
         "python": sys.version.split()[0],
-        "versions": {"gnjax": own_version(), **found.versions},
+        "versions": {"gnjax": gnjax.__version__, **found.versions},
     }
 
 

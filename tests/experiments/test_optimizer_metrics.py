@@ -92,7 +92,7 @@ def test_kappa_is_that_of_dense_matrices(smoke, name):
     w = metric_steps.start(op).w
     curvature = _curvature(op, w)
     slope = np.asarray(_loss_and_slope(w, op, y)[1])
-    metric = _by_hand(name, curvature, [slope], metric_steps.layer_places(op.net))
+    metric = _by_hand(name, curvature, [slope], list(op.places("layer").values()))
     added = 0.0 if name == "SGD" else 0.1 * np.trace(metric) / len(metric)
     root = _root_of_inverse(metric, added)
     values = np.linalg.eigvalsh(root @ curvature @ root)[::-1]

@@ -342,10 +342,10 @@ def test_on_a_gpu_j_may_take_a_third_of_what_is_free_there(monkeypatch):
     known = pruned_kernel.pruned_kernel(net, x, mask)
     monkeypatch.setattr(pruned_kernel, "on_gpu", lambda: True)
     monkeypatch.setattr(pruned_kernel, "LIMITS", gnjax.Limits(factor_bytes=1.0))
-    monkeypatch.setattr(pruned_kernel, "free_device_memory", lambda: 1e10)
+    monkeypatch.setattr(pruned_kernel, "free_on_gpu", lambda: 1e10)
     on_gpu = pruned_kernel.pruned_kernel(net, x, mask)
     np.testing.assert_array_equal(on_gpu.factor, known.factor)
-    monkeypatch.setattr(pruned_kernel, "free_device_memory", lambda: 1.0)
+    monkeypatch.setattr(pruned_kernel, "free_on_gpu", lambda: 1.0)
     assert isinstance(pruned_kernel.pruned_kernel(net, x, mask), gnjax.operators.NetworkGram)
 
 

@@ -89,6 +89,21 @@ def test_bad_matrices_are_refused(make, words):
         make()
 
 
+@pytest.mark.parametrize("make", [gnjax.dense, gnjax.factored])
+def test_a_stated_error_of_a_matrix_widens_the_interval_of_kappa(make):
+    """kappa of [[2, 1], [1, 2]] is 3, and 9 of its square; of a moved one it is inside, too."""
+    matrix, moved = np.array([[2.0, 1.0], [1.0, 2.0]]), np.array([[0.0, 1e-3], [1e-3, 0.0]])
+    error = gnjax.Error(1e-3, "measured", reason="a thermometer")
+    found = gnjax.condition_number(make(matrix, error=error))
+    assert found.certificate.kind == "measured"
+    assert "a thermometer" in str(found.certificate)
+    singular = np.linalg.svd(matrix + moved, compute_uv=False)
+    exact = singular[0] / singular[1]
+    low, high = found.interval
+    assert low <= (exact if make is gnjax.dense else exact**2) <= high
+    assert gnjax.condition_number(make(matrix)).interval[1] < high
+
+
 @pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
 @pytest.mark.parametrize("size", [1e-25, 1.0, 1e25])
 def test_errors_hold_where_squares_are_no_numbers_of_the_precision(size):

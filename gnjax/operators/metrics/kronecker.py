@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -71,6 +71,55 @@ def kfac(op: Any, *, damping: float, others: str = "diagonal") -> Metric:
     added = check_damping(damping)
     layers = _layers(op, others)
     return Metric("K-FAC", (*_kronecker_blocks(layers), *_other_blocks(layers)), added)
+
+
+class LayerFactors(NamedTuple):
+    """A and B of one matrix of parameters, whose block of K-FAC's P is A (x) B.
+
+    Attributes:
+      name: of the parameter, and of its bias.
+      places: (g, i, o), of the entries of g blocks (i, o) in the vector of parameters.
+      left: A (g, i, i), or its diagonal (g, i) for an embedding.
+      right: B (g, o, o).
+
+    >>> op = gnjax.gauss_newton((lambda w, x: x @ w, np.ones((2, 1))), np.diag([1.0, 2.0]))
+    >>> (layer,), _ = gnjax.metrics.kfac_factors(op)
+    >>> isinstance(layer, gnjax.metrics.LayerFactors), layer.places.ravel().tolist()
+    (True, [0, 1])
+    """
+
+    name: str
+    places: np.ndarray
+    left: Any
+    right: Any
+
+
+def kfac_factors(
+    op: NetworkGram,
+) -> tuple[list[LayerFactors], list[tuple[np.ndarray, jax.Array]]]:
+    """The factors A and B of :func:`kfac` as arrays of JAX, also inside a compiled function.
+
+    So an optimiser that is compiled can make them anew at each of its steps. Returned are those of
+    every layer, and for every other parameter its places in the vector of parameters and the exact
+    diagonal there. The first parameter beside a kernel in the tree with one number for each of its
+    outputs is taken as its bias. Where its columns of J are not sum_t delta_t, A is nan:
+    :func:`kfac`, which is not compiled, then looks for another.
+
+    >>> op = gnjax.gauss_newton((lambda w, x: x @ w, np.ones((2, 1))), np.diag([1.0, 2.0]))
+    >>> (layer,), others = gnjax.metrics.kfac_factors(op)
+    >>> layer.left.tolist(), layer.right.tolist(), others
+    ([[[0.5, 0.0], [0.0, 2.0]]], [[[1.0]]], [])
+    """
+    layer_plan, entries = plan(op.net, blocks=False)
+    sums = moments(op.net, layer_plan)
+    biases = tuple(part.biases[0] if part.biases else None for part in layer_plan.parts)
+    factors = _factors(_Layers(op.net, op.scale, layer_plan, entries, sums, biases))
+    pairs = zip(factors, sums.parts, strict=True)
+    return [_checked(layer, own.gaps[:1], op.net.dtype) for layer, own in pairs], [
+        (indices_of(op.net.counts, [place]), op.scale * squares)
+        for place, squares in zip(layer_plan.others, sums.others, strict=True)
+        if place not in biases
+    ]
 
 
 def ekfac(op: Any, *, damping: float, others: str = "diagonal") -> Metric:
@@ -156,7 +205,7 @@ def _sum_of(first: Any, second: Any) -> Any:
 
 def _biases(layer_plan: Plan, sums: Moments, dtype: jnp.dtype) -> tuple[int | None, ...]:
     """For each part the index of its bias: a parameter whose columns of J are sum_t delta_t."""
-    share = float(jnp.finfo(dtype).eps)  # relative to |J_b|^2: half of the digits agree
+    share = _share_of_gaps(dtype)
     biases: list[int | None] = []
     for part, sums_of_part in zip(layer_plan.parts, sums.parts, strict=True):
         pairs = zip(part.biases, sums_of_part.gaps, strict=True)
@@ -165,26 +214,49 @@ def _biases(layer_plan: Plan, sums: Moments, dtype: jnp.dtype) -> tuple[int | No
     return tuple(biases)
 
 
+def _checked(layer: LayerFactors, gaps: list[tuple[Any, Any]], dtype: jnp.dtype) -> LayerFactors:
+    """The factors, with nan in A where the columns of its bias are not sum_t delta_t."""
+    left = layer.left
+    for gap, size in gaps:
+        left = jnp.where(gap <= _share_of_gaps(dtype) * size, left, jnp.nan)
+    return layer._replace(left=left)
+
+
+def _share_of_gaps(dtype: jnp.dtype) -> float:
+    """How large |J_b - sum_t delta_t|^2 may be over |J_b|^2: half of the digits agree."""
+    return float(jnp.finfo(dtype).eps)
+
+
 def _kronecker_blocks(layers: _Layers) -> list[Block]:
     """A (x) B of every layer with known structure, its bias included."""
+    blocks = []
+    for name, places, inputs, right in _factors(layers):
+        factor = diagonal_factor(inputs) if inputs.ndim == 2 else symmetric_factor(inputs)
+        blocks.append(product_block(name, places, factor, symmetric_factor(right)))
+    return blocks
+
+
+def _factors(layers: _Layers) -> Iterator[LayerFactors]:
+    """A and B of every layer with known structure, its bias included."""
     parts = zip(layers.plan.parts, layers.entries, layers.moments.parts, layers.biases, strict=True)
-    names, blocks = parameter_names(layers.net), []
-    trace = sample_trace(layers.net)
+    names, trace = parameter_names(layers.net), sample_trace(layers.net)
     for part, entries, sums_of_part, bias in parts:
         places = indices_of(layers.net.counts, [part.place])[entries]
         positions = sum(trace.layers[part.layer].uses[use].positions for use in part.uses)
-        share = 1.0 / (positions * float(layers.moments.weight))
+        share = 1.0 / (positions * layers.moments.weight)
         inputs, name = share * sums_of_part.left, names[part.place]
         if bias is not None:
-            mean = share * sums_of_part.mean[:, :, None]
-            corner = np.ones_like(mean[:, :1])
-            inputs = np.block([[inputs, mean], [mean.swapaxes(1, 2), corner]])
+            inputs = _with_ones(inputs, share * sums_of_part.mean[:, :, None])
             added = indices_of(layers.net.counts, [bias]).reshape(len(places), 1, -1)
             places, name = np.concatenate([places, added], axis=1), f"{name} + {names[bias]}"
-        factor = diagonal_factor(inputs) if part.is_lookup else symmetric_factor(inputs)
-        right = symmetric_factor(layers.scale * sums_of_part.right)
-        blocks.append(product_block(name, places, factor, right))
-    return blocks
+        yield LayerFactors(name, places, inputs, layers.scale * sums_of_part.right)
+
+
+def _with_ones(inputs: Any, mean: Any) -> Any:
+    """The mean of [a, 1] [a, 1]^T from that of a a^T and that of a (g, i, 1)."""
+    arrays = jnp if isinstance(mean, jax.Array) else np
+    corner = arrays.ones_like(mean[:, :1])
+    return arrays.block([[inputs, mean], [mean.swapaxes(1, 2), corner]])
 
 
 def _other_blocks(layers: _Layers) -> list[Block]:

@@ -15,8 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.network import Network, backward_products, forward_products, parameter_names
-from gnjax.networks.parameters import grouped, indices_of
+from gnjax.networks.network import Network, backward_products, forward_products
 from gnjax.networks.rounding import JacobianErrors, measured
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.host import on_device
@@ -43,7 +42,7 @@ from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.operators.prepare import devices_of
 from gnjax.operators.protocol import Around, Operator
 from gnjax.operators.stored.diagonal import Diagonal
-from gnjax.operators.trees import ParameterTrees, network_of, takes_trees
+from gnjax.operators.trees import ParameterTrees, network_of, places_of, takes_trees
 
 _ASYMMETRY = 1e-6  # relative to the largest entry of a metric: products in float32 pass
 
@@ -223,9 +222,9 @@ def _metric(op: Any, net: Network, metric: Any) -> Metric:
     if isinstance(metric, Metric):
         return metric
     if isinstance(metric, str) and metric == "layers":
-        groups = grouped(parameter_names(net), "layer")
-        parts = [indices_of(net.counts, group) for group in groups.values()]
-        blocks = zip(groups, parts, exact_blocks(op, parts), strict=True)
+        parts = places_of(net, "layer")
+        matrices = exact_blocks(op, list(parts.values()))
+        blocks = zip(parts, parts.values(), matrices, strict=True)
         return Metric("exact layers", tuple(matrix_block(*block) for block in blocks))
     if isinstance(metric, Operator) and not isinstance(metric, Diagonal):
         matrix = _matrix(net, metric)

@@ -10,7 +10,7 @@ With J the Jacobian (n k, p) of the outputs and B_i the output Hessian of the lo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -198,6 +198,14 @@ class NetworkGram(Algebra, ParameterTrees):
         self._formed.append(forms_of_rows(self.probes, jacobian))
         jacobian = jacobian * self.scale**0.5
         return jacobian.T if self.side == "parameters" else jacobian
+
+    def rows(self) -> jax.Array:
+        """R (n r, p) with R^T R = G, where the side is "parameters", also in a compiled function.
+
+        It is R^T J times the root of the scale, all of it made at once.
+        """
+        whole = replace(self.net, batch=self.net.samples * self.net.rows)  # one piece, one program
+        return jnp.concatenate(list(jacobians.row_blocks(whole))) * self.scale**0.5
 
     def factorisation(self) -> Factorisation | None:
         """By J, or for coupled samples by a matrix C of fewer columns with C C^T = J J^T."""

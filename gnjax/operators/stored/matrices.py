@@ -109,6 +109,7 @@ class Factored(Algebra):
     evidence: str = field(default=PROVED, metadata={"static": True})
     failure: float = field(default=0.0, metadata={"static": True})
     assumed: bool = field(default=False, metadata={"static": True})  # a rank was cut off
+    reason: str = field(default="rounding of a stored factor", metadata={"static": True})
 
     def facts(self) -> Facts:
         """The rank is the smaller number of rows or columns of J that are not zero, if J is exact.
@@ -177,9 +178,7 @@ class Factored(Algebra):
         )
 
     def _factor_error(self) -> Error:
-        return Error(
-            float(self.stored_error), self.evidence, self.failure, "rounding of a stored factor"
-        )
+        return Error(float(self.stored_error), self.evidence, self.failure, self.reason)
 
     def _error(self, norm: float) -> Error:
         """The error of J J^T: it follows from that of J, and the product is rounded."""
@@ -248,8 +247,10 @@ def _check_rows(shape: tuple[int, ...], limits: Limits) -> None:
         raise ValueError(msg)
 
 
-def factored(factor: ArrayLike) -> Factored:
+def factored(factor: ArrayLike, *, error: Error | None = None) -> Factored:
     """The operator J J^T of a factor J (n, p).
+
+    ``error`` bounds, in the 2-norm, how far the factor as given is from the J that is meant.
 
     >>> factor = np.diag(10.0 ** -np.arange(12))  # the eigenvalues are its squares
     >>> kappa = gnjax.condition_number(gnjax.factored(factor))
@@ -257,4 +258,9 @@ def factored(factor: ArrayLike) -> Factored:
     (True, 22.0)
     """
     array = check_matrix("factor", factor)
-    return Factored(array, stored_bound(conversion_error(factor, array), array.dtype))
+    rounding = conversion_error(factor, array)
+    if error is None:
+        return Factored(array, stored_bound(rounding, array.dtype))
+    total = error + Error(rounding)
+    bound = stored_bound(raised(total.value) if rounding else total.value, array.dtype)
+    return Factored(array, bound, total.kind, total.failure, reason=total.reason)

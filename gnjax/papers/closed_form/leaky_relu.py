@@ -100,6 +100,11 @@ def leaky_relu_gauss_newtons(
 
     Each matrix is formed when it is asked for. The product over pairs of samples, nearly all of the
     work, is made once and serves all slopes.
+
+    >>> V, W, X = np.eye(3), np.ones((2, 3)), np.diag([1.0, -1.0, 2.0])
+    >>> ops = gnjax.papers.leaky_relu_gauss_newtons(V, W, X, slopes=(0.1, 1.0))
+    >>> [op.shape for op in ops]
+    [(6, 6), (6, 6)]
     """
     both_pass = None
     for slope in slopes:

@@ -232,6 +232,34 @@ def test_the_factors_of_every_layer(reference):
         assert (block.own[0] == reference.own(name)).all()
 
 
+def test_the_factors_and_the_rows_of_j_in_a_compiled_function(reference):
+    names, op = [], reference.op
+
+    def factors(op):
+        layers, others = gnjax.metrics.kfac_factors(op)
+        names.append([(layer.name, layer.places) for layer in layers])
+        return [(layer.left, layer.right) for layer in layers], others, op.rows()
+
+    layers, others, rows = jax.jit(factors)(op)
+    _close(np.asarray(rows.T @ rows), reference.matrix)
+    for (name, places), (left, right) in zip(names[0], layers, strict=True):
+        layer = name.split("/")[0]
+        _close(np.diag(left[0]) if left.ndim == 2 else left[0], reference.left[layer])
+        _close(right[0], reference.right[layer])
+        assert (places[0] == reference.own(layer)).all()
+    diagonal = {int(at): one for own, part in others for at, one in zip(own, part, strict=True)}
+    assert sorted(diagonal) == reference.metric()[1]
+    for place, entry in diagonal.items():
+        np.testing.assert_allclose(entry, reference.matrix[place, place], rtol=1e-10)
+
+
+def test_the_places_of_a_layer_are_those_of_its_parameters(reference):
+    places = reference.op.places("layer")
+    assert sorted(np.concatenate(list(places.values()))) == list(range(len(reference.matrix)))
+    for name in reference.left:
+        assert sorted(places[name]) == sorted(reference.own(name).ravel())
+
+
 @pytest.mark.parametrize("others", ["diagonal", "block"])
 def test_kfac_in_place_of_the_gauss_newton_matrix(reference, others):
     exact, rest = reference.metric()
@@ -328,6 +356,9 @@ def test_a_scale_beside_a_kernel_is_no_bias():
     op = gnjax.gauss_newton((model, params), _normal(6, 2))
     names = [block.name for block in gnjax.metrics.kfac(op, damping=0.1).blocks]
     assert names == ["kernel + bias", "abacus"]
+    (layer,), _ = gnjax.metrics.kfac_factors(op)
+    assert layer.name == "kernel + abacus"
+    assert np.isnan(layer.left).all()
 
 
 def _dense(p, h):
