@@ -123,8 +123,8 @@ def check_matrix(name: str, value: ArrayLike) -> jax.Array:
 
     An array of JAX in the working precision stays where it is, such as on a GPU.
     """
-    concrete = isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
-    stays = concrete and value.dtype == real_dtype()
+    traced = isinstance(value, jax.core.Tracer)
+    stays = isinstance(value, jax.Array) and not traced and value.dtype == real_dtype()
     try:
         host: Any = value if stays else np.asarray(value)
     except ValueError as error:
