@@ -18,6 +18,7 @@ from jax.typing import ArrayLike
 from gnjax.networks.equations.rewritten import rewritten, rewritten_alike
 from gnjax.networks.forms import frameworks
 from gnjax.networks.forms.frameworks import Apply, Params
+from gnjax.networks.forms.real_form import of_real_parameters
 from gnjax.networks.forms.refusals import RAISED, Refused, refusal
 from gnjax.networks.forms.samples import (
     check_not_traced,
@@ -155,7 +156,7 @@ def apply_params_and_inputs(
 
 def apply_and_params(model: Any, *, has_aux: bool = False) -> tuple[Apply, Params]:
     """apply and the parameters in the working precision."""
-    apply, params = functional(model)
+    apply, params = of_real_parameters(*functional(model))
     return (Partial(_without_extras, apply) if has_aux else apply), checked_parameters(params)
 
 
@@ -201,9 +202,8 @@ def _parameter(name: str, leaf: ArrayLike) -> jax.Array:
         raise ValueError(msg) from error
     if not jnp.issubdtype(array.dtype, jnp.floating):
         msg = (
-            f"{name} has dtype {array.dtype}; real floating point parameters are needed (keep "
-            "integer tables and counters out of the parameters and inside of apply, and give the "
-            "real and the imaginary part of a complex one as two arrays)"
+            f"{name} has dtype {array.dtype}; floating point parameters are needed (keep integer "
+            "tables and counters out of the parameters and inside of apply)"
         )
         raise ValueError(msg)
     return converted(array, real_dtype())

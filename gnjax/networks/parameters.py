@@ -13,6 +13,7 @@ import numpy as np
 from flax import nnx
 from flax.nnx import filterlib
 
+from gnjax.networks.forms.real_form import for_both_parts
 from gnjax.networks.forms.refusals import RAISED, told
 from gnjax.numerics.host import on_device
 
@@ -65,16 +66,18 @@ def paths(params: Any) -> list[str]:
 
 def _path(path: tuple[Any, ...]) -> str:
     parts = [str(getattr(p, "key", getattr(p, "idx", getattr(p, "name", p)))) for p in path]
-    if parts and parts[-1] in ("value", "raw_value"):
+    while parts and parts[-1] in ("value", "raw_value"):
         parts = parts[:-1]
     return "/".join(parts)
 
 
 def _masks(params: Any, mask: Any) -> list[Any]:
     """The mask of every leaf, None where there is no mask."""
-    leaves, masks = jax.tree.leaves(params), jax.tree.leaves(mask)
+    leaves = jax.tree.leaves(params)
     if mask is None:
         return [None] * len(leaves)
+    mask = for_both_parts(mask, params)
+    masks = jax.tree.leaves(mask)
     structures: list[Any] = [jax.tree.structure(tree) for tree in (mask, params)]
     shapes = [[np.shape(leaf) for leaf in tree] for tree in (masks, leaves)]
     if structures[0] != structures[1] or shapes[0] != shapes[1]:

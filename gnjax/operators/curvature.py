@@ -40,6 +40,12 @@ def gauss_newton(
 ) -> NetworkGram | Streamed:
     """The Gauss-Newton matrix G = 1/n sum_i J_i^T B_i J_i (Eq 1), or its output-side twin.
 
+    A complex parameter counts as two real ones, its real and its imaginary part, and a complex
+    output as two real outputs. For a model that is holomorphic in its p parameters, with the
+    complex Jacobian J, G (2 p, 2 p) is the real form of the Hermitian matrix 1/n J^H J: entries
+    2 i, 2 i + 1 belong to parameter i, and each eigenvalue of 1/n J^H J is there twice. Trees like
+    the parameters have complex arrays.
+
     Args:
       model: see :func:`gnjax.functional`. Its outputs are (n, ...) of any shape, also (n,), or a
         dict or a tuple of such arrays; k counts the numbers of one sample.
@@ -53,6 +59,7 @@ def gauss_newton(
         last axis, B = diag(p) - p p^T for every token), "binary_cross_entropy" (B = p (1 - p) for
         every output), or a convex ``loss(f, y)`` of one sample (``loss(f)`` where no y is given). A
         loss with one number for each output, like optax's elementwise ones, is summed over outputs.
+        It is given complex outputs (...) as their parts (..., 2); "squared_error" takes complex y.
       side: "parameters", G itself (p, p); "outputs", its twin 1/n R^T J J^T R (n r, n r) with the
         same non-zero eigenvalues, where r = k, or k - 1 for the cross-entropy; or "auto", the
         smaller of the two.

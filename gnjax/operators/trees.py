@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from gnjax.networks.forms.real_form import complex_form, real_form
 from gnjax.networks.network import Network, gather, parameter_names, scatter
 from gnjax.networks.parameters import Groups, grouped, indices_of, paths
 from gnjax.numerics.host import on_device
@@ -28,9 +29,9 @@ class ParameterTrees:
 
     def ravel(self, tree: Any) -> jax.Array:
         """The chosen entries of a tree like the parameters, as a vector (p,)."""
-        net = network_of(self, "trees are")
-        leaves = jax.tree.leaves(tree)
-        names, expected_names = paths(tree), paths(jax.tree.unflatten(net.structure, net.leaves))
+        net, tree = network_of(self, "trees are"), real_form(tree)
+        leaves, params = jax.tree.leaves(tree), jax.tree.unflatten(net.structure, net.leaves)
+        names, expected_names = paths(tree), paths(params)
         shapes, expected_shapes = (
             [np.shape(leaf) for leaf in some] for some in (leaves, net.leaves)
         )
@@ -39,6 +40,8 @@ class ParameterTrees:
                 "the tree does not look like the parameters of the model: it has "
                 f"{_listed(names, shapes)}, and they are {_listed(expected_names, expected_shapes)}"
             )
+            if jax.tree.structure(complex_form(params)) != net.structure:
+                msg += "; a complex array counts as its two parts, along a last axis"
             raise ValueError(msg)
         return gather(net, [on_device(leaf, net.dtype) for leaf in leaves])
 
@@ -51,7 +54,8 @@ class ParameterTrees:
                 f"({net.parameters},), got {np.shape(vector)}"
             )
             raise ValueError(msg)
-        return jax.tree.unflatten(net.structure, scatter(net, on_device(vector, net.dtype)))
+        tree = jax.tree.unflatten(net.structure, scatter(net, on_device(vector, net.dtype)))
+        return complex_form(tree)
 
     def places(self, by: Groups = "layer") -> dict[str, np.ndarray]:
         """The places in the vector (p,) of the parameters of each group, in the order of names.

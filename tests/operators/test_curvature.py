@@ -218,7 +218,6 @@ def test_hessian_of_a_module_and_of_a_function_with_its_own_reverse_mode():
         (lambda p, x: p.sum(), np.ones(3), "raises TypeError"),
         (3, np.ones(3), "must be a function"),
         (lambda p: p.sum(), np.ones(3, int), "dtype int"),
-        (lambda p: jnp.real(p).sum(), np.ones(3, complex), "imaginary part"),
     ],
 )
 def test_functions_that_have_no_hessian_are_refused(loss, params, words):

@@ -157,8 +157,7 @@ def _dense(p, x):
 W, X = np.ones((3, 2)), np.arange(12.0).reshape(4, 3) / 7
 WRONG = {
     "complex inputs": (lambda: gnjax.ntk((_dense, W), X + 1j), "two arrays"),
-    "complex parameters": (lambda: gnjax.ntk((_dense, W * 1j), X), "imaginary part"),
-    "complex outputs": (lambda: gnjax.ntk((lambda p, x: 1j * x @ p, W), X), "real numbers"),
+    "integer outputs": (lambda: gnjax.ntk((lambda p, x: x @ p > 0, W), X), "floating point"),
     "arrays of unequal length": (lambda: gnjax.ntk((_dense, W), (X, X[:2])), "same number of"),
     "no module": (lambda: gnjax.ntk(_dense, X), "a model is"),
     "no samples": (lambda: gnjax.ntk((_dense, W), X[:0]), "at least one sample"),

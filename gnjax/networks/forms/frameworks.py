@@ -64,7 +64,7 @@ def _is_array(leaf: Any) -> bool:
 
 def like(params: Params, constants: Any) -> Any:
     """The numbers that are held fixed, converted to the precision of the parameters."""
-    dtype = jnp.result_type(*jax.tree.leaves(params))
+    dtype = jnp.finfo(jnp.result_type(*jax.tree.leaves(params))).dtype  # real, of complex ones too
 
     def cast(leaf: Any) -> Any:
         floating = hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)

@@ -2,7 +2,8 @@
 
 A model may return an array (n, ...), also (n,), or a dict or a tuple of such arrays. Its Jacobian
 has one row for each number, so that k counts all numbers of one sample. The loss sees the outputs
-of one sample in the shape in which the model returns them.
+of one sample in the shape in which the model returns them; complex ones (...) count as their real
+and imaginary parts, (..., 2).
 """
 
 from __future__ import annotations
@@ -14,13 +15,22 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from gnjax.networks.forms.real_form import is_complex, real_parts
+
 
 @dataclass(frozen=True)
 class Outputs:
-    """The shapes of the outputs of one sample, in the order of the leaves of a pytree."""
+    """The shapes of the outputs of one sample, in the order of the leaves of a pytree.
+
+    Attributes:
+      structure: the pytree.
+      shapes: those of real arrays, with a last axis of length 2 where the model returns a complex.
+      complexes: how many of the arrays are complex.
+    """
 
     structure: Any
     shapes: tuple[tuple[int, ...], ...]
+    complexes: int = 0
 
     @property
     def k(self) -> int:
@@ -39,7 +49,7 @@ class Outputs:
 
     def ravel(self, outputs: Any, dtype: jnp.dtype) -> jax.Array:
         """The outputs of n samples as one array (n, k)."""
-        leaves = [leaf.astype(dtype) for leaf in jax.tree.leaves(outputs)]
+        leaves = [leaf.astype(dtype) for leaf in jax.tree.leaves(real_parts(outputs))]
         flat = [leaf.reshape(len(leaf), -1) for leaf in leaves]
         return flat[0] if len(flat) == 1 else jnp.concatenate(flat, axis=1)
 
@@ -70,12 +80,14 @@ def described_outputs(outputs: Any, samples: int) -> Outputs:
             "has_aux=True if it returns (outputs, extras)"
         )
         raise ValueError(msg)
-    wrong = [leaf.dtype for leaf in leaves if not jnp.issubdtype(leaf.dtype, jnp.floating)]
+    wrong = [leaf.dtype for leaf in leaves if not jnp.issubdtype(leaf.dtype, jnp.inexact)]
     if wrong:
         msg = (
-            f"the model must return real numbers, got dtype {wrong[0]}; return what the loss needs "
-            "alone (of complex numbers the parts or the modulus), or (outputs, extras) with "
-            "has_aux=True"
+            f"the model must return floating point numbers, got dtype {wrong[0]}; return what the "
+            "loss needs alone, or (outputs, extras) with has_aux=True"
         )
         raise ValueError(msg)
-    return Outputs(jax.tree.structure(outputs), tuple(shape[1:] for shape in shapes))
+    complexes = [is_complex(leaf) for leaf in leaves]
+    pairs = zip(shapes, complexes, strict=True)
+    real_shapes = tuple(shape[1:] + (2,) * has_parts for shape, has_parts in pairs)
+    return Outputs(jax.tree.structure(outputs), real_shapes, sum(complexes))

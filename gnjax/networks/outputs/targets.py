@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from gnjax.networks.forms.real_form import real_parts
 from gnjax.networks.forms.samples import as_floats, check_samples, sample_count
 from gnjax.networks.losses import Loss, check_call, check_loss, is_squared, loss_terms
 from gnjax.networks.outputs.shapes import Outputs
@@ -135,6 +136,12 @@ def make_target(
 def _check_outputs(loss: Loss, outputs: Outputs) -> None:
     if callable(loss) or is_squared(loss):
         return
+    if outputs.complexes:
+        msg = (
+            f"loss={loss!r} takes real outputs, and the model returns complex ones; return what "
+            "the loss needs, such as the modulus"
+        )
+        raise ValueError(msg)
     if not outputs.is_array:
         msg = (
             f"loss={loss!r} takes a model with one array as output, and this one returns "
@@ -162,7 +169,13 @@ def check_targets(loss: Loss, y: ArrayLike, outputs: jax.ShapeDtypeStruct | jax.
 
 
 def checked_targets(loss: Loss, y: Any, outputs: Outputs, n: int, dtype: jnp.dtype) -> Any:
-    """Targets in the shape that the loss takes; integer labels of squared errors become one-hot."""
+    """Targets in the shape that the loss takes; integer labels of squared errors become one-hot.
+
+    Complex targets of the shape of complex outputs become their parts, as those do.
+    """
+    parts = real_parts(y)
+    if outputs.complexes and _shapes(parts) == outputs.shapes:
+        y = parts
     _check_kind(y)
     targets = check_samples("y", y)
     if sample_count(targets) != n:
@@ -176,7 +189,7 @@ def checked_targets(loss: Loss, y: Any, outputs: Outputs, n: int, dtype: jnp.dty
     array: jax.Array = jax.tree.leaves(targets)[0]
     if loss == "binary_cross_entropy":
         return _binary_targets(array, (n, *outputs.shape), dtype)
-    labels = (n, *outputs.shape[:-1]) if outputs.shape else None
+    labels = (n, *outputs.shape[:-1]) if outputs.shape and not outputs.complexes else None
     if array.shape == labels and not jnp.issubdtype(array.dtype, jnp.floating):
         return _labels(loss, array, outputs.shape[-1], dtype)
     if array.shape != (n, *outputs.shape):
@@ -203,9 +216,14 @@ def _check_kind(y: Any) -> None:
             raise ValueError(msg)
 
 
+def _shapes(y: Any) -> tuple[tuple[int, ...], ...]:
+    """The shapes of one sample's targets."""
+    return tuple(np.shape(leaf)[1:] for leaf in jax.tree.leaves(y))
+
+
 def _several_targets(outputs: Outputs, y: Any, n: int, dtype: jnp.dtype) -> jax.Array:
     """Targets (n, k) of a squared error over several arrays."""
-    shapes = tuple(leaf.shape[1:] for leaf in jax.tree.leaves(y))
+    shapes = _shapes(y)
     if jax.tree.structure(y) != outputs.structure or shapes != outputs.shapes:
         msg = (
             f"y has arrays of shape {shapes} for each sample, and the outputs have "

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.networks.forms.real_form import real_parts
+
 _SOAP = "SOAP's P is diagonal in the basis of its factors alone, see gnjax.metrics.soap(op, state)"
 _NO_METRIC = {
     "SoapState": _SOAP,
@@ -49,10 +51,11 @@ def optimizer_metric(
     (nu + eps)^{1/2}, or nu^{1/2} + eps without ``eps_in_sqrt``. Adagrad: (sum g^2 + eps)^{1/2}.
     The state is found inside chains, ``inject_hyperparams`` and other wrappers. A state does not
     hold its constants, unless ``inject_hyperparams`` put them there: pass those that are not
-    optax's defaults. Adamax, Yogi and RAdam keep states that look like Adam's: Adamax has another
-    P, Yogi other constants, and RAdam divides by nothing in its first steps. If the ``optimizer``
-    itself is passed too, its next update of this state is compared with m / P, and a P that is not
-    its own, as with other constants or rates that differ among parameters, is refused.
+    optax's defaults. P of a complex parameter is one number for both of its parts. Adamax, Yogi and
+    RAdam keep states that look like Adam's: Adamax has another P, Yogi other constants, and RAdam
+    divides by nothing in its first steps. If the ``optimizer`` itself is passed too, its next
+    update of this state is compared with m / P, and a P that is not its own, as with other
+    constants or rates that differ among parameters, is refused.
 
     >>> import optax
     >>> optimiser, params = optax.adam(1e-3), {"w": jax.numpy.ones(2)}
@@ -82,7 +85,7 @@ def optimizer_metric(
     metric = _metric(inner, constants, eps_in_sqrt)
     if optimizer is not None:
         _check_update(optimizer, state, lambda after: _metric(after, constants, eps_in_sqrt))
-    return metric
+    return jax.tree.map(jnp.real, metric)
 
 
 def _check_update(optimizer: Any, state: Any, metric_of: Callable[[Any], Any]) -> None:
@@ -110,7 +113,7 @@ def _check_update(optimizer: Any, state: Any, metric_of: Callable[[Any], Any]) -
     expected = jax.tree.map(lambda m, p: _wide(m) / p, mean, metric_of(inner_after))
     left, right = (
         np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)])
-        for tree in (update, expected)
+        for tree in (real_parts(update), real_parts(expected))
     )
     rate = float(left @ right) / max(float(right @ right), np.finfo(float).tiny)
     eps = max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves((update, mean)))
@@ -158,7 +161,7 @@ def _metric(state: Any, constants: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
         )
         raise NoMomentsError(msg)
     if kind.startswith("ScaleByRStdDev"):
-        moments = jax.tree.map(lambda nu, mu: nu - _wide(mu) ** 2, moments, state.mu)
+        moments = jax.tree.map(lambda nu, mu: nu - jnp.abs(_wide(mu)) ** 2, moments, state.mu)
     if kind in _CORRECTED or kind.endswith("WithCountState"):
         steps = int(np.asarray(jax.tree.leaves(state.count)[0]))
         decay = b2 if kind in _CORRECTED else float(constants.get("decay", 0.9))

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.networks.forms.real_form import for_both_parts
 from gnjax.networks.network import Network, backward_products, forward_products
 from gnjax.networks.rounding import JacobianErrors, measured
 from gnjax.numerics.certificate import Error
@@ -264,7 +265,8 @@ def _entries(op: Any, net: Network, metric: Any) -> np.ndarray:
     if has_optimizer_state(metric):
         metric = optimizer_metric(metric)
     try:
-        return np.asarray(op.ravel(metric), np.float64)
+        params = jax.tree.unflatten(net.structure, net.leaves)
+        return np.asarray(op.ravel(for_both_parts(metric, params)), np.float64)
     except ValueError as error:
         raise ValueError(_spelled_now(net.parameters, metric) or str(error)) from error
 

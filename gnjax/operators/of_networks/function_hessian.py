@@ -18,6 +18,7 @@ from gnjax.networks.equations.rewritten import rewritten
 from gnjax.networks.forms import frameworks
 from gnjax.networks.forms.derivatives import check_second_derivative
 from gnjax.networks.forms.frameworks import Params
+from gnjax.networks.forms.real_form import of_real_parameters
 from gnjax.networks.forms.refusals import (
     RAISED,
     asks_for_numbers,
@@ -58,7 +59,7 @@ def hessian_of(
     >>> gnjax.eigenvalues(op).values
     array([6., 6., 2.])
     """
-    function, parameters = _of_parameters(loss_fn, params)
+    function, parameters = of_real_parameters(*_of_parameters(loss_fn, params))
     parameters = checked_parameters(parameters)
     fixed = jax.tree.map(_argument, args)
     loss, value = _rewritten(function, parameters, fixed)

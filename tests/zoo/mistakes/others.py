@@ -125,7 +125,10 @@ MISTAKES = {
     "spectrum inside": (
         others.spectrum_inside,
         {
-            "complex outputs": (lambda m: wrong(m, model=ending_in(jnp.fft.fft)), "modulus"),
+            "complex outputs": (
+                lambda m: wrong(m, model=ending_in(jnp.fft.fft), loss="cross_entropy"),
+                "modulus",
+            ),
             "batches in dicts": (
                 lambda m: wrong(m, x=lambda x: [{"x": x, "y": x}], y=...),
                 r"a batch is a pair \(x, y\)",

@@ -1,0 +1,95 @@
+"""Complex parameters and outputs in real form: a + i b as the two numbers (a, b).
+
+For its derivatives a function of p complex parameters with k complex outputs is a function of 2 p
+real parameters with 2 k real outputs. Where it is holomorphic with the Jacobian J = U + i V (k, p),
+the Jacobian of its real form has the block [[U, -V], [V, U]] for J. Its Gauss-Newton matrix is then
+the real form of the Hermitian matrix J^H J, and has each eigenvalue of J^H J twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import Partial
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class RealForm:
+    """A complex parameter (...) as its real and imaginary parts, ``value`` (..., 2)."""
+
+    value: Any
+
+
+def real_parts(tree: Any) -> Any:
+    """The tree with complex arrays (...) as real arrays (..., 2)."""
+    return jax.tree.map(lambda leaf: _parts(leaf) if is_complex(leaf) else leaf, tree)
+
+
+def real_form(params: Any) -> Any:
+    """The parameters with complex arrays as :class:`RealForm`, under the paths that they have."""
+    return jax.tree.map(lambda leaf: RealForm(_parts(leaf)) if is_complex(leaf) else leaf, params)
+
+
+def complex_form(params: Any) -> Any:
+    """The parameters of which ``params`` is the real form."""
+
+    def joined(leaf: Any) -> Any:
+        if not isinstance(leaf, RealForm):
+            return leaf
+        return jax.lax.complex(leaf.value[..., 0], leaf.value[..., 1])
+
+    return jax.tree.map(joined, params, is_leaf=_is_real_form)
+
+
+def of_real_parameters(function: Any, params: Any) -> tuple[Any, Any]:
+    """``function(params, ...)`` as a function of real parameters, and these."""
+    if not any(map(is_complex, jax.tree.leaves(params))):
+        return function, params
+    return Partial(_OfRealForm(), function), real_form(params)
+
+
+@dataclass(frozen=True)
+class _OfRealForm:
+    def __call__(self, function: Any, params: Any, *args: Any) -> Any:
+        return function(complex_form(params), *args)
+
+
+def for_both_parts(tree: Any, params: Any) -> Any:
+    """A real tree like the complex parameters of which ``params`` is the real form, in real form.
+
+    Each number of it, as of a mask or of a metric, stands for both parts of its parameter. Other
+    trees come back as they are.
+    """
+    nodes, structure = jax.tree.flatten(params, is_leaf=_is_real_form)
+    leaves, given = jax.tree.flatten(tree)
+    if given != structure:
+        return tree
+    pairs = zip(leaves, nodes, strict=True)
+    return jax.tree.unflatten(structure, [_for_parts_of(node, leaf) for leaf, node in pairs])
+
+
+def _for_parts_of(node: Any, leaf: Any) -> Any:
+    if not _is_real_form(node) or is_complex(leaf):
+        return leaf
+    return RealForm(np.stack((leaf, leaf), axis=-1))
+
+
+def is_complex(leaf: Any) -> bool:
+    """Whether this is a complex number, or an array of them."""
+    return isinstance(leaf, complex) or (
+        hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.complexfloating)
+    )
+
+
+def _is_real_form(node: Any) -> bool:
+    return isinstance(node, RealForm)
+
+
+def _parts(array: Any) -> Any:
+    stack = jnp.stack if isinstance(array, jax.Array) else np.stack
+    return stack((array.real, array.imag), axis=-1)
