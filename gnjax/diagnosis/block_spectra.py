@@ -15,6 +15,7 @@ from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import RankBound
+from gnjax.numerics.validation import check_known
 from gnjax.operators.blocks.columns import DiagonalBlocks, diagonal_blocks, entry_blocks
 from gnjax.operators.blocks.rows import row_parts
 from gnjax.operators.curvature import gauss_newton
@@ -220,6 +221,7 @@ def _blocks(
     op: Any, by: Any, labels: Any, centred: bool, limits: Limits
 ) -> tuple[list[str], Sequence[int | None], list[int], DiagonalBlocks]:
     """The names of the blocks, how many terms and parameters each has, and the blocks."""
+    check_known("block_spectra", op)
     net = network_of(on_parameters(op), "blocks are")
     if labels is not None:
         if by != "layer":

@@ -32,6 +32,7 @@ from gnjax.networks.parameters import Only
 from gnjax.networks.rounding import product_error
 from gnjax.numerics.answers.tables import frame_of, row
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
+from gnjax.numerics.validation import check_known
 from gnjax.operators.curvature import gauss_newton, hessian
 from gnjax.operators.facts import symmetry_of
 from gnjax.operators.of_networks.hessian import NetworkHessian
@@ -186,6 +187,7 @@ class Monitor:
         self._renew(model)
         op = self._hessian
         assert op is not None
+        check_known("a monitor", op)
         scale = None if metric is None else inverse_root(op, metric)
         number = len(self.history)
         linearised = self._linearised(op)

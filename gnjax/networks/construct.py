@@ -35,6 +35,7 @@ from gnjax.networks.parameters import Only, choose
 from gnjax.numerics.bounded_jit import bounded_jit, by_shapes
 from gnjax.numerics.memory.device import device
 from gnjax.numerics.precision import real_dtype
+from gnjax.numerics.validation import check_known, is_traced
 
 
 def network(
@@ -57,7 +58,8 @@ def network(
     With a ``batch_size`` the checks also evaluate at most so many samples at once (two, if it is
     one). Without, they evaluate all samples as one batch, as the caller would. With ``convex`` a
     loss that is not convex in the outputs is refused. With ``idle`` it is allowed that all samples
-    have the weight zero.
+    have the weight zero. Of what is traced, as in a compiled step of an optimiser, only shapes are
+    checked, and all samples are one function, which is right whether they are coupled or not.
     """
     check_loss(loss)
     _check_declared(coupled, batch_size)
@@ -95,6 +97,8 @@ def network(
         layered=(),
         narrowest=real_dtype(),
     )
+    if is_traced(net):
+        return _of_shapes(net, batch_size)
     takes_one = _takes_one(apply, params, inputs, shapes)
     if not (takes_one or coupled):
         _check_not_one_sample(inputs)
@@ -108,6 +112,14 @@ def network(
     if not coupling.coupled:
         return net
     return replace(net, coupled=True, batch=net.samples)  # the batch is one function
+
+
+def _of_shapes(net: Network, batch_size: int | None) -> Network:
+    """The network of traced arrays."""
+    if batch_size is not None:
+        check_known("a batch_size, before which a test looks for coupled samples,", net)
+    facts, _ = _facts(replace(net, target=None), net.samples)
+    return replace(net, **facts, coupled=True)
 
 
 def at_parameters_of(net: Network, model: Any, *, has_aux: bool = False) -> Network | None:

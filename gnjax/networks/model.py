@@ -21,7 +21,6 @@ from gnjax.networks.forms.frameworks import Apply, Params
 from gnjax.networks.forms.real_form import of_real_parameters
 from gnjax.networks.forms.refusals import RAISED, Refused, refusal
 from gnjax.networks.forms.samples import (
-    check_not_traced,
     check_samples,
     converted,
     sample_count,
@@ -32,7 +31,7 @@ from gnjax.networks.torch_modules.comparison import Notice, compare_modules, not
 from gnjax.numerics.bounded_jit import bounded_jit, by_shapes
 from gnjax.numerics.host import all_finite
 from gnjax.numerics.precision import real_dtype
-from gnjax.numerics.validation import check_finite
+from gnjax.numerics.validation import check_finite, is_traced
 
 __all__ = [
     "Apply",
@@ -190,7 +189,6 @@ def _without_extras(apply: Apply, params: Params, x: Any) -> Any:
 
 
 def _parameter(name: str, leaf: ArrayLike) -> jax.Array:
-    check_not_traced(name, leaf)
     try:
         floats = isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f"
         array: Any = leaf if floats else jnp.asarray(leaf)
@@ -223,7 +221,7 @@ def apply_and_outputs(apply: Apply, params: Params, x: Any) -> tuple[Apply, Outp
     """
     example, described, watch = _traced(apply, params, x)
     apply_rewritten = rewritten_alike(apply, example)
-    if watch.met:
+    if watch.met and not is_traced((apply, params, x)):
         with _refusing(x):
             compare_modules(apply, params, x, like=apply_rewritten, any_size=watch.any_size)
     return apply_rewritten, described

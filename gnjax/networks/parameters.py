@@ -16,6 +16,7 @@ from flax.nnx import filterlib
 from gnjax.networks.forms.real_form import for_both_parts
 from gnjax.networks.forms.refusals import RAISED, told
 from gnjax.numerics.host import on_device
+from gnjax.numerics.validation import check_known
 
 Only = str | Sequence[str] | type | Callable[[str], bool]
 """A pattern of paths, several of them, an NNX filter, or a function of the path."""
@@ -76,6 +77,7 @@ def _masks(params: Any, mask: Any) -> list[Any]:
     leaves = jax.tree.leaves(params)
     if mask is None:
         return [None] * len(leaves)
+    check_known("a mask, on which the number of parameters depends,", mask)
     mask = for_both_parts(mask, params)
     masks = jax.tree.leaves(mask)
     structures: list[Any] = [jax.tree.structure(tree) for tree in (mask, params)]

@@ -89,6 +89,7 @@ def check_symmetric_matrix(name: str, matrix: jax.Array | np.ndarray, tolerance:
 
 def check_finite_number(name: str, value: float) -> float:
     """Check that ``value`` is a finite real number, and return it."""
+    check_known(name, value)
     if not isinstance(value, int | float | np.number | np.ndarray | jax.Array):
         msg = f"{name} must be a number, got {_describe(value)}"
         raise ValueError(msg)
@@ -145,9 +146,25 @@ def check_matrix(name: str, value: ArrayLike) -> jax.Array:
     return array
 
 
+def is_traced(tree: Any) -> bool:
+    """Whether the tree has an array that jax.jit, jax.grad or jax.vmap traces, without numbers."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
+
+
+def check_known(what: str, tree: Any) -> None:
+    """Refuse traced arrays for ``what`` asks for their numbers."""
+    if is_traced(tree):
+        msg = (
+            f"{what} needs numbers, and some arrays are traced by jax.jit, jax.grad or jax.vmap, "
+            "which know their shapes alone; call it outside of them (inside, gnjax.gauss_newton, "
+            "ntk, hessian and hessian_of make operators that multiply vectors, and nothing else)"
+        )
+        raise ValueError(msg)
+
+
 def check_finite(name: str, given: Any, array: jax.Array | np.ndarray, advice: str) -> None:
     """Refuse an array with NaN or Inf, and say which of its numbers were ``given`` as finite."""
-    if all_finite(array):
+    if is_traced(array) or all_finite(array):
         return
     check_held(name, given, array)
     msg = f"{name} contains NaN or Inf; {advice}"
@@ -159,7 +176,7 @@ def check_held(name: str, given: Any, array: jax.Array | np.ndarray) -> None:
 
     In 32-bit mode JAX wraps integers of 64 bits, and numbers beyond 3.4e38 become infinite.
     """
-    if given.dtype == array.dtype or given.dtype == bool:
+    if given.dtype == array.dtype or given.dtype == bool or is_traced(array):
         return
     if jnp.issubdtype(given.dtype, jnp.integer):
         if not conversion_error(given, array):

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.numerics.validation import check_known
 from gnjax.operators.protocol import Operator
 
 _COLUMNS = 64  # that are multiplied at once
@@ -15,6 +16,7 @@ _COLUMNS = 64  # that are multiplied at once
 
 def symmetric_columns(op: Operator) -> jax.Array:
     """The matrix from products with unit vectors, some at a time, and its symmetric part."""
+    check_known("the matrix of an operator", op)
     size = op.shape[0]
     starts = range(0, size, _COLUMNS)
     units = (_units(size, i, min(_COLUMNS, size - i), op.dtype) for i in starts)

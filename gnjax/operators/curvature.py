@@ -17,6 +17,7 @@ from gnjax.networks.outputs.shapes import Outputs, flat_outputs
 from gnjax.networks.outputs.targets import Target, check_has_targets, term_losses
 from gnjax.networks.parameters import Only
 from gnjax.numerics.precision import real_dtype
+from gnjax.numerics.validation import check_known
 from gnjax.operators.of_networks.cross import CrossKernel, Rows
 from gnjax.operators.of_networks.hessian import NetworkHessian, checked_hessian
 from gnjax.operators.of_networks.network import NetworkGram
@@ -45,6 +46,9 @@ def gauss_newton(
     complex Jacobian J, G (2 p, 2 p) is the real form of the Hermitian matrix 1/n J^H J: entries
     2 i, 2 i + 1 belong to parameter i, and each eigenvalue of 1/n J^H J is there twice. Trees like
     the parameters have complex arrays.
+
+    Inside of jax.jit, where arrays have no numbers, only shapes are checked, and the operator
+    multiplies and does nothing else.
 
     Args:
       model: see :func:`gnjax.functional`. Its outputs are (n, ...) of any shape, also (n,), or a
@@ -205,6 +209,7 @@ def empirical_fisher(
     _check_no_batches("x", x, "empirical_fisher needs the gradient of every sample")
     check_has_targets(loss, y)
     net = network(**arguments, convex=False)
+    check_known("empirical_fisher", net)
     losses = Partial(_Losses(net.shapes, terms), net.apply)
     params = jax.tree.unflatten(net.structure, net.leaves)
     rows = jax.eval_shape(losses, params, (net.x, net.target)).shape[1]

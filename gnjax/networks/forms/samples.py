@@ -115,19 +115,8 @@ def check_samples(name: str, tree: Any) -> Any:
     return jax.tree.unflatten(structure, arrays)
 
 
-def check_not_traced(name: str, leaf: Any) -> None:
-    """Refuse traced arrays: their numbers are not known, and they must be checked."""
-    if isinstance(leaf, jax.core.Tracer):
-        msg = (
-            f"{name} is traced by jax.jit, jax.grad or jax.vmap, and gnjax needs its numbers; make "
-            "the operator outside of them, and call op.mv inside"
-        )
-        raise ValueError(msg)
-
-
 def _checked_leaf(name: str, leaf: Any) -> jax.Array:
     """The array of one leaf, finite, with at least one sample, in the working precision."""
-    check_not_traced(name, leaf)
     unchecked = _as_array(name, leaf)
     if jnp.issubdtype(unchecked.dtype, jnp.integer) or unchecked.dtype == bool:
         array = converted(unchecked, unchecked.dtype)

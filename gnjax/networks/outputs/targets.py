@@ -21,6 +21,7 @@ from gnjax.networks.forms.samples import as_floats, check_samples, sample_count
 from gnjax.networks.losses import Loss, check_call, check_loss, is_squared, loss_terms
 from gnjax.networks.outputs.shapes import Outputs
 from gnjax.numerics.host import on_cpu
+from gnjax.numerics.validation import is_traced
 
 _SUM_OF_TARGETS = 1e-3  # the sum of probabilities in half precision differs from one by about this
 NOTHING_COUNTS = (
@@ -112,7 +113,9 @@ def make_target(
 ) -> tuple[Target, float]:
     """The checked target, and the number by which to divide :func:`loss_sum` for the mean loss.
 
-    With ``idle`` it is allowed that no sample counts, as in a batch of padding among others.
+    With ``idle`` it is allowed that no sample counts, as in a batch of padding among others. Where
+    that number depends on traced arrays, the weights are divided by it, and it is 1. The numbers of
+    traced arrays are not checked.
     """
     check_loss(loss)
     _check_outputs(loss, outputs)
@@ -121,15 +124,18 @@ def make_target(
     weights_array = None if weights is None else _checked_weights(weights, n, terms, dtype)
     counts = _labels_that_count(loss, targets, y)
     total = _total(loss, n, terms, weights_array, counts)
-    if not (total > 0 or idle):
+    known = not is_traced((total, counts))
+    if known and not (total > 0 or idle):
         raise ValueError(NOTHING_COUNTS)
-    if counts is not None and not counts.all():
+    if counts is not None and not (known and counts.all()):
         mask = jnp.asarray(counts, dtype)
         weights_array = (
             mask if weights_array is None else mask * _with_axes(weights_array, mask.ndim)
         )
     if loss == "binary_cross_entropy" and targets is not None:
         targets = jnp.maximum(targets, 0)
+    if not known:
+        weights_array, total = weights_array / total, 1.0
     return Target(targets, weights_array, loss, outputs), total
 
 
@@ -199,7 +205,7 @@ def checked_targets(loss: Loss, y: Any, outputs: Outputs, n: int, dtype: jnp.dty
             f"{(n, *outputs.shape)} are needed, as the outputs have"
         )
         raise ValueError(msg)
-    if loss == "cross_entropy":
+    if loss == "cross_entropy" and not is_traced(array):
         _check_probabilities(array)
     return as_floats("y", array, dtype)
 
@@ -235,6 +241,13 @@ def _several_targets(outputs: Outputs, y: Any, n: int, dtype: jnp.dtype) -> jax.
 
 def _labels(loss: Loss, labels: jax.Array, classes: int, dtype: jnp.dtype) -> jax.Array:
     """Checked labels; one-hot where the loss is not the cross-entropy."""
+    if not is_traced(labels):
+        _check_labels(loss, labels, classes)
+    labels = labels.astype(int)
+    return labels if loss == "cross_entropy" else jax.nn.one_hot(labels, classes, dtype=dtype)
+
+
+def _check_labels(loss: Loss, labels: jax.Array, classes: int) -> None:
     host_labels = np.asarray(labels) if on_cpu(labels) else labels  # NumPy compiles nothing
     lowest, highest = int(host_labels.min()), int(host_labels.max())
     least = -1 if loss == "cross_entropy" else 0
@@ -249,8 +262,6 @@ def _labels(loss: Loss, labels: jax.Array, classes: int, dtype: jnp.dtype) -> ja
             f"labels go from 0 to {classes - 1}, {hint}"
         )
         raise ValueError(msg)
-    labels = labels.astype(int)
-    return labels if loss == "cross_entropy" else jax.nn.one_hot(labels, classes, dtype=dtype)
 
 
 def _binary_targets(y: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
@@ -260,6 +271,12 @@ def _binary_targets(y: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> j
     if y.shape != shape:
         msg = f"y has shape {y.shape}; one label between 0 and 1 for each output {shape} is needed"
         raise ValueError(msg)
+    if not is_traced(y):
+        _check_binary_labels(y)
+    return y.astype(dtype)
+
+
+def _check_binary_labels(y: jax.Array) -> None:
     least = 0 if jnp.issubdtype(y.dtype, jnp.floating) else -1
     if float(y.min()) < least or float(y.max()) > 1:
         msg = (
@@ -273,7 +290,6 @@ def _binary_targets(y: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> j
             "give labels of 0 and 1, as (y + 1) // 2"
         )
         raise ValueError(msg)
-    return y.astype(dtype)
 
 
 def _check_probabilities(targets: jax.Array) -> None:
@@ -298,20 +314,20 @@ def _checked_weights(weights: Any, n: int, terms: tuple[int, ...], dtype: jnp.dt
         shapes = f"({n},)" if not terms else f"({n},) or {(n, *terms)}"
         msg = f"weights have shape {array.shape}; one for each sample or label is needed, {shapes}"
         raise ValueError(msg)
-    if float(array.min()) < 0:
+    if not is_traced(array) and float(array.min()) < 0:
         msg = f"weights must not be negative, got {float(array.min()):.3g}"
         raise ValueError(msg)
     return as_floats("weights", array, dtype)
 
 
-def _labels_that_count(loss: Loss, targets: Any, y: Any) -> np.ndarray | None:
+def _labels_that_count(loss: Loss, targets: Any, y: Any) -> np.ndarray | jax.Array | None:
     """Which labels count; None where the loss has no labels."""
     if callable(loss) or is_squared(loss) or targets is None:
         return None
     if jnp.issubdtype(jnp.asarray(jax.tree.leaves(y)[0]).dtype, jnp.floating):
         return None
     binary = loss == "binary_cross_entropy"
-    return None if not (binary or targets.dtype.kind == "i") else np.asarray(targets) >= 0
+    return None if not (binary or targets.dtype.kind == "i") else _numbers(targets) >= 0
 
 
 def _total(
@@ -319,17 +335,23 @@ def _total(
     n: int,
     terms: tuple[int, ...],
     weights: jax.Array | None,
-    counts: np.ndarray | None,
-) -> float:
+    counts: np.ndarray | jax.Array | None,
+) -> Any:
     """The number by which the sum over all weighted terms is divided for the mean loss."""
-    factors = np.ones(n) if weights is None else np.asarray(weights, float)
+    factors = np.ones(n) if weights is None else _numbers(weights).astype(float)
     if loss != "cross_entropy" and factors.ndim == 1:
         sample_counts = np.ones(n) if counts is None else counts.reshape(n, -1).any(axis=1)
-        return float((factors * sample_counts).sum())
-    if counts is None:
-        terms_each = math.prod(terms) if factors.ndim == 1 else 1
-        return float(factors.sum()) * terms_each
-    return float((_with_axes(factors, counts.ndim) * counts).sum())
+        total = (factors * sample_counts).sum()
+    elif counts is None:
+        total = factors.sum() * (math.prod(terms) if factors.ndim == 1 else 1)
+    else:
+        total = (_with_axes(factors, counts.ndim) * counts).sum()
+    return total if is_traced(total) else float(total)
+
+
+def _numbers(array: jax.Array) -> Any:
+    """The array in host memory; itself, where it is traced."""
+    return array if is_traced(array) else np.asarray(array)
 
 
 def _with_axes(array: Any, dims: int) -> Any:

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.limits import LIMITS, Limits
-from gnjax.numerics.validation import check_finite_number
+from gnjax.numerics.validation import check_finite_number, check_known
 from gnjax.operators.elsewhere.black_box import black_box
 from gnjax.operators.elsewhere.sparse import sparse
 from gnjax.operators.facts import check_shape
@@ -45,6 +45,7 @@ def as_operator(
     >>> print(gnjax.condition_number(op + 1.0))
     kappa = 2.5 in [2.5, 2.5] (rank 3 of 3, full; dense, measured)
     """
+    check_known("an answer about an operator", op)
     checked_error = _checked_error(error)
     if isinstance(op, Operator):
         check_shape(op)

@@ -23,7 +23,7 @@ from gnjax.numerics.host import on_device
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.outward import raised
 from gnjax.numerics.scale import exponent_of
-from gnjax.numerics.validation import check_damping, check_symmetric_matrix
+from gnjax.numerics.validation import check_damping, check_known, check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.columns import symmetric_columns
 from gnjax.operators.factorisation import Factorisation, gram_error
@@ -205,6 +205,7 @@ def preconditioned(op: Any, metric: Any, *, damping: float = 0.0) -> Preconditio
     >>> layers.value < whole, layers.certificate.kind
     (True, 'measured')
     """
+    check_known("a metric", op)
     inner = on_parameters(op)
     net = network_of(inner, "a metric is")
     added = check_damping(damping)

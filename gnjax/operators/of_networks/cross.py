@@ -18,6 +18,7 @@ from gnjax.numerics.certificate import MEASURED, Error, unknown
 from gnjax.numerics.host import dot, length, on_device, on_host
 from gnjax.numerics.memory.free import check_room
 from gnjax.numerics.rounding import LAPACK, spectral_error, unit_roundoff
+from gnjax.numerics.validation import check_known
 
 _VECTORS, _STEPS = 2, 4  # of the power method
 _SIZE = 2.0  # with these steps its square root is exceeded with a probability below 0.4%
@@ -137,6 +138,7 @@ class CrossKernel:
 
     def as_matrix(self) -> jax.Array:
         """The matrix, by the structure of the layers."""
+        check_known("the matrix of a kernel", (self.left.net, self.right.net))
         memory = float(self.shape[0]) * self.shape[1] * self.dtype.itemsize
         check_room(
             f"a kernel {self.shape[0]} x {self.shape[1]}",

@@ -32,7 +32,7 @@ from gnjax.networks.outputs.shapes import flat_outputs
 from gnjax.networks.parameters import Only, choose
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.precision import real_dtype
-from gnjax.numerics.validation import check_held
+from gnjax.numerics.validation import check_held, is_traced
 from gnjax.operators.of_networks.hessian import NetworkHessian, hessian_batch
 
 
@@ -68,6 +68,8 @@ def hessian_of(
     if not op.net.forward:
         origin = jnp.zeros(op.shape[0], op.dtype)
         check_second_derivative("loss_fn", hessian_batch, op, op.net.x, None, origin)
+    if is_traced(op):
+        return op
     _check_finite(op)
     compare_maxima("loss_fn", loss, parameters, *fixed)
     return op

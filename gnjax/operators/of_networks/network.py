@@ -53,6 +53,7 @@ from gnjax.numerics.host import on_device, times_number, wide
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.scale import exponent_of
+from gnjax.numerics.validation import check_known
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import Factorisation, gram_error
 from gnjax.operators.facts import Facts, Product
@@ -157,6 +158,7 @@ class NetworkGram(Algebra, ParameterTrees):
 
     def as_matrix(self) -> jax.Array:
         """The matrix, by the structure of the layers on the output side."""
+        check_known("the matrix of an operator", self.net)
         if self.side == "parameters":
             total, images = jacobians.parameter_gram(self.net, self.probes)
             self._formed.append(forms_of_images(images))
@@ -194,6 +196,7 @@ class NetworkGram(Algebra, ParameterTrees):
 
         What was formed is recorded, so that ``factor_error`` compares it with products.
         """
+        check_known("a factor in host memory", self.net)
         jacobian = jacobians.jacobian(self.net)
         self._formed.append(forms_of_rows(self.probes, jacobian))
         jacobian = jacobian * self.scale**0.5

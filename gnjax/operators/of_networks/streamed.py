@@ -27,6 +27,7 @@ from gnjax.networks.null_space.ranks import rank_bound_of_batches
 from gnjax.networks.outputs.targets import NOTHING_COUNTS, check_has_targets, make_target
 from gnjax.numerics.certificate import UNKNOWN, Error
 from gnjax.numerics.rank_bound import RankBound
+from gnjax.numerics.validation import check_known
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import gram_error
 from gnjax.operators.facts import Facts
@@ -155,6 +156,7 @@ def streamed(
             check_has_targets(loss, y)
         convex = functional is None
         net = network(model, x, y=y, loss=loss, convex=convex, idle=True, **options)
+        check_known("a sequence of batches", net)
         if net.coupled:
             msg = (
                 "the samples of a batch are coupled, and the matrix would depend on how they are "
