@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -79,7 +80,8 @@ def _shown(frame: DataFrame) -> DataFrame:
 
 def _at(rows: DataFrame, rule: str) -> DataFrame:
     """The row at the rank of a rule."""
-    return rows[[rule in str(named).split(", ") for named in rows["rule"]]]
+    named = [rule in str(names).split(", ") for names in rows["rule"]]
+    return rows[np.array(named, bool)]
 
 
 def _counted(shown: DataFrame, rule: str) -> str:

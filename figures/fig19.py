@@ -45,9 +45,10 @@ def _powers(axes: Axes, frame: DataFrame) -> None:
         rows = where(frame, depth=depth)
         series = over_seeds(rows, "covariance_condition", "kappa")
         lines.append(style.band(axes, series, look, f"$L = {depth}$"))
-    ends = np.array([1.0, frame["covariance_condition"].max()])
-    start = min(float(np.asarray(line.get_ydata())[0]) for line in lines)
-    axes.plot(ends, start * ends, color=style.GREY, linestyle=style.DASHED, linewidth=0.9)
+    if lines:
+        ends = np.array([1.0, frame["covariance_condition"].max()])
+        start = min(float(np.asarray(line.get_ydata())[0]) for line in lines)
+        axes.plot(ends, start * ends, color=style.GREY, linestyle=style.DASHED, linewidth=0.9)
     style.key(axes, (("proportional", {"linestyle": style.DASHED, "linewidth": 0.9}),))
     axes.set_xscale("log")
     axes.set_xlabel(r"condition number of the covariance $\mathbf{\Sigma}^t$")

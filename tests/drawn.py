@@ -44,16 +44,6 @@ def _interval(group: list[float]) -> tuple[float, float, float]:
     return mean, low, high
 
 
-def assert_curve(axes: Axes, label: str, band: int, expected: np.ndarray) -> None:
-    x, mean, low, high = expected
-    np.testing.assert_array_equal(line(axes, label).get_xdata(), x)
-    np.testing.assert_allclose(line(axes, label).get_ydata(), mean, rtol=1e-12)
-    edges = band_edges(axes, band)
-    np.testing.assert_array_equal(edges[0], x)
-    np.testing.assert_allclose(edges[1], low, rtol=1e-10)
-    np.testing.assert_allclose(edges[2], high, rtol=1e-10)
-
-
 def assert_texts_fit(figure: Figure) -> None:
     """No label, title or visible tick label leaves the page or touches another of its panel."""
     figure.draw_without_rendering()

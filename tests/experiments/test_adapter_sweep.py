@@ -15,7 +15,6 @@ from experiments import adapter_sweep as experiment
 from figures import t6
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests import references
-from tests.drawn import assert_curve, mean_and_interval
 from tests.experiments.configs import records
 
 
@@ -137,16 +136,3 @@ def test_claims_can_hold_fail_and_be_out_of_reach():
     apart = {family: 100.0 if family == "pruned" else 500.0 for family in t6.FAMILIES}
     assert statuses(_table(1.0, apart)) == [FAILS] * 5
     assert statuses(_table(-2.0, same, shares=(0.5, 1.0))) == [NOT_TESTABLE] * 5
-
-
-def test_figure_t6_draws_every_family():
-    table = _table(-2.0, {"pruned": 1.0, "narrow": 9.0, "adapters": 5.0, "adapters, trained": 3.0})
-    figure = t6.draw(table)
-    for axes, (network, title) in zip(figure.axes, t6.NETWORKS.items(), strict=True):
-        assert axes.get_title(loc="left") == title
-        assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-        for index, (family, label) in enumerate(t6.FAMILIES.items()):
-            shown = (table["network"] == network) & (table["family"] == family)
-            picked = table[shown]
-            assert_curve(axes, label, index, mean_and_interval(picked, "share", picked["kappa"]))
-    assert "beyond the papers" in t6.caption(table, {"precision": "float64"})

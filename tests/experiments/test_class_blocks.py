@@ -12,9 +12,7 @@ from pandas import DataFrame
 
 import gnjax
 from experiments import class_blocks as experiment
-from figures import t4
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
-from tests.drawn import assert_curve, mean_and_interval
 from tests.experiments.configs import records
 
 
@@ -129,18 +127,3 @@ def test_claims_can_hold_fail_and_be_out_of_reach():
     opposite = {"start": (0.0, 0.0), "gradient descent": (-1.0, 0.1), "Adam": (0.0, -0.5)}
     assert statuses(_table(opposite, token=-1.0)) == [FAILS] * 6
     assert statuses(_table(_POWERS, ranks=(0,))) == [NOT_TESTABLE] * 6
-
-
-def test_figure_t4_draws_traces_and_losses():
-    table = _table(_POWERS)
-    figure = t4.draw(table)
-    for axes, (network, part, column, title) in zip(figure.axes, t4.PANELS, strict=True):
-        assert axes.get_title(loc="left") == title
-        assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-        for index, (stage, label) in enumerate(t4.STAGES.items()):
-            shown = (
-                (table["network"] == network) & (table["part"] == part) & (table["stage"] == stage)
-            )
-            picked = table[shown]
-            assert_curve(axes, label, index, mean_and_interval(picked, "share", picked[column]))
-    assert "beyond the papers" in t4.caption(table, {"precision": "float64"})

@@ -15,7 +15,6 @@ from figures import c5
 from gnjax.papers import balanced
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, judge
 from sweeps.storage import archive
-from tests.drawn import assert_curve, assert_texts_fit, mean_and_interval
 from tests.experiments.configs import changed, records
 
 RECIPE = {"depth", "width", "initializer"}
@@ -137,27 +136,6 @@ def test_claims_can_hold_fail_and_be_out_of_reach():
     small = _table()
     small["samples"] = np.where(small["panel"] == "b", 1000, small["samples"])
     assert _statuses(small)[2:] == [NOT_TESTABLE] * 6
-
-
-def test_figure_c5_draws_the_sharpness_of_both_kinds_of_data_and_the_peaks():
-    table = _table()
-    assert set(c5.COLUMNS) <= set(table)
-    figure = c5.draw(table)
-    left, right = figure.axes
-    a = table[table["panel"] == "a"]
-    for index, share in enumerate((0.28, 0.46)):
-        chosen = (a["share"] == share) & ~a["data"].str.startswith(FITTED)
-        shown = a[chosen]
-        expected = mean_and_interval(shown, "samples", shown["measured"])
-        assert_curve(left, rf"$\alpha_{{\max}}$ = {share:.2g}", index, expected)
-    for index, (start, label) in enumerate(c5.STARTS.items()):
-        chosen = (table["initializer"] == start) & (table["epoch"] == 100)
-        shown = table[chosen & (table["panel"] == "b")]
-        expected = mean_and_interval(shown, "share", shown["measured"])
-        assert_curve(right, label, index, expected)
-    assert_texts_fit(figure)
-    text = c5.caption(table, {"precision": "float64"})
-    assert "after epochs 0, 100 and 10,000" in text or "0, 100, 10,000" in text
 
 
 def test_when_a_run_is_learned_lies_between_two_stops():

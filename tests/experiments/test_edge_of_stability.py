@@ -11,9 +11,7 @@ from pandas import DataFrame
 
 import gnjax
 from experiments import edge_of_stability as experiment
-from figures import t5
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
-from tests.drawn import assert_curve, line, mean_and_interval
 from tests.experiments.configs import records
 
 
@@ -143,40 +141,3 @@ def test_unknown_values_are_no_evidence():
     found = {c.statement: c.check(table).status for c in experiment.CLAIMS}
     unknown = [status for statement, status in found.items() if "within a tenth" in statement]
     assert sorted(unknown) == [HOLDS, NOT_TESTABLE, NOT_TESTABLE]
-
-
-def test_figure_t5_draws_sharpness_thresholds_and_losses():
-    table = _table(_RUNS)
-    table["relative"] = table["preconditioned"] / table["final_threshold"]
-    figure = t5.draw(table)
-    descent, adam, constant, warmed, loss = figure.axes
-    for axes, wanted, column, suffix in (
-        (descent, ("mlp", "gradient descent", 0), "sharpness", ""),
-        (adam, ("mlp", "Adam", 0), "preconditioned", ""),
-        (constant, ("gpt", "Adam", 0), "relative", ""),
-        (warmed, ("gpt", "Adam", 100), "relative", ", warm-up"),
-    ):
-        for index, rate in enumerate((0.01, 0.1)):
-            shown = table["rate"] == rate
-            for name, value in zip(("network", "optimizer", "warmup"), wanted, strict=True):
-                shown &= table[name] == value
-            picked = table[shown]
-            expected = mean_and_interval(picked, "step", picked[column])
-            assert_curve(axes, f"rate {rate:g}{suffix}", index, expected)
-    for axes, limits in (
-        (descent, (200, 20)),
-        (adam, (3800, 380)),
-        (constant, (1,)),
-        (warmed, (1,)),
-    ):
-        levels = [np.asarray(drawn.get_ydata()) for drawn in axes.lines]
-        flat = [y[0] for y in levels if len(y) == 2 and y[0] == y[1]]
-        np.testing.assert_allclose(flat, limits, rtol=1e-12)
-    last = line(loss, "rate 0.1, warm-up").get_ydata()[-1]
-    np.testing.assert_allclose(last, np.prod([1.0, 1.002, 1.004]) ** (1 / 3), rtol=1e-12)
-    words = t5.caption(table, {"precision": "float64"})
-    assert "beyond the papers" in words
-    assert "left out" not in words
-    table.loc[0, "preconditioned"] = np.nan
-    words = t5.caption(table, {"precision": "float64"})
-    assert f"1 of {len(table['step'])} values" in words

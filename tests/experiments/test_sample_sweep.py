@@ -6,10 +6,8 @@ from pandas import DataFrame
 
 import gnjax
 from experiments import sample_sweep
-from figures import c1
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests import references
-from tests.drawn import assert_curve, assert_texts_fit, mean_and_interval
 
 
 def test_a_row_is_kappa_of_the_jacobian():
@@ -47,19 +45,3 @@ def test_claims_can_hold_fail_and_be_out_of_reach():
     assert statuses(_table()) == [HOLDS, HOLDS]
     assert statuses(_table(power=0.9, least=0.1)) == [FAILS, FAILS]
     assert statuses(_table(resolved=False)) == [NOT_TESTABLE, NOT_TESTABLE]
-
-
-def test_figure_c1_draws_kappa_and_both_ends():
-    table = _table()
-    figure = c1.draw(table)
-    left, right = figure.axes
-    assert {axes.get_yscale() for axes in (left, right)} == {"log"}
-    (line,) = left.lines
-    expected = mean_and_interval(table, "samples", table["kappa"])
-    np.testing.assert_allclose(line.get_xydata().T, expected[:2])
-    for index, (label, column) in enumerate(
-        (("largest", "lambda_max"), ("smallest", "lambda_min"))
-    ):
-        assert_curve(right, label, index, mean_and_interval(table, "samples", table[column]))
-    assert_texts_fit(figure)
-    assert "beyond the papers" in c1.caption(table, {"precision": "float64"})

@@ -9,10 +9,8 @@ from pandas import DataFrame
 import gnjax
 from experiments import transformer_depth as experiment
 from experiments.shared.language import pieces
-from figures import t1
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests import references
-from tests.drawn import assert_curve, assert_texts_fit, mean_and_interval
 from tests.experiments.configs import records
 
 
@@ -89,21 +87,3 @@ def test_claims_can_hold_fail_and_be_out_of_reach():
     assert _statuses(_table(opposite)) == [FAILS] * 6
     alone = _statuses(_table({"other": 1}))
     assert alone == [NOT_TESTABLE] * 6
-
-
-def test_figure_t1_draws_kappa_and_spectra():
-    table = _table(_POWERS)
-    figure = t1.draw(table)
-    left, right = figure.axes
-    assert {axes.get_yscale() for axes in (left, right)} == {"log"}
-    for index, (kind, label) in enumerate(t1.NAMES.items()):
-        picked = {
-            panel: table[(table["network"] == kind) & (table["panel"] == panel)]
-            for panel in ("kappa", "spectrum")
-        }
-        found = picked["kappa"]
-        assert_curve(left, label, index, mean_and_interval(found, "depth", found["kappa"]))
-        found = picked["spectrum"]
-        assert_curve(right, label, index, mean_and_interval(found, "share", found["eigenvalue"]))
-    assert_texts_fit(figure)
-    assert "beyond the papers" in t1.caption(table, {"precision": "float64"})

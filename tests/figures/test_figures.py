@@ -13,110 +13,30 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.collections import LineCollection
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 from figures import __main__ as cli
-from figures import catalogue, fig02, fig03, fig04, fig11, fig12
+from figures import catalogue, fig02, fig03, fig04
 from figures.shared import captions, style
 from figures.shared.series import kappa_over_seeds, over_seeds
 from sweeps.rows import where
 from sweeps.storage.files import replacing
 from sweeps.table import TableError, read, typed
-from tests.drawn import assert_curve, band_edges, line, mean_and_interval
-
-SEEDS = (0, 1, 2)
-DEPTHS = range(2, 8)
-
-
-def depth_row(figure: str, depth: int, width: int, multiplier: float, seed: int) -> dict:
-    """One cell with numbers like those of a real sweep: quadratic in depth, better when wide."""
-    kappa = (3 + 900 * depth**2 / width) * (1 + 0.05 * seed)
-    applies = width > 784
-    return {
-        "figure": figure, "depth": depth, "width": width, "multiplier": multiplier, "seed": seed,
-        "inputs": 784, "outputs": 10, "samples": 5000, "data": "fashion_mnist_5000, whitened",
-        "gain": 2.0, "kappa": kappa, "kappa_low": 0.9995 * kappa, "kappa_high": 1.0005 * kappa,
-        "evidence": "probable", "failure": 1e-6 * seed, "resolved": True,
-        "bound_convex": 1.4 * kappa if applies else np.nan,
-        "bound_maximum": 10.0**depth * kappa if applies else np.nan,
-    }  # fmt: skip
+from tests.drawn import band_edges, line
+from tests.figures.drawing import published
 
 
 @pytest.fixture
 def depth_table() -> DataFrame:
-    cells = [("2a", L, m, np.nan) for L in DEPTHS for m in (1000, 2000)]
-    cells += [("2b-left", L, c * L, c) for L in DEPTHS for c in (100, 200)]
-    cells += [("2b-right", L, c * L, c) for L in DEPTHS for c in (300, 1000)]
-    cells += [("3", L, 1000, np.nan) for L in DEPTHS]
-    return DataFrame([depth_row(*cell, seed) for cell in cells for seed in SEEDS])
-
-
-@pytest.fixture
-def layer_table() -> DataFrame:
-    return DataFrame(
-        {
-            "depth": depth, "layer": layer, "width": width, "seed": seed, "inputs": 196,
-            "gain": gain,
-            "outputs": 10, "data": "mnist, 14 x 14, whitened", "samples": 60000, "sizes": sizes,
-            "left_kappa2": 1.5 ** (depth - layer) * (1 + 0.1 * seed) * 300 / width,
-            "left_smallest2": (0.9 * gain) ** (depth - layer) * (1 + 0.1 * seed),
-            "right_kappa2": 10.0 ** (layer - 1) * (1 + 0.1 * seed) * 300 / width,
-            "right_smallest2": (0.2 * gain) ** (layer - 1) * (1 + 0.1 * seed),
-            "weight": 0.1 ** (layer - 1) / (1 + seed),
-        }
-        for sizes, width in (("printed", 300), ("other", 600))
-        for gain in (1.0, 2.0)
-        for depth in (2, 4, 6)
-        for layer in range(1, depth + 1)
-        for seed in SEEDS
-    )  # fmt: skip
-
-
-def test_figure_2_draws_the_kappas_of_each_panel(depth_table: DataFrame) -> None:
-    panels = fig02.draw(depth_table).axes
-    for axes, name, by, symbol in zip(
-        panels,
-        ("2a", "2b-left", "2b-right"),
-        ("width", "multiplier", "multiplier"),
-        "mcc",
-        strict=True,
-    ):
-        rows = where(depth_table, figure=name)
-        for index, value in enumerate(np.unique(rows[by])):
-            curve = where(rows, **{by: value})
-            expected = mean_and_interval(curve, "depth", curve["kappa"])
-            assert_curve(axes, f"${symbol} = {value:g}$", index, expected)
-
-
-def test_figure_2a_bounds_are_dashed_in_the_colour_of_their_curve(depth_table: DataFrame) -> None:
-    axes = fig02.draw(depth_table).axes[0]
-    for width in (1000, 2000):
-        rows = where(depth_table, figure="2a", width=width)
-        colour = line(axes, f"$m = {width}$").get_color()
-        (bound,) = [
-            drawn for drawn in axes.lines if drawn.is_dashed() and drawn.get_color() == colour
-        ]
-        expected = mean_and_interval(rows, "depth", rows["bound_convex"])
-        np.testing.assert_allclose(bound.get_xydata().T, expected[:2], rtol=1e-12)
+    return published("fig02")
 
 
 def test_a_bound_that_does_not_apply_is_absent(depth_table: DataFrame) -> None:
     applies = depth_table["depth"] <= 4
     narrow = depth_table.assign(bound_convex=depth_table["bound_convex"].where(applies))
     axes = fig02.draw(narrow).axes[0]
-    bounds = [drawn for drawn in axes.lines if drawn.is_dashed()]
-    assert [bound.get_xdata().tolist() for bound in bounds] == [[2, 3, 4], [2, 3, 4]]
-
-
-def test_figure_3_draws_kappa_and_both_bounds(depth_table: DataFrame) -> None:
-    (axes,) = fig03.draw(depth_table).axes
-    rows = where(depth_table, figure="3")
-    assert axes.get_yscale() == "log"
-    labels = ("measured", "convex\nbound", "maximum\nbound")
-    for index, (label, column) in enumerate(
-        zip(labels, ("kappa", "bound_convex", "bound_maximum"), strict=True)
-    ):
-        assert_curve(axes, label, index, mean_and_interval(rows, "depth", rows[column]))
+    for bound in (drawn for drawn in axes.lines if drawn.is_dashed()):
+        assert max(bound.get_xdata()) == 4
 
 
 def test_figure_3_refuses_to_average_over_widths(depth_table: DataFrame) -> None:
@@ -125,45 +45,23 @@ def test_figure_3_refuses_to_average_over_widths(depth_table: DataFrame) -> None
         fig03.draw(mixed)
 
 
-def test_figure_11_draws_each_quantity_in_its_panel(layer_table: DataFrame) -> None:
-    panels = fig11.draw(layer_table).axes
-    smallest = ("right_smallest2", "left_smallest2")
-    columns = [(1.0, "right_kappa2"), (1.0, "left_kappa2")]
-    columns += [(gain, column) for gain in (1.0, 2.0) for column in smallest]
-    for axes, (gain, column) in zip(panels, columns, strict=True):
-        assert axes.get_yscale() == "log"
-        for depth in (2, 4, 6):
-            rows = where(layer_table, depth=depth, gain=gain, sizes="printed")
-            expected = mean_and_interval(rows, "layer", rows[column])
-            band = [6, 4, 2].index(depth)  # the deepest is drawn first
-            assert_curve(axes, f"$L = {depth}$", band, expected)
-
-
-def test_figure_12_weights_the_terms_on_the_right_only(layer_table: DataFrame) -> None:
-    left, right = fig12.draw(layer_table).axes
-    rows = where(layer_table, depth=6, gain=1.0, sizes="printed")
-    term = rows["left_kappa2"] * rows["right_kappa2"]
-    assert_curve(left, "$L = 6$", 0, mean_and_interval(rows, "layer", term))
-    x, mean, *_ = mean_and_interval(rows, "layer", rows["weight"] * term)
-    np.testing.assert_allclose(line(right, "$L = 6$").get_xydata().T, [x, mean], rtol=1e-12)
-
-
 def test_an_unresolved_cell_is_an_open_marker_under_an_arrow(depth_table: DataFrame) -> None:
-    unresolved = depth_table.copy()
-    cell = {"figure": "3", "depth": 5, "seed": 0}
-    hidden = np.all([depth_table[name] == value for name, value in cell.items()], axis=0)
-    unresolved["resolved"] = ~hidden
+    shown = where(depth_table, figure="3")
+    depth = int(shown["depth"].max())
+    hidden = (shown["depth"] == depth) & (shown["seed"] == 0)
+    unresolved = shown.assign(resolved=~hidden)
     (axes,) = fig03.draw(unresolved).axes
     measured = line(axes, "measured")
-    assert np.isnan(measured.get_ydata()[measured.get_xdata() == 5]).all()
+    assert np.isnan(measured.get_ydata()[measured.get_xdata() == depth]).all()
     (opened,) = [drawn for drawn in axes.lines if drawn.get_markerfacecolor() == "white"]
-    at = where(unresolved, figure="3", depth=5)
+    at = where(unresolved, depth=depth)
     floor = scipy.stats.gmean(np.where(at["resolved"], at["kappa"], at["kappa_low"]))
-    np.testing.assert_allclose(opened.get_xydata(), [[5, floor]], rtol=1e-12)
+    np.testing.assert_allclose(opened.get_xydata(), [[depth, floor]], rtol=1e-12)
     arrows = [text for text in axes.texts if text.get_text() == ""]
-    assert [arrow.xy for arrow in arrows] == [(5, pytest.approx(floor))]
+    assert [arrow.xy for arrow in arrows] == [(depth, pytest.approx(floor))]
     assert arrows[0].xyann[1] > 0  # upwards, in points
-    assert "(1 of 18 cells are unresolved)" in fig03.caption(unresolved, {"precision": "float64"})
+    said = fig03.caption(unresolved, {"precision": "float64"})
+    assert f"(1 of {len(shown)} cells are unresolved)" in said
 
 
 def test_a_curve_of_lower_bounds_alone_is_labelled_at_the_last_of_them(
@@ -179,11 +77,6 @@ def test_a_curve_of_lower_bounds_alone_is_labelled_at_the_last_of_them(
     for label in labels:
         place = axes.transAxes.inverted().transform(axes.transData.transform(at[label.get_text()]))
         np.testing.assert_allclose(label.xy, place, atol=1e-6)
-
-
-def test_a_table_of_resolved_cells_has_no_open_marker(depth_table: DataFrame) -> None:
-    for axes in fig02.draw(depth_table).axes:
-        assert all(drawn.get_markerfacecolor() != "white" for drawn in axes.lines)
 
 
 def test_a_band_is_the_interval_of_the_geometric_mean() -> None:
@@ -210,11 +103,13 @@ def test_bars_are_the_interval_and_leave_out_what_is_unresolved() -> None:
     np.testing.assert_allclose(axes.lines[1].get_ydata(), series.mean[1:])  # the lower bound
 
 
-def test_the_quadratic_fit_finds_a_quadratic_and_needs_four_depths(depth_table: DataFrame) -> None:
-    rows = where(depth_table, figure="2a", width=1000, seed=0)
-    x, y = fig02.quadratic(kappa_over_seeds(rows, "depth"))
+def test_the_quadratic_fit_finds_a_quadratic_and_needs_four_depths() -> None:
+    depth = np.arange(2, 8)
+    rows = DataFrame({"depth": depth, "kappa": 3 + 0.9 * depth**2, "resolved": True})
+    x, y = fig02.quadratic(kappa_over_seeds(rows.assign(kappa_low=rows["kappa"]), "depth"))
     np.testing.assert_allclose(y, 3 + 0.9 * x**2, rtol=1e-10)
-    assert fig02.quadratic(kappa_over_seeds(where(rows, depth=[2, 3, 4]), "depth")) is None
+    few = where(rows.assign(kappa_low=rows["kappa"]), depth=[2, 3, 4])
+    assert fig02.quadratic(kappa_over_seeds(few, "depth")) is None
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 5])
@@ -261,19 +156,6 @@ def test_drawing_leaves_matplotlib_as_it_was(depth_table: DataFrame, tmp_path: P
     assert dict(mpl.rcParams) == before
 
 
-def test_captions_tell_data_sizes_seeds_and_precision(depth_table: DataFrame) -> None:
-    caption = fig02.caption(depth_table, {"precision": "float64"})
-    for part in ("Fashion-MNIST (5,000-image subset), whitened", "n = 5,000", "d = 784", "k = 10"):
-        assert part in caption
-    assert "Geometric mean over 3 initialisations" in caption
-    assert "float64" in caption
-    assert (
-        "relative interval of 0.001 or less (probable, each fails with probability below 2e-06)"
-        in caption
-    )
-    assert captions.seeds(where(depth_table, seed=0)) == "One initialisation."
-
-
 # Tables and the command line -------------------------------------------------------------------
 
 
@@ -286,11 +168,12 @@ def save(table: DataFrame, folder: Path) -> None:
 
 def test_a_caption_counts_the_initialisations_of_each_panel(depth_table: DataFrame) -> None:
     """Class: a number for the whole table stands for panels that have fewer."""
-    keep = (depth_table["figure"] == "2a") | (depth_table["seed"] < 2)
-    fewer = depth_table[keep]
+    first, few = (where(depth_table, seed=list(range(count))) for count in (3, 2))
+    fewer = concat([where(first, figure="2a"), few[few["figure"] != "2a"]])
     text = fig02.caption(fewer, {"precision": "float64"})
     assert "(3 in (a), 2 in (b, left), 2 in (b, right))" in text
-    assert "over 3 initialisations" in fig02.caption(depth_table, {"precision": "float64"})
+    assert "over 3 initialisations" in fig02.caption(first, {"precision": "float64"})
+    assert captions.seeds(where(first, seed=0)) == "One initialisation."
 
 
 def test_a_table_survives_the_file(depth_table: DataFrame, tmp_path: Path) -> None:
@@ -327,10 +210,10 @@ OF_THESE_TABLES = ("fig02", "fig03", "fig11", "fig12")
 
 
 def test_figures_write_pictures_and_captions(
-    depth_table: DataFrame, layer_table: DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture
+    depth_table: DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     save(depth_table, tmp_path / "depth_sweep" / "smoke")
-    save(layer_table, tmp_path / "layer_sweep" / "smoke")
+    save(published("fig11"), tmp_path / "layer_sweep" / "smoke")
     names = [*OF_THESE_TABLES, "fig04"]  # which needs no table
     assert cli.main([*names, "--profile=smoke", f"--results={tmp_path}"]) == 0
     printed = [Path(name) for name in capsys.readouterr().out.split()]
