@@ -184,7 +184,7 @@ def diagnose(
             "of it, and see gnjax.condition_number(gnjax.gauss_newton(model, batches)) for them all"
         )
         raise ValueError(msg)
-    whole_problem = Problem(functional(model), model, x, y, loss, seed, only, batch_size)
+    whole_problem = Problem(functional(model), x, y, loss, seed, only, batch_size)
     whole_gram = whole_problem.gram()
     problem, part = whole_problem, ""
     if not _fits(whole_gram, limits):

@@ -40,7 +40,7 @@ def part_of(problem: Problem, op: NetworkGram, rows: int) -> tuple[Problem, str]
     apply, params = first.model
     model = Partial(_SomeTokens(tuple(indices.tolist()), len(shape)), apply), params
     labels_of_part = np.asarray(first.y).reshape(1, -1)[:, indices]
-    part = replace(first, model=model, user_model=model, y=labels_of_part)
+    part = replace(first, model=model, y=labels_of_part)
     return part, f"{len(indices)} of the {count_of(tokens, 'token')} of one sample"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -59,14 +58,9 @@ Measure = Callable[[], ConditionNumber]
 
 @dataclass(frozen=True)
 class Problem:
-    """A model on data, and the options of its Gauss-Newton matrix.
-
-    ``model`` is (apply, params). ``user_model`` is as the user gave it, so that a remedy
-    can insert layers into it.
-    """
+    """A model (apply, params) on data, and the options of its Gauss-Newton matrix."""
 
     model: tuple[Apply, Params]
-    user_model: Any
     x: ArrayLike
     y: ArrayLike | None
     loss: Loss

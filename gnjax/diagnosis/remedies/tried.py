@@ -1,6 +1,6 @@
 """Remedies that the theory offers for a large kappa, each tried on the model and measured.
 
-A remedy changes one thing: the inputs, the weights, a learning rate, the layers or the metric. The
+A remedy changes one thing: the inputs, the weights, a learning rate or the metric. The
 model is not trained after the change, so that kappa changes because of the remedy alone.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gnjax.diagnosis.remedies.batch_norm import batch_norm
 from gnjax.diagnosis.remedies.inputs import standardised, whitened
 from gnjax.diagnosis.remedies.learning_rate import own_learning_rate
 from gnjax.diagnosis.remedies.metrics import diagonal_metric, kronecker_metric
@@ -45,7 +44,6 @@ REMEDIES: dict[str, Callable[[Problem, Baseline], Remedy]] = {
     "whitened inputs": whitened,
     "skip connections": skips,
     "twice the width": wider,
-    "BatchNorm": batch_norm,
     "a learning rate of its own": own_learning_rate,
     "the metric diag(G)": diagonal_metric,
     "the metric of K-FAC": kronecker_metric,
