@@ -52,11 +52,11 @@ nitpick_ignore = [  # of annotations, classes that are no public names
         "networks.network.Network",
         "papers.training.minibatch.Module",
         "papers.closed_form.layers.Layers",
-        "papers.closed_form.layers.Root",
+        "papers.closed_form.layers.CovarianceRoot",
         "papers.closed_form.formation.ProductErrors",
         "operators.metrics.metric.Block",
         "operators.metrics.scaling.Scaling",
-        "operators.of_networks.cross.Rows",
+        "operators.of_networks.cross.MeasuredJacobian",
         "operators.curvature._Options",
     )
 ]

@@ -118,7 +118,7 @@ def _images(data: str, samples: int, step: int, scaling: str) -> datasets.Datase
 
 
 def _fits(
-    problem: training.Problem, state: training.State, epochs: int
+    problem: training.TrainingProblem, state: training.State, epochs: int
 ) -> Iterator[dict[str, Any]]:
     """The loss and the accuracy at the start and after every epoch."""
     yield {"epoch": 0, "measured": False, "accuracy": float(_accuracy(problem, state))}
@@ -129,7 +129,7 @@ def _fits(
 
 
 @jax.jit
-def _accuracy(problem: training.Problem, state: training.State) -> jax.Array:
+def _accuracy(problem: training.TrainingProblem, state: training.State) -> jax.Array:
     """The share of all samples whose largest output is that of their label."""
     outputs, _ = problem.forward(state.params, state.statistics, problem.x)
     labels = problem.y if problem.y.ndim == 1 else problem.y.argmax(1)

@@ -64,7 +64,7 @@ class Random:
         values = rng.uniform(size=self.inputs)
         widths = (self.inputs,) * (self.depth + 1)
         weights = balanced.sample(jax.random.key(self.seed), widths, values)
-        y = x @ np.asarray(linear_descent.product(weights)).T
+        y = x @ np.asarray(linear_descent.end_to_end(weights)).T
         layers = balanced.layer_singular_values(x, y, self.depth, self.sigma_x, fitted=True)
         predicted = [*balanced.eigenvalues(layers, self.depth, self.sigma_x), 0.0]
         computed = gnjax.eigenvalues(gnjax.gauss_newton((_linear, weights), x, side="auto"))
@@ -82,7 +82,7 @@ class Random:
 
 
 def _linear(weights: list[jax.Array], x: jax.Array) -> jax.Array:
-    return x @ linear_descent.product(weights).T
+    return x @ linear_descent.end_to_end(weights).T
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,7 @@ def _apply(weights: linear_descent.Weights, x: jax.Array) -> jax.Array:
 
     So does the derivative. A step costs a twentieth of what it costs to apply layer after layer.
     """
-    return x @ linear_descent.product(weights).T
+    return x @ linear_descent.end_to_end(weights).T
 
 
 def initial_weights(reading: Reading, widths: tuple[int, ...], seed: int) -> list[jax.Array]:

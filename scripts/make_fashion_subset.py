@@ -43,7 +43,7 @@ def main() -> None:
 def subset(source: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """The first 500 images of each class with their labels, in file order."""
     data = PUBLISHED["fashion_mnist"]
-    images, labels = data.parse(places.read("fashion_mnist", data, "train", source).members)
+    images, labels = data.parse(places.read_files("fashion_mnist", data, "train", source).members)
     chosen = np.sort(
         np.concatenate([np.flatnonzero(labels == c)[:PER_CLASS] for c in range(data.classes)])
     )

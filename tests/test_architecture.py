@@ -112,6 +112,36 @@ def test_no_folder_of_the_library_has_more_than_a_dozen_modules():
         assert len(modules) <= 12, folder
 
 
+_ONE_A_FILE = {"METHOD", "METHODS", "TABLE", "TYPE"}  # what each file of a folder states
+_OF_PAPERS = {"eigenvalues", "functional_hessian", "trace"}  # in their formulas, beside ours
+
+
+def _defined(path):
+    """The public names that a module defines: functions, classes, constants and other names."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+def test_no_public_name_of_the_library_is_defined_twice():
+    """A reader who meets a name knows what it stands for."""
+    places = {}
+    for module, path in _modules():
+        if module.split(".")[0] == "gnjax":
+            for name in _defined(path):
+                places.setdefault(name, set()).add(module)
+    twice = {
+        name: modules
+        for name, modules in places.items()
+        if len(modules) > 1 and not name.startswith("_") and name not in _ONE_A_FILE | _OF_PAPERS
+    }
+    assert not twice
+    assert all(len(places[name]) > 1 for name in _ONE_A_FILE | _OF_PAPERS)
+
+
 def _static_names(decorator):
     """The strings in ``static_argnames`` and ``donate_argnames`` of a decorator."""
     for call in ast.walk(decorator):

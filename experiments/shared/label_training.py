@@ -20,8 +20,8 @@ from gnjax.papers import balanced
 from gnjax.papers.training import linear_descent
 from gnjax.papers.training.descent import (
     PAPER,
+    DescentLoss,
     Halving,
-    Loss,
     Path,
     Samples,
     descend,
@@ -162,7 +162,7 @@ def _descend(
     keep: Sequence[int],
     halving: Halving | None,
 ) -> Path:
-    loss: Loss = tanh_loss if recipe.activation == "tanh" else linear_descent.loss
+    loss: DescentLoss = tanh_loss if recipe.activation == "tanh" else linear_descent.loss
     if recipe.activation == "tanh":  # float32 is enough to train in, and twice as fast
         weights, data = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), (weights, data))
     rate = recipe.rate if rate is None else rate

@@ -205,7 +205,7 @@ def split_hessian(weights: Weights, moments: Moments) -> SplitHessian:
     """
     reduced = linear_descent.row_space(weights, moments)
     variance = float(reduced.data.covariance[0])
-    after_first = np.asarray(linear_descent.product(weights[1:]))
+    after_first = np.asarray(linear_descent.end_to_end(weights[1:]))
     covariance = np.asarray(moments.covariance)
     return SplitHessian(
         hessian(reduced.weights, reduced.data),

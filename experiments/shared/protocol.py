@@ -84,7 +84,7 @@ class Begun:
     labels: NDArray[np.int64]
     classes: int
     mask: Any
-    problem: training.Problem
+    problem: training.TrainingProblem
     state: training.State
     key: jax.Array
     data: str

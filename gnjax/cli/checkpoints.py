@@ -47,7 +47,7 @@ def at_checkpoint(model: Any, path: Path) -> Any:
     return first, _filled(params, arrays, path)
 
 
-def digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
     """A digest of every byte of the file, or of all files of the folder and their names."""
     whole = hashlib.sha256()
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
@@ -59,7 +59,7 @@ def digest(path: Path) -> str:
     return whole.hexdigest()
 
 
-def steps_of(checkpoints: list[Path]) -> list[int]:
+def numbers_of_steps(checkpoints: list[Path]) -> list[int]:
     """The last number in the name of each; their places where those are not all different."""
     found = [re.findall(r"\d+", path.name) for path in checkpoints]
     steps = [int(numbers[-1]) for numbers in found if numbers]
@@ -72,7 +72,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
     if path.is_dir():
         return _arrays_of_orbax(path)
     if path.suffix == ".safetensors":
-        return safetensors.read(path)
+        return safetensors.read_tensors(path)
     msg = f"{path} is no checkpoint that is read here, which is {_READ}; or {_ALONE}"
     raise MistakeError(msg)
 
@@ -203,7 +203,9 @@ def _state_dict(path: Path) -> dict[str, Any]:
         raise MistakeError(msg)
     if path.suffix == ".safetensors":
         torch = optional("torch", "a module of PyTorch")
-        return {name: torch.from_numpy(array) for name, array in safetensors.read(path).items()}
+        return {
+            name: torch.from_numpy(array) for name, array in safetensors.read_tensors(path).items()
+        }
     torch = optional("torch", "a file of PyTorch")
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)

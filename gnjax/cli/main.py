@@ -49,8 +49,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         if arguments is None and parsed.run in (
             _diagnose,
-            spectrum.run,
-            series.run,
+            spectrum.run_spectrum,
+            series.run_series,
         ):  # this is a command
             keep_compiled()
         return parsed.run(parsed) or 0
@@ -69,8 +69,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="command", required=True)
     _add_data(commands)
     _add_diagnose(commands)
-    spectrum.add(commands)
-    series.add(commands)
+    spectrum.add_spectrum(commands)
+    series.add_series(commands)
     _add_doctor(commands)
     return parser
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gnjax.cli.checkpoints import at_checkpoint, digest, steps_of
+from gnjax.cli.checkpoints import at_checkpoint, file_digest, numbers_of_steps
 from gnjax.cli.factories import (
     MistakeError,
     add_arguments,
@@ -34,10 +34,10 @@ _RETURNS = (
 )
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_series(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand ``series`` with its arguments."""
     parser = commands.add_parser("series", help="the curvature at every checkpoint of a run")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run_series=run_series)
     add_arguments(parser, _RETURNS)
     parser.add_argument("checkpoints", nargs="+", type=Path, metavar="checkpoint")
     parser.add_argument("--loss", choices=LOSSES, default="squared_error", help="(%(default)s)")
@@ -56,7 +56,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--out", type=Path, metavar="PICTURE", help="a png, pdf or svg")
 
 
-def run(parsed: argparse.Namespace) -> int:
+def run_series(parsed: argparse.Namespace) -> int:
     precision.enable_x64()
     with told_with(parsed.factory):
         if parsed.out is not None:
@@ -84,9 +84,9 @@ def _rows(parsed: argparse.Namespace) -> Iterator[MonitorRow]:
     factory = factory_named(parsed.factory, most=1)
     takes_path = bool(needed_by(factory))
     made: Any = None
-    steps = steps_of(parsed.checkpoints)
+    steps = numbers_of_steps(parsed.checkpoints)
     for step, path in sorted(zip(steps, parsed.checkpoints, strict=True)):
-        content = digest(path)
+        content = file_digest(path)
         row = rows.of(content)
         if row is None:
             if takes_path or made is None:

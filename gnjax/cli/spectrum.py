@@ -32,10 +32,10 @@ _MATRICES = ("gauss_newton", "hessian", "ntk")
 _RETURNS = "an operator, a matrix, model, (model, x), (model, x, y) or (model, x, y, loss)"
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_spectrum(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand ``spectrum`` with its arguments."""
     parser = commands.add_parser("spectrum", help="eigenvalues, kappa or density of a matrix")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run_spectrum=run_spectrum)
     add_arguments(parser, _RETURNS)
     parser.add_argument("--matrix", choices=_MATRICES, help="of a model (gauss_newton)")
     parser.add_argument("--loss", choices=LOSSES, help="of a model (squared_error)")
@@ -50,7 +50,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--out", type=Path, metavar="PICTURE", help="a png, pdf or svg")
 
 
-def run(parsed: argparse.Namespace) -> int:
+def run_spectrum(parsed: argparse.Namespace) -> int:
     """Print what was asked for; return 1 if it is not finished."""
     precision.enable_x64()
     with told_with(parsed.factory):

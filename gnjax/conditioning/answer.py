@@ -143,7 +143,7 @@ def answer_of(problem: Problem, ends: Ends, size: int) -> ConditionNumber:
     )
 
 
-def in_units(answer: ConditionNumber, exponent: int) -> ConditionNumber:
+def answer_in_units(answer: ConditionNumber, exponent: int) -> ConditionNumber:
     """The answer for 2^exponent A from that for A: eigenvalues change, and kappa does not."""
     if not exponent:
         return answer

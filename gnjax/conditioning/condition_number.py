@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.conditioning.answer import ConditionNumber, answer_of, in_units, undefined
+from gnjax.conditioning.answer import ConditionNumber, answer_in_units, answer_of, undefined
 from gnjax.conditioning.choice import asked_for, cheapest, small_factor
 from gnjax.conditioning.ends import Enclosure, Ends, Problem, ends_of_spectrum
 from gnjax.conditioning.methods import METHODS, Method, methods_for
@@ -128,7 +128,7 @@ def _solve(problem: Problem, method: str, certify: str, size: int) -> ConditionN
     scaled_problem, exponent = _at_unit_scale(problem, chosen)
     ends = _ends(scaled_problem, chosen, method == "auto", certify)
     answer = undefined(chosen.name, size) if ends is None else answer_of(scaled_problem, ends, size)
-    return in_units(answer, exponent)
+    return answer_in_units(answer, exponent)
 
 
 def _at_unit_scale(problem: Problem, chosen: Method) -> tuple[Problem, int]:

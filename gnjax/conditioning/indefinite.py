@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lapack
 
-from gnjax.conditioning.positive import shifted
+from gnjax.conditioning.positive import shifted_copy
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Indefinite:
 def indefinite(matrix: np.ndarray, shift: float) -> Indefinite | None:
     """The factorisation of A - s I for a matrix in float64, or None where a pivot is zero."""
     # The transpose is the same matrix in the memory layout that LAPACK needs without a copy.
-    copy = shifted(matrix, shift).T
+    copy = shifted_copy(matrix, shift).T
     work, _ = lapack.dsytrf_lwork(len(matrix), lower=1)
     packed, pivots, zero = lapack.dsytrf(copy, lower=1, lwork=int(work), overwrite_a=1)
     return None if zero else Indefinite(packed, pivots)

@@ -27,7 +27,7 @@ def matrix_on_range(problem: Problem) -> tuple[np.ndarray, Operator, Error]:
     return matrix, small, asymmetry
 
 
-def cholesky(matrix: np.ndarray) -> np.ndarray | None:
+def lower_factor(matrix: np.ndarray) -> np.ndarray | None:
     """The lower factor, or None where the factorisation meets a pivot that is not positive."""
     try:
         # The transpose is the same matrix in the memory layout that LAPACK needs without a copy.
@@ -36,7 +36,7 @@ def cholesky(matrix: np.ndarray) -> np.ndarray | None:
         return None
 
 
-def shifted(matrix: np.ndarray, shift: float) -> np.ndarray:
+def shifted_copy(matrix: np.ndarray, shift: float) -> np.ndarray:
     """A copy of M - s I."""
     copy = matrix.copy()
     copy[np.diag_indices_from(copy)] -= shift
@@ -48,7 +48,7 @@ def is_semidefinite(matrix: np.ndarray, error: float) -> bool:
 
     It says what :func:`gnjax.conditioning.ends.check_semidefinite` says of computed eigenvalues.
     """
-    return cholesky(shifted(matrix, -INDEFINITE * error)) is not None
+    return lower_factor(shifted_copy(matrix, -INDEFINITE * error)) is not None
 
 
 def least_eigenvalue(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure | None:
@@ -81,8 +81,8 @@ def _outwards(bound: float, unit: float, way: int) -> float:
 def _least_of_scaled(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure | None:
     """:func:`least_eigenvalue` for entries of size one, so that nothing under- or overflows."""
     shift = guess - rtol * abs(guess)
-    shifted_matrix = shifted(matrix, shift)
-    factor = cholesky(shifted_matrix)
+    shifted_matrix = shifted_copy(matrix, shift)
+    factor = lower_factor(shifted_matrix)
     if factor is None:
         return None
     size = len(matrix)

@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 from gnjax.numerics.extras import optional
 from gnjax.numerics.memory.free import check_room
 
-Samples = tuple[NDArray[np.float64], NDArray[np.int64]]  # (n, *shape), (n,)
+_Samples = tuple[NDArray[np.float64], NDArray[np.int64]]  # (n, *shape), (n,)
 
 PATCH = 32
 REGIONS = 5  # vertical strips of each photograph
 PHOTOGRAPHS = ("china.jpg", "flower.jpg")
 
 
-def digits() -> Samples:
+def digits() -> _Samples:
     """scikit-learn's 1,797 handwritten digits, 8 x 8, with the grey levels 0..16 over 16."""
     bunch = optional("sklearn.datasets", 'the data set "digits"').load_digits()
     return bunch.images / 16.0, bunch.target.astype(np.int64)
 
 
-def gaussian(samples: int, dimension: int, classes: int, seed: int) -> Samples:
+def gaussian(samples: int, dimension: int, classes: int, seed: int) -> _Samples:
     """Rows x ~ N(0, I_d); a row's label is argmax(A x) for an A with N(0, 1) entries.
 
     The labels can therefore be fitted by a linear map, and more samples extend fewer ones.
@@ -36,7 +36,7 @@ def gaussian(samples: int, dimension: int, classes: int, seed: int) -> Samples:
     return inputs, np.argmax(inputs @ teacher.T, axis=1).astype(np.int64)
 
 
-def photo_patches(samples: int, seed: int) -> Samples:
+def photo_patches(samples: int, seed: int) -> _Samples:
     """32 x 32 x 3 crops of two photographs; the class is the strip a crop was cut from.
 
     Each photograph is split into 5 vertical strips, which makes 10 classes; the i-th crop has

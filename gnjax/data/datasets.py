@@ -268,7 +268,7 @@ def _splits(name: str) -> tuple[str, ...]:
 def _published(name: str, split: str, directory: str | Path | None) -> _Samples:
     """One split of a published data set, from verified files."""
     data = PUBLISHED[name]
-    files = places.read(name, data, split, directory)
+    files = places.read_files(name, data, split, directory)
     images, labels = data.parse(files.members)
     expected = (data.sizes[split], *data.shape)
     if images.shape != expected or labels.min() < 0 or labels.max() >= data.classes:

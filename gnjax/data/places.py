@@ -39,7 +39,9 @@ class Files:
     where: str
 
 
-def read(name: str, data: Published, split: str, directory: str | Path | None = None) -> Files:
+def read_files(
+    name: str, data: Published, split: str, directory: str | Path | None = None
+) -> Files:
     """The files of one split from the first place that holds them all.
 
     If a ``directory`` is given, it is the only place. Otherwise the places are GNJAX_DATA, the

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gnjax.data.datasets import Dataset
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 _LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601
 
@@ -28,10 +28,10 @@ class Whitened:
     True
     """
 
-    inputs: Array  # (n, r) by PCA, (n, d) by ZCA
-    transform: Array  # (d, r) or (d, d)
+    inputs: _Array  # (n, r) by PCA, (n, d) by ZCA
+    transform: _Array  # (d, r) or (d, d)
     rank: int
-    mean: Array | None  # (d,), None where nothing was subtracted
+    mean: _Array | None  # (d,), None where nothing was subtracted
 
 
 class Imbalanced(NamedTuple):
@@ -47,7 +47,7 @@ class Imbalanced(NamedTuple):
     largest_share: float
 
 
-def covariance(x: ArrayLike) -> Array:
+def covariance(x: ArrayLike) -> _Array:
     """Sigma = x^T x / n, (d, d); as in the papers, no mean is subtracted.
 
     >>> gnjax.data.covariance([[1.0, 1.0], [1.0, -1.0]]).tolist()
@@ -57,7 +57,7 @@ def covariance(x: ArrayLike) -> Array:
     return x.T @ x / len(x)
 
 
-def standardise(x: ArrayLike) -> Array:
+def standardise(x: ArrayLike) -> _Array:
     """Every column with mean 0 and variance 1; constant columns become zero.
 
     >>> gnjax.data.standardise([[1.0, 5.0], [3.0, 5.0]]).tolist()
@@ -99,7 +99,7 @@ def whiten(
     return Whitened(inputs, transform, singular_values.size, mean)
 
 
-def orthogonalise(x: ArrayLike, scale: float = 1.0, *, rtol: float | None = None) -> Array:
+def orthogonalise(x: ArrayLike, scale: float = 1.0, *, rtol: float | None = None) -> _Array:
     """Paper B's X X^T = n scale^2 I: here Z = sqrt(n) scale U, (n, r), with Z^T Z = n scale^2 I.
 
     U are the left singular vectors of x. For x of full column rank they span what the Q of
@@ -129,7 +129,7 @@ def orthogonalise(x: ArrayLike, scale: float = 1.0, *, rtol: float | None = None
     return math.sqrt(n) * scale * lefts
 
 
-def _range_svd(x: Array, rtol: float | None) -> tuple[Array, Array, Array]:
+def _range_svd(x: _Array, rtol: float | None) -> tuple[_Array, _Array, _Array]:
     """U (n, r), S (r,), V (d, r) of the singular values above the numerical zero."""
     lefts, singular_values, rights = np.linalg.svd(x, full_matrices=False)
     if rtol is None:
@@ -144,7 +144,7 @@ def _range_svd(x: Array, rtol: float | None) -> tuple[Array, Array, Array]:
     return lefts[:, :rank], singular_values[:rank], rights[:rank].T
 
 
-def downsample(x: ArrayLike, shape: tuple[int, ...], to: tuple[int, ...]) -> Array:
+def downsample(x: ArrayLike, shape: tuple[int, ...], to: tuple[int, ...]) -> _Array:
     """Area average of images (height, width[, channels]) to a smaller height and width.
 
     Where the new size does not divide the old one, a pixel counts by the part of its area that
@@ -163,7 +163,7 @@ def downsample(x: ArrayLike, shape: tuple[int, ...], to: tuple[int, ...]) -> Arr
     return small.reshape(len(images), -1)
 
 
-def area_weights(size: int, to: int) -> Array:
+def area_weights(size: int, to: int) -> _Array:
     """A (to, size): A[i, j] = |[i s, (i+1) s] intersected with [j, j+1]| / s, s = size / to."""
     if not 1 <= to <= size:
         msg = f"{size} pixels cannot be averaged to {to}; choose between 1 and {size}"
@@ -175,7 +175,7 @@ def area_weights(size: int, to: int) -> Array:
     return np.maximum(overlap, 0) / size
 
 
-def grayscale(x: ArrayLike, shape: tuple[int, ...]) -> Array:
+def grayscale(x: ArrayLike, shape: tuple[int, ...]) -> _Array:
     """Luma 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601) of images (h, w, 3), as (n, h w).
 
     >>> gnjax.data.grayscale([[1.0, 0.0, 0.0]], (1, 1, 3)).tolist()  # one red pixel
@@ -270,7 +270,7 @@ def _take(dataset: Dataset, indices: NDArray[np.int64], note: str) -> Dataset:
     )
 
 
-def _samples(x: ArrayLike) -> Array:
+def _samples(x: ArrayLike) -> _Array:
     """x as float64 (n, d), n and d at least 1, finite."""
     x = np.asarray(x, dtype=np.float64)
     if x.ndim != 2 or x.size == 0:
@@ -282,7 +282,7 @@ def _samples(x: ArrayLike) -> Array:
     return x
 
 
-def _images(x: Array, shape: tuple[int, ...]) -> Array:  # (n, h, w, c)
+def _images(x: _Array, shape: tuple[int, ...]) -> _Array:  # (n, h, w, c)
     if len(shape) not in (2, 3) or min(shape) < 1 or math.prod(shape) != x.shape[1]:
         msg = (
             f"rows of {x.shape[1]} values are no images of shape {shape}; give the shape "

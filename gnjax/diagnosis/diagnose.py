@@ -25,10 +25,10 @@ from gnjax.diagnosis.classes import ClassShare, class_shares
 from gnjax.diagnosis.end_eigenvectors import end_eigenvectors, top_eigenvectors
 from gnjax.diagnosis.layer_shares import LayerShare, layer_shares, most_sensitive
 from gnjax.diagnosis.remedies.learning_rate import own_rate
-from gnjax.diagnosis.remedies.suggestion import HELPS, Baseline, LeftOut, Problem, Suggestion
+from gnjax.diagnosis.remedies.suggestion import HELPS, Baseline, LeftOut, ModelOnData, Suggestion
 from gnjax.diagnosis.remedies.tried import REMEDIES, suggestions
 from gnjax.diagnosis.report import report
-from gnjax.diagnosis.subset import part_of
+from gnjax.diagnosis.subset import part_of_samples
 from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import functional
@@ -184,11 +184,11 @@ def diagnose(
             "of it, and see gnjax.condition_number(gnjax.gauss_newton(model, batches)) for them all"
         )
         raise ValueError(msg)
-    whole_problem = Problem(functional(model), x, y, loss, seed, only, batch_size)
+    whole_problem = ModelOnData(functional(model), x, y, loss, seed, only, batch_size)
     whole_gram = whole_problem.gram()
     problem, part = whole_problem, ""
     if not _fits(whole_gram, limits):
-        problem, part = part_of(whole_problem, whole_gram, limits.small_rows)
+        problem, part = part_of_samples(whole_problem, whole_gram, limits.small_rows)
     op = problem.gram() if part else whole_gram
     with stages(progress, _OWN_STAGES + len(REMEDIES)) as advance:
         condition = condition_number(op, seed=seed, limits=limits)
@@ -225,7 +225,7 @@ def _fits(op: NetworkGram, limits: Limits) -> bool:
 
 
 def _from_factor(
-    problem: Problem, op: NetworkGram, condition: ConditionNumber, advance: Callable[[], None]
+    problem: ModelOnData, op: NetworkGram, condition: ConditionNumber, advance: Callable[[], None]
 ) -> dict[str, Any]:
     """The fields of a diagnosis that are computed from the eigenvectors at both ends."""
     factor = op.factor()
@@ -248,7 +248,7 @@ def _from_factor(
 
 def _top_only(
     most: int,
-    problem: Problem,
+    problem: ModelOnData,
     op: NetworkGram,
     condition: ConditionNumber,
     advance: Callable[[], None],
@@ -268,7 +268,7 @@ def _largest(op: Operator, limits: Limits) -> float:
     return float(largest.values[0])
 
 
-def _sharpness(problem: Problem, limits: Limits) -> float:
+def _sharpness(problem: ModelOnData, limits: Limits) -> float:
     """The largest eigenvalue of the Hessian."""
     op = hessian(
         problem.model,

@@ -16,9 +16,9 @@ from jax.tree_util import Partial
 from gnjax.conditioning.condition_number import condition_number
 from gnjax.diagnosis.monitor_products import (
     along,
+    curvature_product,
     half_random,
     inverse_root,
-    product,
     quadratic_forms,
     random_start,
     scaled_product,
@@ -222,11 +222,11 @@ class Monitor:
         track = fully if cold else partial(fully, steps=self._warm_steps)
         assert self._hessian is not None
         vector = random_start(self._hessian) if last is None else last
-        runs = {"hessian": track(partial(product, op), start(vector))}
+        runs = {"hessian": track(partial(curvature_product, op), start(vector))}
         top = runs["hessian"].vector
         if self._gram is not None:
             gram = self._linearised(self._gram)
-            runs["gauss_newton"] = track(partial(product, gram), start(top))
+            runs["gauss_newton"] = track(partial(curvature_product, gram), start(top))
         if scale is not None:
             before = self._vectors.get("preconditioned")
             track, vector = (fully, top) if before is None else (track, before)
@@ -281,7 +281,7 @@ class Monitor:
         if name == "preconditioned":
             assert scale is not None
             scaling = partial(jnp.multiply, scale)
-        multiply = Partial(product, op)
+        multiply = Partial(curvature_product, op)
         return product_error(
             multiply, op.shape[0], op.dtype, work=work, scaling=scaling, repeated=row >= _LONG
         )

@@ -39,14 +39,14 @@ def inverse_root(op: NetworkHessian, metric: Any) -> jax.Array | None:
 
 
 @bounded_jit
-def product(op: Operator, v: jax.Array) -> jax.Array:
+def curvature_product(op: Operator, v: jax.Array) -> jax.Array:
     """A v for the operator A, compiled."""
     return op.mv(v)
 
 
 def scaled_product(op: Operator, scale: jax.Array, v: jax.Array) -> jax.Array:
     """S A S v for the diagonal matrix S with the entries ``scale``."""
-    return scale * product(op, scale * v)
+    return scale * curvature_product(op, scale * v)
 
 
 @bounded_jit

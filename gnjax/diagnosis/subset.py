@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from gnjax.diagnosis.remedies.suggestion import Problem, count_of
+from gnjax.diagnosis.remedies.suggestion import ModelOnData, count_of
 from gnjax.networks.forms.samples import take
 from gnjax.operators.of_networks.network import NetworkGram
 
 
-def part_of(problem: Problem, op: NetworkGram, rows: int) -> tuple[Problem, str]:
+def part_of_samples(problem: ModelOnData, op: NetworkGram, rows: int) -> tuple[ModelOnData, str]:
     """A problem on a part of the data whose Jacobian has at most ``rows`` rows.
 
     Returns the problem and a description of the part in words, or the whole problem and "" where
@@ -57,7 +57,7 @@ class _SomeTokens:
         return flat[:, jnp.array(self.tokens)]
 
 
-def _samples(problem: Problem, op: NetworkGram, indices: np.ndarray) -> Problem:
+def _samples(problem: ModelOnData, op: NetworkGram, indices: np.ndarray) -> ModelOnData:
     y = None if problem.y is None else take(jax.tree.map(jnp.asarray, problem.y), indices)
     return replace(problem, x=take(op.net.x, indices), y=y)
 

@@ -14,10 +14,10 @@ from gnjax.models import initializers
 from gnjax.models.mlp import (
     ACTIVATIONS,
     check_activation,
-    dense,
+    dense_layer,
     normalisation,
     normalised,
-    zeros,
+    zero_weights,
 )
 from gnjax.numerics.host import by_numpy, on_device
 
@@ -131,7 +131,7 @@ class CNN(nnx.Module):
         fan = (height * width * channels, outputs)
         layer_key = jax.random.fold_in(key, self.depth + 1)
         head = initializers.chain(layer_key, fan, initializer, **options)[0]
-        self.head = dense(head, bias=bias, rngs=rngs)
+        self.head = dense_layer(head, bias=bias, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         if x.ndim != 4 or x.shape[1:] != self.shape:
@@ -173,8 +173,8 @@ def _convolution(
         use_bias=bias,
         param_dtype=weight.dtype,
         precision="highest",
-        kernel_init=zeros,
-        bias_init=zeros,
+        kernel_init=zero_weights,
+        bias_init=zero_weights,
         rngs=rngs,
     )
     layer.kernel = nnx.Param(on_device(weight.transpose(2, 3, 1, 0)))

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 from flax import nnx
 
 from gnjax.models import initializers
-from gnjax.models.parts import layer_norm, linear
+from gnjax.models.parts import layer_norm, linear_layer
 from gnjax.models.vit import Attention
 from gnjax.numerics.host import on_device
 from gnjax.numerics.precision import real_dtype
 
-NORMS = ("pre", "post", "none")
+_NORMS = ("pre", "post", "none")
 STARTS = ("gpt2", "lecun")
 _SCALE = 0.02  # GPT-2's standard deviation of weights
 
@@ -37,8 +37,8 @@ class CausalBlock(nnx.Module):
         if norm != "none":
             self.norm1, self.norm2 = (layer_norm(width, rngs=rngs) for _ in range(2))
         self.attention = Attention(width, heads, causal=True, rngs=rngs)
-        self.dense1 = linear(width, 4 * width, rngs=rngs)
-        self.dense2 = linear(4 * width, width, rngs=rngs)
+        self.dense1 = linear_layer(width, 4 * width, rngs=rngs)
+        self.dense2 = linear_layer(4 * width, width, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         x = self._with_branch(x, self.attention, "norm1")
@@ -111,7 +111,7 @@ class GPT(nnx.Module):
             causal_block = CausalBlock(width, heads, norm, skip, branch, rngs=rngs)
             setattr(self, f"block{block}", causal_block)
         self.norm = layer_norm(width, rngs=rngs) if norm == "pre" else None
-        self.head = None if tied else linear(width, vocabulary, bias=False, rngs=rngs)
+        self.head = None if tied else linear_layer(width, vocabulary, bias=False, rngs=rngs)
         _start(self, jax.random.fold_in(key, 2), initializer)
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
@@ -136,8 +136,8 @@ def _check(
             f"heads={heads} must be at least 1, and the heads must divide the width"
         )
         raise ValueError(msg)
-    if norm not in NORMS:
-        msg = f"norm={norm!r} is not one of {', '.join(NORMS)}"
+    if norm not in _NORMS:
+        msg = f"norm={norm!r} is not one of {', '.join(_NORMS)}"
         raise ValueError(msg)
     if initializer not in STARTS:
         msg = f"initializer={initializer!r} is not one of {', '.join(STARTS)}"

@@ -14,7 +14,7 @@ from gnjax.models import initializers
 from gnjax.numerics.host import by_numpy, on_device
 from gnjax.numerics.validation import check_finite_number
 
-NORMS = (None, "batch", "layer")
+_NORMS = (None, "batch", "layer")
 
 # Of the values before the activation and of the slope, which only "leaky_relu" reads. At exactly 0
 # jax differentiates relu to 0 and leaky_relu to 1; gelu is the exact one, as in PyTorch.
@@ -67,7 +67,7 @@ class MLP(nnx.Module):
         self.widths = tuple(widths)
         rngs = nnx.Rngs(key)
         for layer, weight in enumerate(matrices, start=1):
-            setattr(self, f"dense{layer}", dense(weight, bias=bias, rngs=rngs))
+            setattr(self, f"dense{layer}", dense_layer(weight, bias=bias, rngs=rngs))
             if layer < len(matrices):
                 between = normalisation(norm, weight.shape[0], weight.dtype, rngs=rngs)
                 setattr(self, f"norm{layer}", between)
@@ -83,7 +83,7 @@ class MLP(nnx.Module):
         return getattr(self, f"dense{depth}")(x)
 
 
-def weights(model: MLP) -> list[jax.Array]:
+def mlp_weights(model: MLP) -> list[jax.Array]:
     """W_1 .. W_L, W_l of shape (a_l, a_{l-1}) as in the closed forms."""
     return [getattr(model, f"dense{layer}").kernel[...].T for layer in range(1, len(model.widths))]
 
@@ -132,7 +132,7 @@ def check_activation(name: str, slope: float) -> tuple[str, float]:
     return name, slope
 
 
-def zeros(key: jax.Array, shape: tuple[int, ...], dtype: Any, **_: Any) -> jax.Array:
+def zero_weights(key: jax.Array, shape: tuple[int, ...], dtype: Any, **_: Any) -> jax.Array:
     """An initialiser of Flax that compiles nothing, for weights that are replaced and biases."""
     return on_device(np.zeros(shape, dtype))
 
@@ -142,7 +142,7 @@ def ones(key: jax.Array, shape: tuple[int, ...], dtype: Any, **_: Any) -> jax.Ar
     return on_device(np.ones(shape, dtype))
 
 
-def dense(weight: jax.Array, *, bias: bool, rngs: nnx.Rngs) -> nnx.Linear:
+def dense_layer(weight: jax.Array, *, bias: bool, rngs: nnx.Rngs) -> nnx.Linear:
     """The layer x -> W x (+ b with b = 0)."""
     layer = nnx.Linear(
         weight.shape[1],
@@ -150,8 +150,8 @@ def dense(weight: jax.Array, *, bias: bool, rngs: nnx.Rngs) -> nnx.Linear:
         use_bias=bias,
         param_dtype=weight.dtype,
         precision="highest",
-        kernel_init=zeros,
-        bias_init=zeros,
+        kernel_init=zero_weights,
+        bias_init=zero_weights,
         rngs=rngs,
     )
     layer.kernel = nnx.Param(on_device(by_numpy(weight).T))
@@ -162,8 +162,8 @@ def normalisation(
     norm: str | None, features: int, dtype: jnp.dtype, *, rngs: nnx.Rngs
 ) -> nnx.BatchNorm | nnx.LayerNorm | None:
     """The layer ``norm``; its variance is that of centred values, as E[x^2] - E[x]^2 cancels."""
-    if norm not in NORMS:
-        msg = f"norm={norm!r} is not one of {', '.join(map(repr, NORMS))}"
+    if norm not in _NORMS:
+        msg = f"norm={norm!r} is not one of {', '.join(map(repr, _NORMS))}"
         raise ValueError(msg)
     if norm is None:
         return None
@@ -172,7 +172,7 @@ def normalisation(
         param_dtype=dtype,
         use_fast_variance=False,
         scale_init=ones,
-        bias_init=zeros,
+        bias_init=zero_weights,
         rngs=rngs,
     )
     if isinstance(layer, nnx.BatchNorm):

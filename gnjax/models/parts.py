@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from gnjax.models.mlp import normalisation, normalised, ones, zeros
+from gnjax.models.mlp import normalisation, normalised, ones, zero_weights
 from gnjax.numerics.precision import real_dtype
 
 _LAYER_NORM_EPSILON = 1e-5  # PyTorch's value
 
 
-def linear(inputs: int, outputs: int, *, bias: bool = True, rngs: nnx.Rngs) -> nnx.Linear:
+def linear_layer(inputs: int, outputs: int, *, bias: bool = True, rngs: nnx.Rngs) -> nnx.Linear:
     """The layer x -> W x + b."""
     return nnx.Linear(
         inputs,
@@ -25,8 +25,8 @@ def linear(inputs: int, outputs: int, *, bias: bool = True, rngs: nnx.Rngs) -> n
         use_bias=bias,
         param_dtype=real_dtype(),
         precision="highest",
-        kernel_init=zeros,
-        bias_init=zeros,
+        kernel_init=zero_weights,
+        bias_init=zero_weights,
         rngs=rngs,
     )
 
@@ -38,7 +38,7 @@ def layer_norm(features: int, *, rngs: nnx.Rngs) -> nnx.LayerNorm:
         param_dtype=real_dtype(),
         use_fast_variance=False,
         scale_init=ones,
-        bias_init=zeros,
+        bias_init=zero_weights,
         rngs=rngs,
     )
 
@@ -65,8 +65,8 @@ class ConvNorm(nnx.Module):
             use_bias=bias,
             param_dtype=real_dtype(),
             precision="highest",
-            kernel_init=zeros,
-            bias_init=zeros,
+            kernel_init=zero_weights,
+            bias_init=zero_weights,
             rngs=rngs,
         )
         self.norm = normalisation("batch", filters, real_dtype(), rngs=rngs)

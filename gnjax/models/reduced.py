@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from gnjax.numerics.precision import real_dtype
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
 def reduced_chain(key: jax.Array, widths: Sequence[int], gain: float = 2.0) -> list[jax.Array]:
@@ -66,16 +66,16 @@ def reduced_chain(key: jax.Array, widths: Sequence[int], gain: float = 2.0) -> l
     return [_on_device(weight) for weight in (first, *middle, last)]
 
 
-def _triangle(rng: np.random.Generator, size: int, rows: int) -> Array:
+def _triangle(rng: np.random.Generator, size: int, rows: int) -> _Array:
     """The upper triangular factor of a standard Gaussian matrix (rows, size): Bartlett's."""
     above_diagonal = np.triu(rng.standard_normal((size, size)), 1)
     return above_diagonal + np.diag(np.sqrt(rng.chisquare(rows - np.arange(size))))
 
 
-def _middle(right: Sequence[Array], lower: Sequence[Array], last: Array) -> list[Array]:
+def _middle(right: Sequence[_Array], lower: Sequence[_Array], last: _Array) -> list[_Array]:
     """Draw W_2 .. W_(L-1) from the top, each in the bases that the product above it defines."""
     inputs = right[0].shape[0] if right else 0
-    weights: list[Array] = []
+    weights: list[_Array] = []
     product = last
     for r, t in zip(reversed(right), reversed(lower), strict=True):
         directions = np.linalg.qr(product.T)[0]  # an orthonormal basis of the rows of S_l
@@ -88,5 +88,5 @@ def _middle(right: Sequence[Array], lower: Sequence[Array], last: Array) -> list
     return weights
 
 
-def _on_device(weight: Array) -> jax.Array:
+def _on_device(weight: _Array) -> jax.Array:
     return jax.numpy.asarray(weight, real_dtype())

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from gnjax.models import initializers
-from gnjax.models.parts import ConvNorm, linear
+from gnjax.models.parts import ConvNorm, linear_layer
 
 STAGES = 3
 WIDTH = 16  # filters of the first stage, as on CIFAR
@@ -97,7 +97,7 @@ class ResNet(nnx.Module):
                 module = ResidualBlock(before, filters, shortcut, rngs=rngs)
                 setattr(self, f"stage{stage}_block{block}", module)
                 before = filters
-        self.head = linear(before, outputs, rngs=rngs)
+        self.head = linear_layer(before, outputs, rngs=rngs)
         initializers.start_as_pytorch(self, key)
 
     def __call__(self, x: jax.Array) -> jax.Array:

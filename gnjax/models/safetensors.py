@@ -32,7 +32,7 @@ _TYPES = {
 _LONG = 100  # letters of a name that are shown as they are
 
 
-def read(path: str | PathLike[str]) -> dict[str, np.ndarray]:
+def read_tensors(path: str | PathLike[str]) -> dict[str, np.ndarray]:
     """Every array of the file by its name; bfloat16 comes as float32, which holds it exactly.
 
     The file is checked before anything is read: its arrays must lie one behind the other and end

@@ -27,11 +27,11 @@ _WRAPPERS = ("module.", "_orig_mod.")  # prefixes of DataParallel and of torch.c
 _COUNTERS = ("num_batches_tracked",)  # no output depends on these
 _NAMED = 8  # how many names of each kind a message lists
 
-State = Mapping[str, Any] | str | PathLike[str]
+_State = Mapping[str, Any] | str | PathLike[str]
 Names = dict[str, tuple[str, ...]]
 
 
-def load_torch(model: nnx.Module, state: State) -> nnx.Module:
+def load_torch(model: nnx.Module, state: _State) -> nnx.Module:
     """A copy of the model with weights from PyTorch, in evaluation mode.
 
     On the same images (channels last here, first in PyTorch) it returns what the PyTorch module
@@ -150,7 +150,7 @@ def _candidates(names_there: Names, ours: str) -> list[str]:
     return [f"{name}.{_KINDS[kind]}" for name in names_there[layer]]
 
 
-def _arrays(state: State) -> dict[str, np.ndarray]:
+def _arrays(state: _State) -> dict[str, np.ndarray]:
     """Arrays by their names, without the prefixes that wrappers of modules add."""
     if isinstance(state, str | PathLike):
         if not fspath(state).endswith(".safetensors"):
@@ -159,7 +159,7 @@ def _arrays(state: State) -> dict[str, np.ndarray]:
                 "torch.load(path, map_location='cpu') returned"
             )
             raise ValueError(msg)
-        state = safetensors.read(state)
+        state = safetensors.read_tensors(state)
     if not isinstance(state, Mapping):
         msg = (
             f"state is {type(state).__name__}; pass module.state_dict() or the path of a "

@@ -8,7 +8,7 @@ import jax
 from flax import nnx
 
 from gnjax.models import initializers
-from gnjax.models.parts import ConvNorm, check_images, linear, max_pool
+from gnjax.models.parts import ConvNorm, check_images, linear_layer, max_pool
 
 VGG5 = (32, 64, 128, 128)  # filters; the head is the fifth layer
 
@@ -49,7 +49,7 @@ class VGG(nnx.Module):
         for layer, features in enumerate(filters, start=1):
             setattr(self, f"layer{layer}", ConvNorm(channels, features, bias=True, rngs=rngs))
             channels = features
-        self.head = linear(smallest * smallest * channels, outputs, rngs=rngs)
+        self.head = linear_layer(smallest * smallest * channels, outputs, rngs=rngs)
         initializers.start_as_pytorch(self, key)
 
     def __call__(self, x: jax.Array) -> jax.Array:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from gnjax.models import initializers
-from gnjax.models.parts import check_images, layer_norm, linear
+from gnjax.models.parts import check_images, layer_norm, linear_layer
 from gnjax.numerics.host import by_numpy, on_device
 from gnjax.numerics.precision import real_dtype
 
@@ -21,7 +21,7 @@ class Attention(nnx.Module):
     def __init__(self, width: int, heads: int, *, causal: bool = False, rngs: nnx.Rngs) -> None:
         self.heads, self.causal = heads, causal
         self.query, self.key, self.value, self.out = (
-            linear(width, width, rngs=rngs) for _ in range(4)
+            linear_layer(width, width, rngs=rngs) for _ in range(4)
         )
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -45,8 +45,8 @@ class EncoderBlock(nnx.Module):
     def __init__(self, width: int, heads: int, *, rngs: nnx.Rngs) -> None:
         self.norm1, self.norm2 = (layer_norm(width, rngs=rngs) for _ in range(2))
         self.attention = Attention(width, heads, rngs=rngs)
-        self.dense1 = linear(width, 4 * width, rngs=rngs)
-        self.dense2 = linear(4 * width, width, rngs=rngs)
+        self.dense1 = linear_layer(width, 4 * width, rngs=rngs)
+        self.dense2 = linear_layer(4 * width, width, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         x = x + self.attention(self.norm1(x))
@@ -88,10 +88,10 @@ class ViT(nnx.Module):
             raise ValueError(msg)
         rngs = nnx.Rngs(key)
         self.shape, self.patch, self.depth = (side, side, channels), patch, depth
-        self.patches = linear(patch * patch * channels, width, rngs=rngs)
+        self.patches = linear_layer(patch * patch * channels, width, rngs=rngs)
         for block in range(1, depth + 1):
             setattr(self, f"block{block}", EncoderBlock(width, heads, rngs=rngs))
-        self.head = linear(width, outputs, rngs=rngs)
+        self.head = linear_layer(width, outputs, rngs=rngs)
         layers, places = jax.random.split(key)
         initializers.start_as_pytorch(self, layers)
         shape = (side // patch) ** 2 + 2, width

@@ -43,7 +43,7 @@ def inlined(function: Callable[..., Any], *args: Any) -> Any:
     return jax.make_jaxpr(lambda *args: inside(closed_jaxpr, args))(*leaves)
 
 
-def widened(function: Callable[..., Any], *args: Any) -> Any:
+def with_wide_convolutions(function: Callable[..., Any], *args: Any) -> Any:
     """``function(*args)``, a single array, with slow convolutions replaced by :func:`_widened`."""
     closed_jaxpr = jax.make_jaxpr(function)(*args)
     flat = jax.tree.leaves(args)
@@ -103,12 +103,12 @@ def variables(atoms: Sequence[Any]) -> list[Any]:
     return [v for v in atoms if not isinstance(v, core.Literal)]
 
 
-Step = Callable[[Any, Sequence[Any], Any], tuple[list[Any], Any]]
+ScanStep = Callable[[Any, Sequence[Any], Any], tuple[list[Any], Any]]
 """(body, its arguments, a row of what else the scan runs over) to the results and what to stack."""
 
 
 def scanned(
-    eqn: Any, operands: Sequence[Any], step: Step, beside: Any = None
+    eqn: Any, operands: Sequence[Any], step: ScanStep, beside: Any = None
 ) -> tuple[list[Any], Any]:
     """The results of a scan whose body is run by ``step``, and the extra outputs of ``step``.
 

@@ -130,7 +130,7 @@ def evaluated_model(model: Any, x: ArrayLike) -> tuple[Apply, Params, jax.Array,
         raise ValueError(msg)
     apply, shapes = apply_and_outputs(apply, params, inputs)
     flat = Partial(_Flattened(shapes), apply)
-    outputs = evaluated(flat, params, inputs)
+    outputs = _evaluated(flat, params, inputs)
     check_outputs(outputs)
     return flat, params, inputs, outputs
 
@@ -208,7 +208,7 @@ def _parameter(name: str, leaf: ArrayLike) -> jax.Array:
 
 
 @bounded_jit
-def evaluated(apply: Apply, params: Params, x: Any) -> Any:
+def _evaluated(apply: Apply, params: Params, x: Any) -> Any:
     return apply(params, x)
 
 

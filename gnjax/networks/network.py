@@ -84,7 +84,7 @@ class Network:
         """F(x) (n, k), with convolutions computed in the fastest way that is known."""
         if not self.convolves:
             return self._plain(leaves, x)
-        return jaxprs.widened(self._plain, list(leaves), x)
+        return jaxprs.with_wide_convolutions(self._plain, list(leaves), x)
 
     def one(self, leaves: Sequence[jax.Array], sample: Any) -> jax.Array:
         """F (k,) of one sample, which has no first axis."""

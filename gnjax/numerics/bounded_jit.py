@@ -24,19 +24,19 @@ _REMEMBERED = 16  # sets of functions whose programs are kept
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, np.dtype)
 
 Arguments = ParamSpec("Arguments")
-Value = TypeVar("Value")
+_Value = TypeVar("Value")
 
 
-class BoundedJit(Generic[Arguments, Value]):
+class BoundedJit(Generic[Arguments, _Value]):
     """A compiled function that keeps the programs of a few sets of functions."""
 
-    def __init__(self, function: Callable[Arguments, Value], **options: Any) -> None:
+    def __init__(self, function: Callable[Arguments, _Value], **options: Any) -> None:
         update_wrapper(self, function)
         self._of_functions = lru_cache(_REMEMBERED)(lambda key: _compiled(function, options))
         self._last: tuple[Callable[[], Any], Any] = (lambda: self, None)
 
-    def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
-        value: Value = self.of(args[0])(*args, **kwargs)
+    def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> _Value:
+        value: _Value = self.of(args[0])(*args, **kwargs)
         return value
 
     def of(self, owner: Any) -> Any:
@@ -66,15 +66,15 @@ def bounded_jit(function: Callable[..., Any] | None = None, **options: Any) -> A
     return BoundedJit(function, **options)
 
 
-def by_shapes(function: Callable[..., Value]) -> Callable[..., Value]:
+def by_shapes(function: Callable[..., _Value]) -> Callable[..., _Value]:
     """Remember what a function of pytrees says of their structure, shapes and dtypes alone.
 
     The numbers in the arrays must not matter; leaves that are no arrays count with their values.
     Answers for the last few structures are kept.
     """
-    answers: OrderedDict[Hashable, Value] = OrderedDict()
+    answers: OrderedDict[Hashable, _Value] = OrderedDict()
 
-    def remembered(*args: Any) -> Value:
+    def remembered(*args: Any) -> _Value:
         leaves, structure = jax.tree.flatten(args)
         kinds = [(x.shape, x.dtype) if hasattr(x, "dtype") else x for x in leaves]
         key = structure, tuple(kinds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -13,6 +13,9 @@ from jax.experimental import multihost_utils
 
 from gnjax.numerics.memory.device import on_gpu
 from gnjax.numerics.precision import x64
+
+HostProduct = Callable[[np.ndarray], np.ndarray]
+"""The products of a matrix with a block of vectors, all in host memory."""
 
 _ALIGNMENT = 64  # bytes
 _PART = 2**22  # numbers that are converted to float64 at once

@@ -21,7 +21,7 @@ The powers of 2 then take at least (q - 1) / 2 different residues, so that numbe
 powers of two, as those of a computer often do, are told apart.
 """
 
-Product = Callable[[np.ndarray, np.ndarray], np.ndarray]
+_Product = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 _LIMB = 16  # bits: a residue is high 2^16 + low, and sums of products of such halves are exact
 _LONGEST = 2**20  # terms of such a sum that a float64 holds exactly
@@ -83,7 +83,7 @@ def drawn(seed: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, PRIME, shape)
 
 
-def bilinear(product: Product, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def bilinear(product: _Product, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """A bilinear map of residues, each of whose results is a sum of at most 2^20 products a b.
 
     ``product`` computes it for arrays of float64, here for halves of the residues, of which all

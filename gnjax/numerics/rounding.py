@@ -59,4 +59,4 @@ def singular_values(matrix: np.ndarray) -> np.ndarray:
     tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T
     if 2 * tall.shape[0] > 3 * tall.shape[1]:
         tall = triangular_factor(tall)
-    return lapack.singular_values(tall)
+    return lapack.lapack_singular_values(tall)

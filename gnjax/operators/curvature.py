@@ -18,7 +18,7 @@ from gnjax.networks.outputs.targets import Target, check_has_targets, term_losse
 from gnjax.networks.parameters import Only
 from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.validation import check_known
-from gnjax.operators.of_networks.cross import CrossKernel, Rows
+from gnjax.operators.of_networks.cross import CrossKernel, MeasuredJacobian
 from gnjax.operators.of_networks.hessian import NetworkHessian, checked_hessian
 from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.operators.of_networks.sides import chosen_side, without_idle_target
@@ -173,7 +173,7 @@ def _cross_kernel(x2: Any, *, side: str, y: Any, weights: Any, **arguments: Any)
     except ValueError as error:
         msg = f"the second samples, x2 (called x in what follows): {error}"
         raise ValueError(msg) from error
-    return CrossKernel(Rows(left, seed=23), Rows(right, seed=29))
+    return CrossKernel(MeasuredJacobian(left, seed=23), MeasuredJacobian(right, seed=29))
 
 
 def empirical_fisher(

@@ -14,7 +14,7 @@ from gnjax.numerics.certificate import Error
 from gnjax.numerics.decompositions.triangular import triangular_factor
 from gnjax.numerics.rounding import spectral_error
 
-Array = TypeVar("Array", np.ndarray, jax.Array)
+_Array = TypeVar("Array", np.ndarray, jax.Array)
 
 _ROWS = 256  # of a J that is formed as a whole, in one part
 
@@ -49,10 +49,10 @@ class Factorisation:
         """
         if self.blocks is not None:
             return self.blocks(folder)
-        return in_parts(self.form(), _ROWS)
+        return rows_in_parts(self.form(), _ROWS)
 
 
-def in_parts(matrix: Array, rows: int) -> Iterator[Array]:
+def rows_in_parts(matrix: _Array, rows: int) -> Iterator[_Array]:
     """So many rows of the matrix at a time, where the matrix is."""
     return (matrix[start : start + rows] for start in range(0, len(matrix), rows))
 

@@ -40,7 +40,7 @@ def multiplies_in_float64(op: Operator) -> bool:
     return bool(image.dtype == jnp.float64)
 
 
-def in_float64(op: Operator) -> Operator | None:
+def recast_in_float64(op: Operator) -> Operator | None:
     """An operator that is a pytree with its numbers in float64; None where it cannot be."""
     wide: Operator = widened(op)
     return wide if multiplies_in_float64(wide) else None

@@ -17,6 +17,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import Error, certificate
+from gnjax.numerics.host import HostProduct
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import raised
 from gnjax.numerics.rounding import LAPACK, spectral_error
@@ -26,7 +27,6 @@ from gnjax.spectra.certified_pairs import CertifiedPairs
 from gnjax.spectra.eigenvectors import arcsines
 from gnjax.spectra.krylov.complement import Complement, complement
 from gnjax.spectra.krylov.host_products import beside_xla, host_product, too_large
-from gnjax.spectra.krylov.lanczos import Apply
 from gnjax.spectra.krylov.places import group_radii
 from gnjax.spectra.watch import Progress, watching
 from gnjax.spectra.whole import dense_error
@@ -90,7 +90,7 @@ def certify(
 class _Counting:
     """The products with rows, and how many rows were multiplied."""
 
-    def __init__(self, apply: Apply) -> None:
+    def __init__(self, apply: HostProduct) -> None:
         self._apply, self.products = apply, 0
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
@@ -122,7 +122,7 @@ class _Pairs:
         return float(np.abs(np.concatenate([self.values, self.within])).max())
 
 
-def _pairs(product: Apply, rows: np.ndarray, approximations: np.ndarray | None) -> _Pairs:
+def _pairs(product: HostProduct, rows: np.ndarray, approximations: np.ndarray | None) -> _Pairs:
     images = product(rows)
     values = np.einsum("ij,ij->i", rows, images) if approximations is None else approximations
     residuals = np.linalg.norm(images - values[:, None] * rows, axis=1)
@@ -138,7 +138,7 @@ def _pairs(product: Apply, rows: np.ndarray, approximations: np.ndarray | None) 
 
 
 def _others(
-    product: Apply,
+    product: HostProduct,
     pairs: _Pairs,
     error: Error,
     share: float,

@@ -23,7 +23,13 @@ from gnjax.spectra.krylov.few import OuterRitzPairs, outer_ritz_pairs
 from gnjax.spectra.krylov.host_products import beside_xla, host_product
 from gnjax.spectra.on_device import bytes_on_device, few_on_device, why_unfinished
 from gnjax.spectra.pencil.smallest import smallest_of_factor
-from gnjax.spectra.spectrum import Spectrum, in_units, part_of, shifted, with_zeros
+from gnjax.spectra.spectrum import (
+    Spectrum,
+    part_of,
+    shifted_spectrum,
+    spectrum_in_units,
+    with_zeros,
+)
 from gnjax.spectra.watch import Progress, Watch, watching
 from gnjax.spectra.whole import dense_error, spectrum_with_vectors, whole_spectrum
 
@@ -89,18 +95,18 @@ def eigenvalues(
             progress=progress,
             limits=limits,
         )
-        return shifted(of_unshifted, shift)
+        return shifted_spectrum(of_unshifted, shift)
     if k is not None and _takes_few(operator, k, limits):
         bytes_on_device(twin_of(operator), k, rtol, limits)  # which refuses what has no room
         near, exponent = at_unit_scale(operator)
         few = _few_vectors if vectors else _few_of_twin
         with watching(progress, stoppable=True) as watch:
-            return in_units(few(near, k, which, rtol, seed, limits, watch), exponent)
+            return spectrum_in_units(few(near, k, which, rtol, seed, limits, watch), exponent)
     has_formula = not vectors and facts_of(operator).eigenvalues is not None
     near, exponent = (operator, 0) if has_formula else at_unit_scale(operator)
     spectrum = spectrum_with_vectors if vectors else _whole_of_twin
     places = slice(size - k, size) if which == "smallest" and k else slice(0, k)
-    return in_units(part_of(spectrum(near, limits), places), exponent)
+    return spectrum_in_units(part_of(spectrum(near, limits), places), exponent)
 
 
 def _takes_few(op: Operator, k: int, limits: Limits) -> bool:

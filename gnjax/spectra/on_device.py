@@ -32,7 +32,7 @@ from gnjax.operators.prepare import (
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.device_basis import layout
 from gnjax.spectra.krylov.host_products import beside_xla, too_large, vector_product
-from gnjax.spectra.krylov.on_device import Product, checked, ritz_vectors
+from gnjax.spectra.krylov.on_device import DeviceProduct, checked_vectors, ritz_vectors
 from gnjax.spectra.krylov.search import least_rows
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import Watch
@@ -104,7 +104,7 @@ def few_on_device(
         if precise is not op or dtype != op.dtype:
             del product  # free its memory before the next product takes some
             product = _under(rules, precise)
-        values, residuals = checked(_watched(product, watch), form, guess.vectors, dtype)
+        values, residuals = checked_vectors(_watched(product, watch), form, guess.vectors, dtype)
     with rules():
         rounding = dense_error(precise, max(guess.scale, float(np.abs(values).max())))
     small = max(rtol * guess.scale, rounding.value if np.isfinite(rounding.value) else 0.0)
@@ -154,7 +154,7 @@ def why_unfinished(products: int, rows: int, watch: Watch) -> Error:
 Rules = Callable[[], AbstractContextManager[None]]
 
 
-def _run_product(op: Operator, k: int, limits: Limits, width: int) -> tuple[Product, Any]:
+def _run_product(op: Operator, k: int, limits: Limits, width: int) -> tuple[DeviceProduct, Any]:
     """The product that the run uses, and the dtype of its vectors."""
     if width == _own_bytes(op):
         return vector_product(op), op.dtype
@@ -171,7 +171,7 @@ def _most_precise(op: Operator) -> tuple[Operator, Rules]:
     return (op, nullcontext) if wide is None else (wide, x64)
 
 
-def _under(rules: Rules, op: Operator) -> Product:
+def _under(rules: Rules, op: Operator) -> DeviceProduct:
     """A function for A v that is traced and called under ``rules``, for v of any dtype."""
     with rules():
         multiply = vector_product(op)
@@ -183,7 +183,7 @@ def _under(rules: Rules, op: Operator) -> Product:
     return product
 
 
-def _watched(product: Product, watch: Watch) -> Product:
+def _watched(product: DeviceProduct, watch: Watch) -> DeviceProduct:
     """The same product, and ``watch`` counts each call as one product."""
     multiply: Callable[[Any], Any] = watch(lambda only: product(only[0]))
     return lambda vector: multiply((vector,))

@@ -94,14 +94,14 @@ def part_of(spectrum: Spectrum, places: slice) -> Spectrum:
     )
 
 
-def shifted(spectrum: Spectrum, shift: float) -> Spectrum:
+def shifted_spectrum(spectrum: Spectrum, shift: float) -> Spectrum:
     """The spectrum of A + s I from that of A, with the rounding of the sums in the errors."""
     values = spectrum.values + shift
     errors = raised(1.0) * (spectrum.errors + unit_roundoff(np.dtype(float)) * np.abs(values))
     return replace(spectrum, values=values, errors=errors)
 
 
-def in_units(spectrum: Spectrum, exponent: int) -> Spectrum:
+def spectrum_in_units(spectrum: Spectrum, exponent: int) -> Spectrum:
     """The spectrum of 2^exponent A from that of A; eigenvalues beyond float64 are refused."""
     if not exponent:
         return spectrum

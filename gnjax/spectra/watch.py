@@ -16,7 +16,8 @@ from contextlib import ExitStack, contextmanager
 
 import numpy as np
 
-Apply = Callable[[np.ndarray], np.ndarray]
+from gnjax.numerics.host import HostProduct
+
 Report = Callable[[int], object]
 Progress = bool | Callable[[int, int | None], object] | None
 """True for a bar on stderr, or a function of the products done and expected (or None)."""
@@ -34,7 +35,7 @@ class Watch:
         self._report: Report | None = None
         self.stoppable, self.stopped, self.done = stoppable, False, 0
 
-    def __call__(self, apply: Apply) -> Apply:
+    def __call__(self, apply: HostProduct) -> HostProduct:
         """The same products, counted."""
         if self._begin is None:
             return apply
@@ -43,7 +44,7 @@ class Watch:
         report = self._report
         return lambda rows: self._counted(apply, report, rows)
 
-    def _counted(self, apply: Apply, report: Report, rows: np.ndarray) -> np.ndarray:
+    def _counted(self, apply: HostProduct, report: Report, rows: np.ndarray) -> np.ndarray:
         """Multiply one block and report it; a product that is interrupted is made again."""
         try:
             images = apply(rows)

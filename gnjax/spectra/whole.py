@@ -43,7 +43,7 @@ def dense_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
     The error follows by Weyl from rounding and from the error of the matrix.
     """
     matrix, asymmetry = host_matrix(op, limits)
-    values = lapack.eigenvalues(matrix)
+    values = lapack.symmetric_eigenvalues(matrix)
     norm = float(np.abs(values).max())
     error = dense_error(op, norm)
     total = (error + asymmetry).value

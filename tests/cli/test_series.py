@@ -17,7 +17,7 @@ from orbax.checkpoint import StandardCheckpointer
 
 import gnjax
 from gnjax.cli import series
-from gnjax.cli.checkpoints import at_checkpoint, steps_of
+from gnjax.cli.checkpoints import at_checkpoint, numbers_of_steps
 from gnjax.cli.factories import MistakeError
 from gnjax.cli.main import main
 
@@ -173,8 +173,12 @@ def test_parameters_beside_the_moments_of_an_optimiser_are_found(tmp_path):
 
 def test_steps_are_the_last_numbers_of_names():
     paths = [Path(name) for name in ("run2/ckpt-0100", "run2/ckpt-20.pt", "run2/ckpt-3")]
-    assert steps_of(paths) == [100, 20, 3]
-    assert steps_of([Path("a/best"), Path("b/7")]) == steps_of([Path("a/7"), Path("b/7")]) == [0, 1]
+    assert numbers_of_steps(paths) == [100, 20, 3]
+    assert (
+        numbers_of_steps([Path("a/best"), Path("b/7")])
+        == numbers_of_steps([Path("a/7"), Path("b/7")])
+        == [0, 1]
+    )
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def _path(name):
 
 
 def _state(name):
-    return safetensors.read(_path(name))
+    return safetensors.read_tensors(_path(name))
 
 
 def _renamed(state, rules):

@@ -9,7 +9,7 @@ import scipy.special
 from flax import nnx
 
 from gnjax.models import CNN, MLP, LinearCNN, freeze_statistics
-from gnjax.models.mlp import weights
+from gnjax.models.mlp import mlp_weights
 from gnjax.papers.closed_form.convolution import toeplitz
 from tests.models import outputs
 
@@ -55,7 +55,7 @@ def test_mlp_is_its_formula(activation, norm):
     _shift(model)
     x = _x(9, 5)
     expected = x
-    for layer, w in enumerate(weights(model), start=1):
+    for layer, w in enumerate(mlp_weights(model), start=1):
         expected = expected @ np.asarray(w).T + np.asarray(getattr(model, f"dense{layer}").bias)
         if layer < 3:
             expected = _normalise(expected, norm, getattr(model, f"norm{layer}"))
@@ -164,10 +164,10 @@ def test_parameters_are_named_and_typed():
 def test_models_of_one_seed_are_equal():
     first, second = (MLP((4, 6, 2), activation="gelu", key=jax.random.key(3)) for _ in range(2))
     assert nnx.graphdef(first) == nnx.graphdef(second)
-    for a, b in zip(weights(first), weights(second), strict=True):
+    for a, b in zip(mlp_weights(first), mlp_weights(second), strict=True):
         np.testing.assert_array_equal(a, b)
     other = MLP((4, 6, 2), activation="gelu", key=jax.random.key(4))
-    assert not np.allclose(weights(first)[0], weights(other)[0])
+    assert not np.allclose(mlp_weights(first)[0], mlp_weights(other)[0])
 
 
 def test_initial_kernels_have_the_variance_of_their_fan_in():

@@ -24,7 +24,7 @@ def _entry(first, last, shape, kind="F32"):
 
 def test_every_type_is_read_as_it_was_written():
     """By PyTorch and its own package; see scripts/make_torch_states.py for the numbers."""
-    read = safetensors.read(_TYPES)
+    read = safetensors.read_tensors(_TYPES)
     small = _NUMBERS.clip(-100, 100)
     assert set(read) == {
         *("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8"),
@@ -46,7 +46,7 @@ def test_bfloat16_is_the_upper_half_of_float32(tmp_path):
     exact = np.array([1.0, -3.0, 1e30, np.inf], np.float32)
     upper = (exact.view(np.uint32) >> 16).astype("<u2")
     path = _write(tmp_path / "a.safetensors", {"a": _entry(0, 8, [4], "BF16")}, upper.tobytes())
-    found = safetensors.read(path)["a"]
+    found = safetensors.read_tensors(path)["a"]
     np.testing.assert_allclose(found, exact, rtol=2.0**-7)
     np.testing.assert_array_equal(found.view(np.uint32) >> 16, upper)
     np.testing.assert_array_equal(found.view(np.uint32) & 0xFFFF, 0)
@@ -57,10 +57,10 @@ def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path):
     for length in range(len(whole)):
         cut.write_bytes(whole[:length])
         with pytest.raises(ValueError, match="cut"):
-            safetensors.read(cut)
+            safetensors.read_tensors(cut)
     cut.write_bytes(whole + b"0")
     with pytest.raises(ValueError, match="cut off or damaged"):
-        safetensors.read(cut)
+        safetensors.read_tensors(cut)
 
 
 @pytest.mark.parametrize(
@@ -88,4 +88,4 @@ def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path):
 def test_headers_that_contradict_the_file_are_refused(tmp_path, header, bytes_of_data, words):
     path = _write(tmp_path / "a.safetensors", header, bytes(bytes_of_data))
     with pytest.raises(ValueError, match=words):
-        safetensors.read(path)
+        safetensors.read_tensors(path)

@@ -7,7 +7,7 @@ import pytest
 import gnjax
 from gnjax.networks.jacobians import pieces
 from gnjax.operators.of_networks import kept_rows
-from gnjax.operators.of_networks.kept_rows import digest
+from gnjax.operators.of_networks.kept_rows import rows_digest
 
 SAMPLES = 24
 
@@ -87,9 +87,9 @@ def test_networks_have_the_same_name_only_if_their_rows_are_the_same(model):
         gnjax.ntk(model, _x(), only="*/kernel").net,
         gnjax.gauss_newton(model, _x(), loss="cross_entropy", side="outputs").net,
     ]
-    names = [digest(other) for other in (net, *others)]
+    names = [rows_digest(other) for other in (net, *others)]
     assert len(set(names)) == len(names)
-    assert digest(gnjax.ntk(model, _x()).net) == names[0]
+    assert rows_digest(gnjax.ntk(model, _x()).net) == names[0]
 
 
 def test_rows_of_another_network_leave_an_answer_uncertain(model, tmp_path, monkeypatch):

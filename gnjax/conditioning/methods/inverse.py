@@ -26,9 +26,10 @@ from gnjax.conditioning.ends import (
 from gnjax.conditioning.indefinite import indefinite
 from gnjax.conditioning.methods import dense
 from gnjax.conditioning.methods.base import Method
-from gnjax.conditioning.methods.krylov import MISSED
-from gnjax.conditioning.positive import cholesky, is_semidefinite, matrix_on_range
+from gnjax.conditioning.methods.krylov import MISSED_AT_EITHER_END
+from gnjax.conditioning.positive import is_semidefinite, lower_factor, matrix_on_range
 from gnjax.numerics.certificate import Error, certificate
+from gnjax.numerics.host import HostProduct
 from gnjax.operators.facts import facts_of, forming_work
 from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.krylov.missed import chance
@@ -64,7 +65,7 @@ def _ends(problem: Problem) -> Ends | None:
     """
     matrix, stored, asymmetry = matrix_on_range(problem)
     size = len(matrix)
-    factor = cholesky(matrix) if problem.rank in (None, size) else None
+    factor = lower_factor(matrix) if problem.rank in (None, size) else None
     may_count = problem.rank is None and size >= _MANY  # the eigenvalues above the floor
     if factor is None and not may_count:
         return dense.METHOD.ends(problem)
@@ -153,11 +154,11 @@ def _ends_between(
         source,
         floor,
         "inverse",
-        certificate(*errors, chance(MISSED)),
+        certificate(*errors, chance(MISSED_AT_EITHER_END)),
     )
 
 
-def _largest(apply: lanczos.Apply, size: int, rtol: float, seed: int) -> Enclosure:
+def _largest(apply: HostProduct, size: int, rtol: float, seed: int) -> Enclosure:
     """The largest eigenvalue of a positive definite operator, to a relative error of rtol.
 
     The upper bound fails with a probability of at most ``MISSED / 2``.
@@ -165,7 +166,9 @@ def _largest(apply: lanczos.Apply, size: int, rtol: float, seed: int) -> Enclosu
 
     def enough(run: lanczos.Run) -> bool:
         top = float(np.linalg.eigvalsh(run.projection)[-1])
-        return bool(lanczos.missed_probability(run, top * (1 + rtol))[0] <= MISSED / 2)
+        return bool(
+            lanczos.missed_probability(run, top * (1 + rtol))[0] <= MISSED_AT_EITHER_END / 2
+        )
 
     run = lanczos.lanczos(
         apply,
@@ -176,7 +179,11 @@ def _largest(apply: lanczos.Apply, size: int, rtol: float, seed: int) -> Enclosu
         check_every=2,
     )
     top = float(np.linalg.eigvalsh(run.projection)[-1])
-    ceiling = top if run.complete else lanczos.none_missed_beyond(run, top, top * rtol, MISSED / 2)
+    ceiling = (
+        top
+        if run.complete
+        else lanczos.none_missed_beyond(run, top, top * rtol, MISSED_AT_EITHER_END / 2)
+    )
     return Enclosure(top, top, ceiling)
 
 

@@ -35,7 +35,7 @@ from gnjax.spectra.krylov.missed import chance
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.whole import dense_error
 
-MISSED = 1e-3  # the probability, for both ends together, that an eigenvalue is missed
+MISSED_AT_EITHER_END = 1e-3  # the probability, for both ends together, that an eigenvalue is missed
 _BLOCK = 4
 OVERHEAD = 2e10  # the time of compiling and of many small calls, counted in multiplications
 _RUN = 2.0  # the rounding of the recurrence and of T's eigenvalues, in units of LAPACK's error
@@ -141,7 +141,7 @@ def _both_certain(run: lanczos.Run, *, rtol: float, error: float) -> bool:
     if bottom <= error:
         return False
     chances = lanczos.missed_probability(run, np.array([bottom, values[-1] * (1 + rtol / 3)]))
-    return bool((chances <= MISSED / 2).all())
+    return bool((chances <= MISSED_AT_EITHER_END / 2).all())
 
 
 def _incomplete(
@@ -157,13 +157,13 @@ def _incomplete(
     only if every eigenvalue is certified to be positive.
     """
     size, top, bottom = run.size, float(values[-1]), float(values[0])
-    rests_on = certificate(error, chance(MISSED), symmetry_of(problem.op))
+    rests_on = certificate(error, chance(MISSED_AT_EITHER_END), symmetry_of(problem.op))
     if not np.isfinite(error.value):
         unbounded = Enclosure(top, 0.0, np.inf), Enclosure(max(bottom, 0.0), 0.0, np.inf)
         return Ends(*unbounded, len(values), FLOOR, 0.0, "krylov", rests_on, run.products)
     moved = error.value
-    ceiling = lanczos.none_missed_beyond(run, top, top, MISSED / 2)
-    below = lanczos.none_missed_beyond(run, bottom, -max(bottom, moved), MISSED / 2)
+    ceiling = lanczos.none_missed_beyond(run, top, top, MISSED_AT_EITHER_END / 2)
+    below = lanczos.none_missed_beyond(run, bottom, -max(bottom, moved), MISSED_AT_EITHER_END / 2)
     if below > moved:
         smallest = Enclosure(bottom, below - moved, bottom + moved)
         rank, source = size, FULL if problem.rank is None else GIVEN

@@ -14,14 +14,14 @@ import numpy as np
 from gnjax.conditioning.ends import FLOOR, GIVEN, Enclosure, Ends, Problem, bound_source
 from gnjax.conditioning.methods import inverse
 from gnjax.conditioning.methods.base import Method
-from gnjax.conditioning.methods.krylov import MISSED
+from gnjax.conditioning.methods.krylov import MISSED_AT_EITHER_END
 from gnjax.numerics.certificate import certificate
 from gnjax.operators.facts import factorisation_of, symmetry_of
 from gnjax.spectra.krylov.missed import chance
 from gnjax.spectra.pencil import Enclosed, End, certified
 from gnjax.spectra.pencil.ends import largest_end, smallest_end
 from gnjax.spectra.pencil.plan import Plan, planned
-from gnjax.spectra.pencil.preconditioned import Preconditioned, by_factor, by_products
+from gnjax.spectra.pencil.preconditioned import PreconditionedMatrix, by_factor, by_products
 
 _OVERHEAD = 3e10  # the time of small steps, counted in multiplications
 _SLOWER = 2.2  # how much longer its multiplications take than those of a matrix product, measured
@@ -81,7 +81,7 @@ def _ends(problem: Problem) -> Ends | None:
     return inverse.METHOD.ends(problem) if ends is None else ends
 
 
-def _preconditioned(problem: Problem) -> Preconditioned | None:
+def _preconditioned(problem: Problem) -> PreconditionedMatrix | None:
     if problem.preconditioner is not None:
         return by_products(problem.op, problem.preconditioner, problem.watch)
     factor, plan = factorisation_of(problem.op), _plan(problem)
@@ -90,11 +90,13 @@ def _preconditioned(problem: Problem) -> Preconditioned | None:
     return by_factor(factor, plan, problem.rtol, problem.seed, problem.watch, problem.folder)
 
 
-def _certified(problem: Problem, ready: Preconditioned) -> Ends | None:
+def _certified(problem: Problem, ready: PreconditionedMatrix) -> Ends | None:
     """Both ends, or None where the smallest cannot be told from zero or is not certified."""
 
     def enclosed(end: End, rtol: float) -> Enclosed:
-        return certified(end, rtol, MISSED / 2, problem.seed, problem.watch.is_stopped)
+        return certified(
+            end, rtol, MISSED_AT_EITHER_END / 2, problem.seed, problem.watch.is_stopped
+        )
 
     share = _LARGEST_SHARE * problem.rtol
     top = enclosed(largest_end(ready.matrix, ready.block), share)

@@ -11,19 +11,19 @@ import numpy as np
 
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.data.transforms import standardise, whiten
-from gnjax.diagnosis.remedies.suggestion import Baseline, NotMeasurableError, Problem, Remedy
+from gnjax.diagnosis.remedies.suggestion import Baseline, ModelOnData, NotMeasurableError, Remedy
 from gnjax.numerics.host import on_device
 from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.operators.stored.matrices import factored
 
 
-def standardised(problem: Problem, baseline: Baseline) -> Remedy:
+def standardised(problem: ModelOnData, baseline: Baseline) -> Remedy:
     flat = flat_inputs(baseline.op)
     changed = _with_inputs(problem, baseline.op, standardise(flat))
     return Remedy("standardised inputs", _by_covariance(flat), (("", changed.kappa),))
 
 
-def whitened(problem: Problem, baseline: Baseline) -> Remedy:
+def whitened(problem: ModelOnData, baseline: Baseline) -> Remedy:
     flat = flat_inputs(baseline.op)
     white = whiten(flat, method="zca")
     if white.rank == len(flat):
@@ -47,18 +47,18 @@ def flat_inputs(op: NetworkGram) -> np.ndarray:
     return np.asarray(op.net.x, np.float64).reshape(op.net.samples, -1)
 
 
-def _with_inputs(problem: Problem, op: NetworkGram, flat: np.ndarray) -> Problem:
+def _with_inputs(problem: ModelOnData, op: NetworkGram, flat: np.ndarray) -> ModelOnData:
     """The problem with the inputs replaced by those in ``flat``, one row for each sample."""
     return replace(problem, x=on_device(flat.reshape(op.net.x.shape), op.net.x.dtype))
 
 
 def _by_covariance(flat: np.ndarray) -> str:
-    sigma = covariance_condition(flat)
+    sigma = _covariance_condition(flat)
     return (
         "for linear networks kappa(G) <= kappa(Sigma) x a factor of the weights (Lemma 2); here "
         f"kappa(Sigma) {'=' if sigma.bounded else '>='} {sigma.value:.3g}"
     )
 
 
-def covariance_condition(flat: np.ndarray) -> ConditionNumber:
+def _covariance_condition(flat: np.ndarray) -> ConditionNumber:
     return condition_number(factored(flat.T / math.sqrt(len(flat))))

@@ -9,8 +9,8 @@ import numpy as np
 
 from gnjax.diagnosis.remedies.suggestion import (
     Baseline,
+    ModelOnData,
     NotMeasurableError,
-    Problem,
     Remedy,
     block_condition,
 )
@@ -20,7 +20,7 @@ from gnjax.networks.parameters import layer_name
 _LEARNING_RATES = (0.25, 1 / 16)
 
 
-def own_learning_rate(problem: Problem, baseline: Baseline) -> Remedy:
+def own_learning_rate(problem: ModelOnData, baseline: Baseline) -> Remedy:
     """A learning rate s eta for layer l, for several s below 1.
 
     It is the same as gradient descent on theta' with theta_l = sqrt(s) theta'_l. G_l becomes s G_l,

@@ -6,7 +6,13 @@ from functools import partial
 from typing import Any
 
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
-from gnjax.diagnosis.remedies.suggestion import RTOL, Baseline, NotMeasurableError, Problem, Remedy
+from gnjax.diagnosis.remedies.suggestion import (
+    RTOL,
+    Baseline,
+    ModelOnData,
+    NotMeasurableError,
+    Remedy,
+)
 from gnjax.operators.metrics.kronecker import kfac
 from gnjax.operators.metrics.preconditioned import preconditioned
 from gnjax.operators.of_networks.network import NetworkGram
@@ -14,13 +20,13 @@ from gnjax.operators.of_networks.network import NetworkGram
 _DAMPING = 1e-4  # of lambda_max
 
 
-def diagonal_metric(problem: Problem, baseline: Baseline) -> Remedy:
+def diagonal_metric(problem: ModelOnData, baseline: Baseline) -> Remedy:
     """P = diag(G) + damping I, approximated by methods with a learning rate for each parameter."""
     kappa = partial(_kappa_in_metric, problem, baseline, "diagonal", _damping(baseline))
     return Remedy("the metric diag(G)", _reason("one rate for each parameter"), (("", kappa),))
 
 
-def kronecker_metric(problem: Problem, baseline: Baseline) -> Remedy:
+def kronecker_metric(problem: ModelOnData, baseline: Baseline) -> Remedy:
     """The metric P of K-FAC: one Kronecker product for each layer."""
     if baseline.op.net.coupled:
         msg = "the samples are coupled, and a layer's inputs belong to one sample each"
@@ -43,7 +49,7 @@ def _damping(baseline: Baseline) -> float:
 
 
 def _kappa_in_metric(
-    problem: Problem, baseline: Baseline, metric: Any, damping: float | None
+    problem: ModelOnData, baseline: Baseline, metric: Any, damping: float | None
 ) -> ConditionNumber:
     """kappa of P^{-1/2} G P^{-1/2} on its range."""
     op = NetworkGram(baseline.op.net, "parameters", baseline.op.scale)

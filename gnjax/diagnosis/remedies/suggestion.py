@@ -57,7 +57,7 @@ Measure = Callable[[], ConditionNumber]
 
 
 @dataclass(frozen=True)
-class Problem:
+class ModelOnData:
     """A model (apply, params) on data, and the options of its Gauss-Newton matrix."""
 
     model: tuple[Apply, Params]

@@ -14,7 +14,7 @@ from gnjax.diagnosis.remedies.metrics import diagonal_metric, kronecker_metric
 from gnjax.diagnosis.remedies.suggestion import (
     Baseline,
     LeftOut,
-    Problem,
+    ModelOnData,
     Remedy,
     Suggestion,
     best_variant,
@@ -23,7 +23,7 @@ from gnjax.diagnosis.remedies.weights import skips, wider
 
 
 def suggestions(
-    problem: Problem, baseline: Baseline, advance: Callable[[], None]
+    problem: ModelOnData, baseline: Baseline, advance: Callable[[], None]
 ) -> tuple[tuple[Suggestion, ...], tuple[LeftOut, ...]]:
     """The remedies measured on this model, and those that cannot be measured, with the reason.
 
@@ -39,7 +39,7 @@ def suggestions(
     return tuple(measurements), tuple(left_out)
 
 
-REMEDIES: dict[str, Callable[[Problem, Baseline], Remedy]] = {
+REMEDIES: dict[str, Callable[[ModelOnData, Baseline], Remedy]] = {
     "standardised inputs": standardised,
     "whitened inputs": whitened,
     "skip connections": skips,

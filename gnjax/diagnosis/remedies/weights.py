@@ -15,8 +15,8 @@ import numpy as np
 from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.diagnosis.remedies.suggestion import (
     Baseline,
+    ModelOnData,
     NotMeasurableError,
-    Problem,
     Remedy,
     count_of,
 )
@@ -32,7 +32,7 @@ _DRAWS = 5
 _SAME_OUTPUT = 1e-8
 
 
-def skips(problem: Problem, baseline: Baseline) -> Remedy:
+def skips(problem: ModelOnData, baseline: Baseline) -> Remedy:
     """W + beta I in place of W: for all layers of a linear chain, else for square dense kernels."""
     op = baseline.op
     chain = _linear_chain(op)
@@ -50,7 +50,9 @@ def skips(problem: Problem, baseline: Baseline) -> Remedy:
     return Remedy(name, f"W + beta I in place of W for {kernels} (Eq 7)", variants)
 
 
-def _with_skip(problem: Problem, op: NetworkGram, places: list[int], beta: float) -> Problem:
+def _with_skip(
+    problem: ModelOnData, op: NetworkGram, places: list[int], beta: float
+) -> ModelOnData:
     """The problem with beta added to the diagonal of the leaves at ``places``."""
     leaves = list(op.net.leaves)
     for place in places:
@@ -108,7 +110,7 @@ def _product(chain: Sequence[jax.Array], x: jax.Array) -> jax.Array:
     return x
 
 
-def wider(problem: Problem, baseline: Baseline) -> Remedy:
+def wider(problem: ModelOnData, baseline: Baseline) -> Remedy:
     """Compare Gaussian weights at the model's widths with those at twice its hidden widths.
 
     The variance of a weight times its fan-in is that of the model at both widths.
@@ -125,7 +127,7 @@ def wider(problem: Problem, baseline: Baseline) -> Remedy:
     return Remedy("twice the width", reason, (("", after),), before)
 
 
-def _median_kappa(problem: Problem, chain: list[jax.Array], factor: int) -> ConditionNumber:
+def _median_kappa(problem: ModelOnData, chain: list[jax.Array], factor: int) -> ConditionNumber:
     """The median kappa of five networks with newly drawn weights, ``factor`` times as wide."""
     draws = (_gaussian_chain(chain, factor, [problem.seed, draw]) for draw in range(_DRAWS))
     kappas = [replace(problem, model=(_product, weights)).kappa() for weights in draws]

@@ -45,7 +45,7 @@ class Batches:
         count = 0
         for batch in self.source:
             x, y = pair_of(batch)
-            if count >= len(self.digests) or digest((x, y)) != self.digests[count]:
+            if count >= len(self.digests) or tree_digest((x, y)) != self.digests[count]:
                 raise ValueError(_differ(count))
             count += 1
             yield x, y
@@ -76,7 +76,7 @@ def pair_of(batch: Any) -> tuple[Any, Any]:
     return batch[0], batch[1]
 
 
-def digest(tree: Any) -> bytes:
+def tree_digest(tree: Any) -> bytes:
     """A digest of the numbers, shapes and types of a pytree of arrays."""
     hash_of_tree = hashlib.blake2b(digest_size=16)
     for leaf in jax.tree.leaves(tree):

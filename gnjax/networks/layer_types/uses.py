@@ -18,7 +18,7 @@ from gnjax.networks.layer_types import LAYER_TYPES, Loop, Relabel, Use
 Pair = tuple[jax.Array, jax.Array]
 """The input of a layer and the sensitivities of outputs to its result."""
 
-Steps = Sequence[Relabel | Loop]
+_Steps = Sequence[Relabel | Loop]
 
 
 def by_positions(use: Use, pair: Pair, dtype: Any) -> Pair:
@@ -64,7 +64,7 @@ def matrices(use: Use, entries: jax.Array) -> jax.Array:
     return _matrices(use, use.steps, entries).reshape(use.groups, *use.sizes[1:])
 
 
-def _matrices(use: Use, steps: Steps, entries: jax.Array) -> jax.Array:
+def _matrices(use: Use, steps: _Steps, entries: jax.Array) -> jax.Array:
     for index, step in enumerate(steps):
         if isinstance(step, Loop):
             inner = partial(_matrices, use, steps[index + 1 :])
@@ -78,7 +78,7 @@ def acting(use: Use, entries: jax.Array, operand: jax.Array) -> jax.Array:
     return _acting(use, use.steps, entries, operand)
 
 
-def _acting(use: Use, steps: Steps, entries: jax.Array, operand: jax.Array) -> Any:
+def _acting(use: Use, steps: _Steps, entries: jax.Array, operand: jax.Array) -> Any:
     for index, step in enumerate(steps):
         if isinstance(step, Loop):
             inner = partial(_acting, use, steps[index + 1 :])

@@ -34,7 +34,7 @@ from gnjax.networks.jacobians import SMALL, jacobian
 from gnjax.networks.jaxprs import narrowest
 from gnjax.networks.network import Network, backward, forward
 from gnjax.networks.rounding.formed import SAFETY, Forms, forms_of_images
-from gnjax.networks.rounding.gaps import compiled, gaps
+from gnjax.networks.rounding.gaps import compiled_gaps, gaps
 from gnjax.networks.rounding.sampled import plain_backward, total_rounding
 from gnjax.numerics.certificate import MEASURED, Error, unknown
 from gnjax.numerics.host import dot, length, on_cpu, on_device, on_host
@@ -50,7 +50,7 @@ _SHARED = 4.0  # an error up to this times that of backward products is shared a
 _NETWORK = "rounding of the network, by Monte Carlo arithmetic"
 _WIDENED = f"{_NETWORK}, where float32 inside of the network is computed in float64"
 
-Scaling = Callable[[jax.Array], jax.Array]
+_Scaling = Callable[[jax.Array], jax.Array]
 """v -> S v for vectors (p,) and a symmetric S."""
 
 
@@ -99,7 +99,7 @@ class JacobianErrors:
     Attributes:
       whole: a bound on ||computed J - exact J||_F.
       parts: the same for the columns of each part.
-      forms: those of J for the vectors of :func:`gnjax.networks.rounding.formed.probes`.
+      forms: those of J for the vectors of :func:`gnjax.networks.rounding.formed.probe_vectors`.
       forms_of_parts: those of the columns of each part.
       size: an estimate of ||J||_F.
     """
@@ -116,7 +116,7 @@ def measured(
     parts: Sequence[np.ndarray] = (),
     *,
     seed: int = 0,
-    scaling: Scaling | None = None,
+    scaling: _Scaling | None = None,
 ) -> JacobianErrors:
     """Measured bounds on the error of J = R^T dF/dtheta (n r, p), and of some of its columns.
 
@@ -167,7 +167,7 @@ class _BackwardSums:
 
     Attributes:
       columns: the length of every column of E; empty where no columns are measured.
-      images: J^T u for the vectors of :func:`probes`, by their numbers.
+      images: J^T u for the vectors of :func:`probe_vectors`, by their numbers.
     """
 
     columns: np.ndarray
@@ -194,7 +194,7 @@ def measured_product(
     *,
     batches: Iterable[Sequence[Any]] = ((),),
     work: float = 0.0,
-    scaling: Scaling | None = None,
+    scaling: _Scaling | None = None,
     repeated: bool = False,
     reason: str = "rounding of the product, by Monte Carlo arithmetic",
 ) -> MeasuredProduct:
@@ -251,7 +251,10 @@ def _lacks_memory(count: int, function: Partial, v: jax.Array, batch: Sequence[A
         return ""  # an accelerator refuses by itself what it has no memory for
     room, _ = free_memory()
     plan = (
-        compiled.of(function).lower(function, np.uint32(0), v, *batch).compile().memory_analysis()
+        compiled_gaps.of(function)
+        .lower(function, np.uint32(0), v, *batch)
+        .compile()
+        .memory_analysis()
     )
     if room is None or plan is None:
         return ""
@@ -287,7 +290,7 @@ def _batch_size(
     batch: Sequence[Any],
     rng: np.random.Generator,
     count: int,
-    scaling: Scaling | None,
+    scaling: _Scaling | None,
     first: np.ndarray,
     backward_sums: _BackwardSums,
     work: float,
@@ -330,7 +333,7 @@ def _batch_size(
 def _add_images(
     net: Network,
     batch: Sequence[Any],
-    scaling: Scaling | None,
+    scaling: _Scaling | None,
     first: np.ndarray,
     backward_sums: _BackwardSums,
 ) -> None:
@@ -348,7 +351,7 @@ def _backward(net: Network, u: jax.Array, x: Any, target: Any) -> jax.Array:
     return backward(net, x, target, u)
 
 
-def _scaled(scaling: Scaling | None, v: Any) -> Any:
+def _scaled(scaling: _Scaling | None, v: Any) -> Any:
     return v if scaling is None else scaling(jnp.asarray(v))
 
 

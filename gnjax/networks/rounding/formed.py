@@ -38,7 +38,7 @@ def direction(rng: np.random.Generator, shape: tuple[int, ...], dtype: jnp.dtype
     return np.asarray(v * (math.sqrt(v.size) / np.linalg.norm(v)), dtype)
 
 
-def probes(net: Network) -> Iterator[np.ndarray]:
+def probe_vectors(net: Network) -> Iterator[np.ndarray]:
     """Yield the vectors u (m, n_b, r) of each batch of samples, always the same ones."""
     rng = np.random.default_rng(17)
     for start in range(0, net.samples, net.batch):
@@ -48,12 +48,12 @@ def probes(net: Network) -> Iterator[np.ndarray]:
 
 def probe_rows(net: Network) -> np.ndarray:
     """The vectors u (m, n r) of all samples."""
-    return np.concatenate([part.reshape(_PROBES, -1) for part in probes(net)], axis=1)
+    return np.concatenate([part.reshape(_PROBES, -1) for part in probe_vectors(net)], axis=1)
 
 
 @dataclass(frozen=True)
 class Forms:
-    """2^exponent u^T K w (m, m) for the vectors of :func:`probes`, and a bound on its rounding.
+    """2^exponent u^T K w (m, m) for :func:`probe_vectors`, and a bound on its rounding.
 
     K may be beyond the largest and below the smallest float where J is neither.
     """

@@ -61,14 +61,14 @@ def gaps(
             yield from _stepwise(product, rng, on_device(some), batches)
         return
     for v in vectors:
-        images_and_changes = (compiled(product, _seed(rng), v, *batch) for batch in batches)
+        images_and_changes = (compiled_gaps(product, _seed(rng), v, *batch) for batch in batches)
         image, change = _summed(images_and_changes)
         yield image, np.full_like(change, np.nan) if underflows else change
 
 
 # Compiled with all optimisation: without it XLA computes NaN for a VGG, and would do so sooner.
 @bounded_jit
-def compiled(
+def compiled_gaps(
     product: Partial, seed: np.uint32, v: jax.Array, *batch: Any
 ) -> tuple[jax.Array, jax.Array]:
     """A_b v and its change in Monte Carlo arithmetic, by one compiled program."""
@@ -94,7 +94,7 @@ def _on_one_cpu(leaves: Sequence[Any]) -> bool:
 
 def _numbers(product: Partial, v: jax.Array, batch: Sequence[Any]) -> list[Any]:
     """Parameters and data, and what the model holds beside them."""
-    traced = compiled.of(product).trace(product, np.uint32(0), v, *batch)
+    traced = compiled_gaps.of(product).trace(product, np.uint32(0), v, *batch)
     return [*jax.tree.leaves(product), *traced.jaxpr.consts]
 
 

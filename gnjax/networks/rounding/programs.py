@@ -18,7 +18,7 @@ from gnjax.networks.rounding.errors import product_probes
 from gnjax.numerics.host import on_host
 
 _FORMED = "formed"  # among the shapes of vectors, the matrix itself
-Product = Callable[[jax.Array], jax.Array]
+_Product = Callable[[jax.Array], jax.Array]
 
 
 class OtherPrograms:
@@ -40,7 +40,7 @@ class OtherPrograms:
         self.images[_FORMED] = on_host(jnp.matmul(matrix, self._probes, precision="highest"))
         return matrix
 
-    def watched(self, product: Product) -> Product:
+    def watched(self, product: _Product) -> _Product:
         """The product, which multiplies the probes, too, before vectors of a new shape."""
 
         def multiplied(v: jax.Array) -> jax.Array:
@@ -50,7 +50,7 @@ class OtherPrograms:
 
         return multiplied
 
-    def _multiplied_by(self, product: Product, shape: tuple[int, ...]) -> np.ndarray:
+    def _multiplied_by(self, product: _Product, shape: tuple[int, ...]) -> np.ndarray:
         """The products with the probes, as vectors or in blocks of this shape."""
         rows = on_host(self._probes).T
         if len(shape) == 1:

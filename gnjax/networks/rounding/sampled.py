@@ -24,7 +24,7 @@ import numpy as np
 from gnjax.networks.forms.samples import take, windows
 from gnjax.networks.jaxprs import equations, floats
 from gnjax.networks.network import Network, backward, forward, sample_batches
-from gnjax.networks.rounding.formed import probes
+from gnjax.networks.rounding.formed import probe_vectors
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import on_host
 
@@ -50,9 +50,9 @@ def total_rounding(
     are, and the ``rest`` counts as the largest quotient of a random batch times its change by
     float32, unless the quotients differ so much that float32 predicts nothing. ``leave`` is called
     for every batch that is not measured. Both are given the vectors u of
-    :func:`gnjax.networks.rounding.formed.probes` for the samples of the batch.
+    :func:`gnjax.networks.rounding.formed.probe_vectors` for the samples of the batch.
     """
-    batches = list(zip(sample_batches(net, net.target), probes(net), strict=True))
+    batches = list(zip(sample_batches(net, net.target), probe_vectors(net), strict=True))
     changes = None
     if len(batches) >= _FEWEST and net.written * net.samples >= _WORK:
         changes = _changes(net, rng)

@@ -12,7 +12,7 @@ from typing import Any
 from gnjax.networks.forms.refusals import RAISED, Refused, told
 from gnjax.networks.torch_modules.arrays import torch
 
-Forward = Callable[[Any, Sequence[Any]], list[Any]]
+_Forward = Callable[[Any, Sequence[Any]], list[Any]]
 """(module, the leaves of x) to the tensors that count."""
 
 _WHOLE = (
@@ -33,7 +33,7 @@ _SAMPLES = 3  # of the example: sizes 0 and 1 are special to torch.export
 
 
 def exported(
-    module: Any, forward: Forward, example: Callable[[int | None], list[Any]]
+    module: Any, forward: _Forward, example: Callable[[int | None], list[Any]]
 ) -> tuple[Any, bool]:
     """The exported program of a module, and whether it is for any number of samples.
 
@@ -69,7 +69,7 @@ def exported(
         raise Refused(msg) from error
 
 
-def _export(module: Any, forward: Forward, leaves: Sequence[Any], *, any_size: bool) -> Any:
+def _export(module: Any, forward: _Forward, leaves: Sequence[Any], *, any_size: bool) -> Any:
     class Whole(torch().nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()

@@ -17,7 +17,7 @@ from jax.typing import DTypeLike
 
 from gnjax.networks.equations.rewritten import rewritten_alike
 from gnjax.networks.forms import frameworks
-from gnjax.networks.forms.batches import digest
+from gnjax.networks.forms.batches import tree_digest
 from gnjax.networks.forms.frameworks import Apply, Params
 from gnjax.networks.forms.refusals import told
 from gnjax.networks.torch_modules.arrays import example, from_tensor, torch, type_name
@@ -221,7 +221,7 @@ class _TorchCall:
         keeps_types: bool,
     ) -> Any:
         """The outputs by PyTorch itself, after a comparison with those of the translation."""
-        key = digest((params, x))
+        key = tree_digest((params, x))
         if key not in self.compared:
             arrays = flat(params)
             leaves, structure = jax.tree.flatten(x)

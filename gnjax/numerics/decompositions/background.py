@@ -13,12 +13,12 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
-Value = TypeVar("Value")
+_Value = TypeVar("Value")
 
 _LISTEN = 0.1  # seconds; only Windows needs a limit to hear Ctrl-C during a wait
 
 
-def interruptible(work: Callable[[], Value]) -> Value:
+def interruptible(work: Callable[[], _Value]) -> _Value:
     """The value of ``work``, or a ``KeyboardInterrupt`` as soon as Ctrl-C comes.
 
     The work must release Python's lock, as functions of ``numpy.linalg`` do and those of
@@ -28,7 +28,7 @@ def interruptible(work: Callable[[], Value]) -> Value:
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
-    outcome: Future[Value] = Future()
+    outcome: Future[_Value] = Future()
     context = contextvars.copy_context()
 
     def run() -> None:

@@ -17,10 +17,10 @@ from gnjax.numerics.decompositions.threads import few_threads
 
 _LARGE = 500  # with fewer rows or columns no decomposition takes a tenth of a second
 
-Value = TypeVar("Value")
+_Value = TypeVar("Value")
 
 
-def eigenvalues(matrix: np.ndarray) -> np.ndarray:
+def symmetric_eigenvalues(matrix: np.ndarray) -> np.ndarray:
     """The eigenvalues of a symmetric matrix in ascending order, by syevd."""
     return _heard(matrix, partial(np.linalg.eigvalsh, matrix))
 
@@ -51,7 +51,7 @@ def graded_eigenpairs(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values[::-1], columns[:, ::-1]
 
 
-def singular_values(matrix: np.ndarray) -> np.ndarray:
+def lapack_singular_values(matrix: np.ndarray) -> np.ndarray:
     """The singular values of any matrix from the largest down, by gesdd."""
     return _heard(matrix, lambda: np.linalg.svd(matrix, compute_uv=False))
 
@@ -68,6 +68,6 @@ def singular_vectors(
     return left, values, right
 
 
-def _heard(matrix: np.ndarray, work: Callable[[], Value]) -> Value:
+def _heard(matrix: np.ndarray, work: Callable[[], _Value]) -> _Value:
     with few_threads(min(matrix.shape)):
         return work() if min(matrix.shape) < _LARGE else interruptible(work)

@@ -15,8 +15,8 @@ from gnjax.numerics.outward import raised
 from gnjax.numerics.rounding import spectral_error, unit_roundoff
 from gnjax.numerics.validation import check_held
 from gnjax.operators.algebra import Algebra
-from gnjax.operators.elsewhere.measured import Measured, measured
-from gnjax.operators.elsewhere.products import Multiply, Products, products_of, working_dtype
+from gnjax.operators.elsewhere.measured import Measured, measured_products
+from gnjax.operators.elsewhere.products import ForeignProducts, products_of, working_dtype
 from gnjax.operators.facts import Facts
 
 _COLUMNS = 256  # of the identity that are multiplied at once
@@ -25,7 +25,7 @@ _COLUMNS = 256  # of the identity that are multiplied at once
 class HostProducts(Algebra):
     """The products of an operator whose matrix is multiplied in host memory, by ``products``."""
 
-    products: Products
+    products: ForeignProducts
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -37,7 +37,7 @@ class HostProducts(Algebra):
 
     def multiply(self, v: Any) -> np.ndarray:
         """A v in host memory, computed in the precision of the object, and held in its own."""
-        product = times(self.products, np.asarray(v))
+        product = _times(self.products, np.asarray(v))
         with np.errstate(over="ignore"):  # refused below
             narrow = product.astype(self.dtype, copy=False)
         check_held(f"a product with {self.products.name}", product, narrow)
@@ -67,7 +67,7 @@ class BlackBox(HostProducts):
       seen: what products with random vectors show.
     """
 
-    products: Products
+    products: ForeignProducts
     stated: Error | None
     seen: Measured
 
@@ -112,10 +112,10 @@ def black_box(op: Any, error: Error | None = None) -> BlackBox | None:
     if products is None:
         return None
     working_dtype(products)  # refuses complex numbers and empty shapes
-    return BlackBox(products, error, measured(products))
+    return BlackBox(products, error, measured_products(products))
 
 
-def times(products: Products, v: np.ndarray) -> np.ndarray:
+def _times(products: ForeignProducts, v: np.ndarray) -> np.ndarray:
     """The product with a vector (n,) or with a block of columns (n, b)."""
     block = v.astype(products.dtype, copy=False)
     if block.ndim == 1:
@@ -123,4 +123,4 @@ def times(products: Products, v: np.ndarray) -> np.ndarray:
     return products.multiply(block)
 
 
-__all__ = ["BlackBox", "HostProducts", "Multiply", "black_box", "times"]
+__all__ = ["BlackBox", "HostProducts", "black_box"]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnjax.numerics.rounding import unit_roundoff
-from gnjax.operators.elsewhere.products import Products
+from gnjax.operators.elsewhere.products import ForeignProducts
 
 _STREAM = 15331
 _NONLINEAR = 0.01  # of the norm; one rounding, even in bfloat16, is half as large at most
@@ -60,7 +60,7 @@ class Measured:
         )
 
 
-def measured(products: Products) -> Measured:
+def measured_products(products: ForeignProducts) -> Measured:
     """Five products with random vectors; refuses what cannot be those of a symmetric matrix."""
     size, dtype = products.shape[0], products.dtype
     pair = np.random.default_rng(_STREAM).standard_normal((size, 2)).astype(dtype)
@@ -80,7 +80,7 @@ def measured(products: Products) -> Measured:
     return measurement
 
 
-def _checked(products: Products, block: np.ndarray) -> np.ndarray:
+def _checked(products: ForeignProducts, block: np.ndarray) -> np.ndarray:
     """The products in float64, of the right shape."""
     images = np.asarray(products.multiply(block))
     if images.shape != block.shape:
@@ -92,7 +92,7 @@ def _checked(products: Products, block: np.ndarray) -> np.ndarray:
     return images.astype(np.float64)
 
 
-def _check_linear(products: Products, measurement: Measured) -> None:
+def _check_linear(products: ForeignProducts, measurement: Measured) -> None:
     """Refuse products that differ when repeated, or on sums, by far more than rounding explains."""
     for number, defect in (
         (measurement.unrepeatable, "two products with one vector differ"),

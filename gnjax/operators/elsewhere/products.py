@@ -5,7 +5,6 @@ All of them become a function from blocks of columns (n, b) in host memory to th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +12,13 @@ import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from gnjax.numerics.host import HostProduct
 from gnjax.numerics.precision import real_dtype
 from gnjax.operators.facts import check_shape
 
-Multiply = Callable[[np.ndarray], np.ndarray]
-
 
 @dataclass(frozen=True)
-class Products:
+class ForeignProducts:
     """A square matrix that can be multiplied with, and no more.
 
     Attributes:
@@ -33,10 +31,10 @@ class Products:
     name: str
     shape: tuple[int, int]
     dtype: np.dtype
-    multiply: Multiply
+    multiply: HostProduct
 
 
-def products_of(op: Any) -> Products | None:
+def products_of(op: Any) -> ForeignProducts | None:
     """The products of an object of another library; None where it has none."""
     name = type(op).__name__
     if hasattr(op, "in_structure") and hasattr(op, "mv"):  # as those of lineax
@@ -46,15 +44,15 @@ def products_of(op: Any) -> Products | None:
     return _of_shape(op, name)
 
 
-def _of_shape(op: Any, name: str) -> Products | None:
+def _of_shape(op: Any, name: str) -> ForeignProducts | None:
     """Of an object with shape and dtype, as SciPy's."""
     multiply = _product_with_columns(op)
     if multiply is None or not hasattr(op, "shape") or not hasattr(op, "dtype"):
         return None
-    return Products(name, _square(op), _precision(op.dtype, name), multiply)
+    return ForeignProducts(name, _square(op), _precision(op.dtype, name), multiply)
 
 
-def _product_with_columns(op: Any) -> Multiply | None:
+def _product_with_columns(op: Any) -> HostProduct | None:
     """The product that suits blocks best, in the order of how much the object promises."""
     if hasattr(op, "matmat"):
         return lambda block: np.asarray(op.matmat(block))
@@ -67,7 +65,7 @@ def _product_with_columns(op: Any) -> Multiply | None:
     return None
 
 
-def _of_structures(op: Any, name: str) -> Products:
+def _of_structures(op: Any, name: str) -> ForeignProducts:
     """Of an operator from trees to trees, which states the shapes of both; trees are made flat."""
     structure, returned = op.in_structure(), op.out_structure()
     if [leaf.shape for leaf in jax.tree.leaves(structure)] != [
@@ -84,7 +82,7 @@ def _of_structures(op: Any, name: str) -> Products:
         return jax.vmap(lambda v: ravel_pytree(op.mv(tree_of(v)))[0], 1, 1)(block)
 
     size = len(zero)
-    return Products(
+    return ForeignProducts(
         name, (size, size), _precision(zero.dtype, name), lambda b: np.asarray(multiply(b))
     )
 
@@ -112,7 +110,7 @@ def _precision(dtype: Any, name: str) -> np.dtype:
     return np.dtype(np.float64) if needs_float64 else numpy_dtype
 
 
-def working_dtype(products: Products) -> np.dtype:
+def working_dtype(products: ForeignProducts) -> np.dtype:
     """The precision of the operator: that of the products, and float32 in 32-bit mode."""
     check_shape(products)
     return np.dtype(real_dtype()) if products.dtype.itemsize > 4 else products.dtype

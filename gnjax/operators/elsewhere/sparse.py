@@ -14,7 +14,7 @@ from gnjax.numerics.outward import conversion_error, frobenius_norm, raised
 from gnjax.numerics.rounding import unit_roundoff
 from gnjax.numerics.validation import check_finite
 from gnjax.operators.elsewhere.black_box import HostProducts
-from gnjax.operators.elsewhere.products import Products, products_of, working_dtype
+from gnjax.operators.elsewhere.products import ForeignProducts, products_of, working_dtype
 from gnjax.operators.facts import Facts
 from gnjax.operators.stored.diagonal import trace_of_diagonal
 from gnjax.operators.stored.matrices import ASYMMETRY
@@ -26,7 +26,7 @@ class Sparse(HostProducts):
 
     matrix: Any
     stored: Error
-    products: Products
+    products: ForeignProducts
 
     def facts(self) -> Facts:
         return Facts(
@@ -62,7 +62,7 @@ def sparse(matrix: Any, error: Error | None = None) -> Sparse | None:
     half, asymmetry = _symmetric_part(rows)
     total_error = asymmetry + Error(conversion_error(original.data[None], rows.data[None]))
     total_error = total_error if error is None else error + total_error
-    products_of_half = Products(
+    products_of_half = ForeignProducts(
         type(matrix).__name__, products.shape, products.dtype, half.__matmul__
     )
     return Sparse(half, total_error, products_of_half)

@@ -25,7 +25,13 @@ from gnjax.operators.metrics.metric import (
     product_block,
     symmetric_factor,
 )
-from gnjax.operators.metrics.moments import Moments, Plan, moments, plan, squares
+from gnjax.operators.metrics.moments import (
+    LayerMoments,
+    MomentPlan,
+    layer_moments,
+    plan,
+    squared_sensitivities,
+)
 from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.operators.of_networks.streamed import Streamed
 
@@ -150,9 +156,9 @@ class _Layers:
 
     net: Network
     scale: float
-    plan: Plan
+    plan: MomentPlan
     entries: list[np.ndarray]
-    moments: Moments
+    moments: LayerMoments
     biases: tuple[int | None, ...]
 
 
@@ -172,7 +178,7 @@ def _layers(op: Any, others: str) -> _Layers:
         msg = f"{reason}; use the metric 'diagonal' or 'layers'"
         raise ValueError(msg)
     layer_plan, entries = plan(net, blocks=others == "block")
-    sums = reduce(_sum_of, (moments(batch, layer_plan) for batch in _networks(op)))
+    sums = reduce(_sum_of, (layer_moments(batch, layer_plan) for batch in _networks(op)))
     host_sums = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), sums)
     return _Layers(
         net, scale, layer_plan, entries, host_sums, _biases(layer_plan, host_sums, net.dtype)
@@ -203,7 +209,7 @@ def _sum_of(first: Any, second: Any) -> Any:
     return jax.tree.map(jnp.add, first, second)
 
 
-def _biases(layer_plan: Plan, sums: Moments, dtype: jnp.dtype) -> tuple[int | None, ...]:
+def _biases(layer_plan: MomentPlan, sums: LayerMoments, dtype: jnp.dtype) -> tuple[int | None, ...]:
     """For each part the index of its bias: a parameter whose columns of J are sum_t delta_t."""
     share = _share_of_gaps(dtype)
     biases: list[int | None] = []
@@ -279,7 +285,7 @@ def _with_exact_values(op: Any, layers: _Layers, blocks: list[Block]) -> list[Bl
     dtype = layers.net.dtype
     bases = [(block.left.stored(dtype), block.right.stored(dtype)) for block in blocks]
     biased = tuple(bias is not None for bias in layers.biases)
-    sums = (squares(net, layers.plan, biased, bases) for net in _networks(op))
+    sums = (squared_sensitivities(net, layers.plan, biased, bases) for net in _networks(op))
     values = (layers.scale * np.asarray(s, np.float64) for s in reduce(_sum_of, sums))
     pairs = zip(blocks, values, strict=True)
     return [replace(block, values=s) for block, s in pairs]

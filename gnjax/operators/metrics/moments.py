@@ -32,7 +32,7 @@ _NUMBERS = 2.5e7
 
 
 @dataclass(frozen=True)
-class Part:
+class _Part:
     """Matrices W_g of one parameter, and the parameters that may be their bias.
 
     Attributes:
@@ -51,14 +51,14 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MomentPlan:
     """The parts of known structure, and the indices of all other parameters.
 
     For the others the squared lengths of their columns of J are summed, or with ``blocks`` the
     inner products of these columns.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[_Part, ...]
     others: tuple[int, ...]
     blocks: bool
 
@@ -76,7 +76,7 @@ class PartMoments(NamedTuple):
     gaps: list[tuple[Any, Any]]
 
 
-class Moments(NamedTuple):
+class LayerMoments(NamedTuple):
     """The sums of all parts and of all other parameters, of some samples."""
 
     parts: list[PartMoments]
@@ -88,11 +88,11 @@ Bases = list[tuple[jax.Array | None, jax.Array | None]]
 """U (g, i, i) and V (g, o, o) of every part; None for the identity."""
 
 
-def plan(net: Network, *, blocks: bool) -> tuple[Plan, list[np.ndarray]]:
+def plan(net: Network, *, blocks: bool) -> tuple[MomentPlan, list[np.ndarray]]:
     """The plan for all parameters, and for each part the indices (g, i, o) of W_g in its leaf."""
     trace = sample_trace(net)
     of_leaf = layer_of_leaf(trace)
-    parts: list[Part] = []
+    parts: list[_Part] = []
     entries: list[np.ndarray] = []
     for place, leaf in enumerate(net.leaf_indices):
         index = of_leaf.get(leaf)
@@ -105,7 +105,7 @@ def plan(net: Network, *, blocks: bool) -> tuple[Plan, list[np.ndarray]]:
             continue  # an entry in two matrices, or in none
         for places, uses in matrices_and_uses:
             is_lookup = all(has_places(layer.uses[use]) for use in uses)
-            parts.append(Part(place, index, tuple(uses), is_lookup, ()))
+            parts.append(_Part(place, index, tuple(uses), is_lookup, ()))
             entries.append(places)
     with_matrices = {part.place for part in parts}
     others = tuple(place for place in range(len(net.leaf_indices)) if place not in with_matrices)
@@ -113,11 +113,11 @@ def plan(net: Network, *, blocks: bool) -> tuple[Plan, list[np.ndarray]]:
     with_biases = tuple(
         replace(part, biases=_biases(net, part, rows, others)) for part, rows in pairs
     )
-    return Plan(with_biases, others, blocks), entries
+    return MomentPlan(with_biases, others, blocks), entries
 
 
 def _biases(
-    net: Network, part: Part, entries: np.ndarray, others: Sequence[int]
+    net: Network, part: _Part, entries: np.ndarray, others: Sequence[int]
 ) -> tuple[int, ...]:
     names, rows = parameter_names(net), len(entries) * entries.shape[2]
     beside = names[part.place].rpartition("/")[0]
@@ -131,13 +131,15 @@ def _biases(
     )
 
 
-def moments(net: Network, plan: Plan) -> Moments:
+def layer_moments(net: Network, plan: MomentPlan) -> LayerMoments:
     """The sums over all samples of a network."""
-    total: Moments = _summed(_Moments(plan), net, plan)
+    total: LayerMoments = _summed(_Moments(plan), net, plan)
     return total
 
 
-def squares(net: Network, plan: Plan, biased: tuple[bool, ...], bases: Bases) -> list[jax.Array]:
+def squared_sensitivities(
+    net: Network, plan: MomentPlan, biased: tuple[bool, ...], bases: Bases
+) -> list[jax.Array]:
     """s (g, i, o) of every part in its bases; ``biased`` says which parts have a bias."""
     plan = replace(plan, others=())
     entries = sum(net.counts[part.place] for part in plan.parts)
@@ -145,7 +147,7 @@ def squares(net: Network, plan: Plan, biased: tuple[bool, ...], bases: Bases) ->
     return total
 
 
-def _summed(sums: _Moments | _Squares, net: Network, plan: Plan, more: int = 0) -> Any:
+def _summed(sums: _Moments | _Squares, net: Network, plan: MomentPlan, more: int = 0) -> Any:
     """The sum of ``sums`` over J, some samples and rows of R^T at a time.
 
     For a row of R^T each sample takes ``more`` numbers than those of its pairs and rows.
@@ -160,7 +162,7 @@ def _summed(sums: _Moments | _Squares, net: Network, plan: Plan, more: int = 0) 
     return reduce(partial(jax.tree.map, jnp.add), parts)
 
 
-def _items(net: Network, plan: Plan) -> tuple[Item, ...]:
+def _items(net: Network, plan: MomentPlan) -> tuple[Item, ...]:
     """The pairs of all parts, and the columns of J of all other parameters."""
     layers_of_parts = {part.place: part.layer for part in plan.parts}
     pairs = [Item(place, layer, "pair", 0) for place, layer in layers_of_parts.items()]
@@ -172,11 +174,11 @@ def _items(net: Network, plan: Plan) -> tuple[Item, ...]:
 class _Moments:
     """The sums over some samples, and over some rows of R^T."""
 
-    plan: Plan = field(metadata={"static": True})
+    plan: MomentPlan = field(metadata={"static": True})
 
     def __call__(
         self, net: Network, target: Target | None, pairs: list[Pair], rows: jax.Array
-    ) -> Moments:
+    ) -> LayerMoments:
         plan, weights = self.plan, _sample_weights(target, len(rows))
         ends = np.cumsum([net.counts[place] for place in plan.others])[:-1]
         columns_of = dict(zip(plan.others, jnp.split(rows, ends, axis=2), strict=bool(plan.others)))
@@ -194,7 +196,7 @@ class _Moments:
             parts.append(PartMoments(left, weighted.sum(axis=(0, 1)), right, gaps))
         rule = "njp,njq->pq" if plan.blocks else "njp,njp->p"
         others = [_einsum(rule, columns, columns) for columns in columns_of.values()]
-        return Moments(parts, others, weights.sum())
+        return LayerMoments(parts, others, weights.sum())
 
 
 @jax.tree_util.register_dataclass
@@ -202,7 +204,7 @@ class _Moments:
 class _Squares:
     """The sums s of some samples, and of some rows of R^T."""
 
-    plan: Plan = field(metadata={"static": True})
+    plan: MomentPlan = field(metadata={"static": True})
     biased: tuple[bool, ...] = field(metadata={"static": True})
     bases: Bases
 
@@ -225,7 +227,7 @@ class _Squares:
         return sums
 
 
-def _by_parts(net: Network, plan: Plan, pairs: Sequence[Pair]) -> list[Pair]:
+def _by_parts(net: Network, plan: MomentPlan, pairs: Sequence[Pair]) -> list[Pair]:
     """a (n, t, g, i) and delta (n, j, t, g, o) of every part, from the pairs of all uses."""
     trace, pairs_left = sample_trace(net), iter(pairs)
     placed: dict[int, list[Pair]] = {}

@@ -24,7 +24,7 @@ _VECTORS, _STEPS = 2, 4  # of the power method
 _SIZE = 2.0  # with these steps its square root is exceeded with a probability below 0.4%
 
 
-class Rows:
+class MeasuredJacobian:
     """The Jacobian J (n r, p) of a network at one set of samples, and what is measured of it."""
 
     def __init__(self, net: Network, seed: int) -> None:
@@ -95,8 +95,8 @@ class CrossKernel:
     (True, True)
     """
 
-    left: Rows
-    right: Rows
+    left: MeasuredJacobian
+    right: MeasuredJacobian
     _formed: list[np.ndarray] = field(default_factory=list)  # u^T K w, for all that was formed
 
     @property

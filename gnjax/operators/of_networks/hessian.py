@@ -46,7 +46,7 @@ from gnjax.operators.of_networks import linearised
 from gnjax.operators.of_networks.described import described
 from gnjax.operators.prepare import multiplied
 from gnjax.operators.protocol import Operator
-from gnjax.operators.recast import in_float64
+from gnjax.operators.recast import recast_in_float64
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
 
@@ -74,8 +74,8 @@ class NetworkHessian(Algebra, ParameterTrees):
             forms_cheaply=True,
             magnitude=lambda: exponent_of(self._measured.size / float(self.net.total)),
             product=self._product,
-            in_float32=partial(linearised.in_float32, self),
-            in_float64=partial(in_float64, self),
+            in_float32=partial(linearised.linearised_in_float32, self),
+            recast_in_float64=partial(recast_in_float64, self),
             network=self.net,
         )
 

@@ -21,18 +21,18 @@ from gnjax.networks.network import Network
 from gnjax.numerics.extras import own_version
 from gnjax.numerics.host import on_host
 
-Blocks = Callable[[int], Iterable[np.ndarray | jax.Array]]
+_Blocks = Callable[[int], Iterable[np.ndarray | jax.Array]]
 """The blocks of rows from the one with this number on."""
 
 
 def kept(
-    folder: Path, net: Network, blocks: Blocks, kind: str = ""
+    folder: Path, net: Network, blocks: _Blocks, kind: str = ""
 ) -> Iterator[np.ndarray | jax.Array]:
     """Yield the blocks that stand in the folder, then the others, each written as it comes.
 
     Rows of another ``kind`` than those of J have a folder of their own.
     """
-    own = folder / "-".join([digest(net), *kind.split()])
+    own = folder / "-".join([rows_digest(net), *kind.split()])
     own.mkdir(parents=True, exist_ok=True)
     count = 0
     while (block := _read(_path(own, count))) is not None:
@@ -43,7 +43,7 @@ def kept(
         yield rows
 
 
-def digest(net: Network) -> str:
+def rows_digest(net: Network) -> str:
     """Names the rows of J of a network: networks with different rows have different names."""
     closed = jax.make_jaxpr(net.one)(list(net.leaves), one_sample(net.x))
     parts = [own_version(), jax.__version__, str(closed.jaxpr), str(jax.tree.structure(net))]

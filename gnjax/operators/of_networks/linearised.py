@@ -108,7 +108,7 @@ def linearised(op: Operator, *, limits: Limits = LIMITS) -> Operator:
     return Linearised(network_op, network_op.linear_maps())
 
 
-def in_float32(op: NetworkGram | NetworkHessian) -> Operator | None:
+def linearised_in_float32(op: NetworkGram | NetworkHessian) -> Operator | None:
     """The operator linearised in float32; None where that is too large or float64 stays inside."""
     light = linearised(narrowed(op))
     wide = any(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(light))

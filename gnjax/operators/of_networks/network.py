@@ -63,7 +63,7 @@ from gnjax.operators.of_networks.kept_rows import kept
 from gnjax.operators.of_networks.sides import chosen_side
 from gnjax.operators.prepare import multiplied
 from gnjax.operators.protocol import Operator
-from gnjax.operators.recast import in_float64
+from gnjax.operators.recast import recast_in_float64
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
 _CONVEX = Error(0.0, MEASURED, reason="the loss is convex, by computed output Hessians")
@@ -102,8 +102,8 @@ class NetworkGram(Algebra, ParameterTrees):
             forming_work=self._forming_work,
             magnitude=self._magnitude,
             product=self._product,
-            in_float32=partial(linearised.in_float32, self),
-            in_float64=partial(in_float64, self),
+            in_float32=partial(linearised.linearised_in_float32, self),
+            recast_in_float64=partial(recast_in_float64, self),
             network=self.net if self.side == "parameters" else None,
         )
 

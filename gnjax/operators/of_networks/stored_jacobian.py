@@ -45,12 +45,12 @@ _BLOCK_BYTES = 2e8  # bytes of a block of J: a smaller one is mostly overhead
 _COLUMNS = 64
 
 Items = tuple[Item, ...]
-Map = Callable[[jax.Array], jax.Array]
+_Map = Callable[[jax.Array], jax.Array]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Block:
+class JacobianBlock:
     """R^T J of some samples: columns of some parameters, and a pair for each use of the others."""
 
     rows: jax.Array  # (n_b r, p')
@@ -63,7 +63,7 @@ class WithJacobian(Prepared):
     """The operator ``op`` from R^T J, some samples at a time."""
 
     op: NetworkGram
-    blocks: tuple[Block, ...]
+    blocks: tuple[JacobianBlock, ...]
     items: Items = field(metadata={"static": True})
 
     @takes_trees
@@ -204,14 +204,16 @@ def _items(net: Network, trace: layers.TracedLayers, memory: float) -> Items:
     return tuple(items)
 
 
-def _blocks(net: Network, items: Items) -> Iterator[Block]:
+def _blocks(net: Network, items: Items) -> Iterator[JacobianBlock]:
     for pairs, rows in pieces_of(net, items):
-        yield Block(rows.reshape(rows.shape[0] * rows.shape[1], rows.shape[2]), tuple(pairs))
+        yield JacobianBlock(
+            rows.reshape(rows.shape[0] * rows.shape[1], rows.shape[2]), tuple(pairs)
+        )
 
 
-def _joined(blocks: Iterable[Block]) -> Iterator[Block]:
+def _joined(blocks: Iterable[JacobianBlock]) -> Iterator[JacobianBlock]:
     """Join the blocks into larger ones."""
-    collected: list[Block] = []
+    collected: list[JacobianBlock] = []
     for block in blocks:
         collected.append(block)
         if sum(part.nbytes for part in jax.tree.leaves(collected)) >= _BLOCK_BYTES:
@@ -222,7 +224,7 @@ def _joined(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 @bounded_jit(static_argnames=("items",))
-def _jacobian_product(net: Network, items: Items, block: Block, v: jax.Array) -> jax.Array:
+def _jacobian_product(net: Network, items: Items, block: JacobianBlock, v: jax.Array) -> jax.Array:
     """J_b v."""
     maps = iter(_maps(net, items, block))
     parts_for_rows, images = [], []
@@ -237,7 +239,9 @@ def _jacobian_product(net: Network, items: Items, block: Block, v: jax.Array) ->
 
 
 @bounded_jit(static_argnames=("items",))
-def _transposed_product(net: Network, items: Items, block: Block, u: jax.Array) -> jax.Array:
+def _transposed_product(
+    net: Network, items: Items, block: JacobianBlock, u: jax.Array
+) -> jax.Array:
     """J_b^T u; with rows as (u^T J_b)^T: XLA would write J_b transposed."""
     maps = iter(_maps(net, items, block))
     from_rows = jnp.matmul(u.T, block.rows, precision="highest").T
@@ -254,17 +258,17 @@ def _transposed_product(net: Network, items: Items, block: Block, u: jax.Array) 
 
 
 @bounded_jit(static_argnames=("items",))
-def _there_and_back(net: Network, items: Items, block: Block, v: jax.Array) -> jax.Array:
+def _there_and_back(net: Network, items: Items, block: JacobianBlock, v: jax.Array) -> jax.Array:
     """J_b^T J_b v."""
     return _transposed_product(net, items, block, _jacobian_product(net, items, block, v))
 
 
-def _transposed(through: Map, size: jax.ShapeDtypeStruct, u: jax.Array) -> jax.Array:
+def _transposed(through: _Map, size: jax.ShapeDtypeStruct, u: jax.Array) -> jax.Array:
     image: jax.Array = jax.linear_transpose(through, size)(u)[0]
     return image
 
 
-def _maps(net: Network, items: Items, block: Block) -> Iterator[Map]:
+def _maps(net: Network, items: Items, block: JacobianBlock) -> Iterator[_Map]:
     """V -> J_b V of each layer kept as a pair."""
     trace = sample_trace(net)
     pairs = iter(block.pairs)

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from gnjax.networks.construct import network
-from gnjax.networks.forms.batches import Batches, check_again, digest, pair_of
+from gnjax.networks.forms.batches import Batches, check_again, pair_of, tree_digest
 from gnjax.networks.forms.samples import check_samples, sample_count
 from gnjax.networks.losses import Loss
 from gnjax.networks.network import Network, sum_of
@@ -166,7 +166,7 @@ def streamed(
         _check_same(first, net)
         if functional is not None and first is None:
             checked_hessian(NetworkHessian(net, functional))
-        digests.append(digest((x, y)))
+        digests.append(tree_digest((x, y)))
         total, rows = total + float(net.total), rows + net.samples * net.rows
         if first is None or net.batch > first.batch:
             assert net.target is not None

@@ -29,7 +29,7 @@ from gnjax.numerics.rounding import gamma
 from gnjax.numerics.scale import largest_exponent, raised_power, times_power
 from gnjax.numerics.validation import check_matrix, check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
-from gnjax.operators.factorisation import Factorisation, gram_error, in_parts
+from gnjax.operators.factorisation import Factorisation, gram_error, rows_in_parts
 from gnjax.operators.facts import STATED_RANK, Facts
 from gnjax.operators.prepare import compiled
 from gnjax.operators.stored.diagonal import trace_of_diagonal
@@ -174,7 +174,7 @@ class Factored(Algebra):
             (rows, columns),
             lambda: np.asarray(self.factor, np.float64),
             self._factor_error,
-            (lambda _: in_parts(self.factor, _ROWS)) if there else None,
+            (lambda _: rows_in_parts(self.factor, _ROWS)) if there else None,
         )
 
     def _factor_error(self) -> Error:

@@ -23,7 +23,7 @@ from gnjax.numerics.rounding import (
 )
 from gnjax.numerics.validation import check_covariance
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 _LARGE = 200  # with so many rows, all singular values take longer than the extreme ones
 _GRAM_CONDITION = 1e6
@@ -74,13 +74,13 @@ def extreme_singular_values(matrix: ArrayLike, stored_error: float = 0.0) -> Ext
     return ExtremeSingularValues(largest, smallest, raised(error + stored_error))
 
 
-def _of_large(matrix: Array) -> tuple[float, float, float] | None:
+def _of_large(matrix: _Array) -> tuple[float, float, float] | None:
     """The extreme singular values of a large matrix and their error; None where they are unsure."""
     rows, columns = matrix.shape
     diagonal = np.abs(np.diagonal(matrix))
     if np.count_nonzero(matrix) == np.count_nonzero(diagonal):
         return float(diagonal.max()), float(diagonal.min()), 0.0
-    values = lapack.eigenvalues(matrix @ matrix.T)
+    values = lapack.symmetric_eigenvalues(matrix @ matrix.T)
     least, top = float(values[0]), float(values[-1])
     if least * _GRAM_CONDITION > top:
         rounding = (spectral_error(rows, _DOUBLE) + columns * unit_roundoff(_DOUBLE)) * top
@@ -93,7 +93,7 @@ def _of_large(matrix: Array) -> tuple[float, float, float] | None:
     return math.sqrt(top), value, rounding + value - bound
 
 
-def _smallest_by_inverse(matrix: Array) -> tuple[float, float] | None:
+def _smallest_by_inverse(matrix: _Array) -> tuple[float, float] | None:
     """sigma_min = 1 / ||R^{-1}|| for M^T = Q R, and a bound below it, without their rounding.
 
     ||R^{-1}||^2 is the largest eigenvalue of R^{-T} R^{-1}. That nothing lies above it is sure
@@ -121,7 +121,7 @@ def _smallest_by_inverse(matrix: Array) -> tuple[float, float] | None:
 class Eigenvalues:
     """The eigenvalues of a symmetric matrix in ascending order, each within ``error``: proved."""
 
-    values: Array
+    values: _Array
     error: float
 
     @property
@@ -137,7 +137,7 @@ class Eigenvalues:
         return _interval(self.values[0], self.error)
 
 
-def eigenvalues(matrix: Array) -> Eigenvalues:
+def enclosed_eigenvalues(matrix: _Array) -> Eigenvalues:
     """Eigenvalues with errors that are proved from the residual, without any trust in LAPACK.
 
     With computed values D and vectors V, R = A V - V D and O = V^T V - I, the eigenvalues of
@@ -165,7 +165,7 @@ def eigenvalues(matrix: Array) -> Eigenvalues:
     return Eigenvalues(np.ldexp(values, power), raised(math.ldexp(error, power)))
 
 
-def _norm(matrix: Array) -> float:
+def _norm(matrix: _Array) -> float:
     return raised(float(np.linalg.norm(matrix)) * (1 + gamma(matrix.size, _DOUBLE)))
 
 
@@ -200,7 +200,7 @@ def covariance_condition(covariance: ArrayLike | None, inputs: int) -> Condition
     if not nonzero_rows.any():
         part = Error(0.0, PROVED, reason="Sigma is zero")
         return Condition(math.nan, part, "Sigma is zero: there is no range to condition", True)
-    spectrum = eigenvalues(sigma[np.ix_(nonzero_rows, nonzero_rows)])
+    spectrum = enclosed_eigenvalues(sigma[np.ix_(nonzero_rows, nonzero_rows)])
     values = spectrum.values
     rounding = unit_roundoff(_DOUBLE) * _norm(sigma) if spectrum.error else 0.0
     part = Error(spectrum.error + rounding, PROVED, reason="rounding of the eigenvalues of Sigma")

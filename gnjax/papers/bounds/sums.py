@@ -13,7 +13,7 @@ from gnjax.numerics.certificate import Certificate, Error, certificate
 from gnjax.numerics.outward import above, below, frobenius_norm, raised
 from gnjax.numerics.rounding import unit_roundoff
 from gnjax.numerics.validation import check_matrix
-from gnjax.papers.bounds.enclosures import Eigenvalues, eigenvalues
+from gnjax.papers.bounds.enclosures import Eigenvalues, enclosed_eigenvalues
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,7 +67,7 @@ def _symmetric_eigenvalues(matrix: ArrayLike) -> Eigenvalues:
         msg = f"A and B must be symmetric matrices, got shape {host.shape}"
         raise ValueError(msg)
     if (host == host.T).all():
-        return eigenvalues(host)
-    of_symmetric_part = eigenvalues(host / 2 + host.T / 2)
+        return enclosed_eigenvalues(host)
+    of_symmetric_part = enclosed_eigenvalues(host / 2 + host.T / 2)
     rounding = unit_roundoff(host.dtype) * frobenius_norm(host)
     return Eigenvalues(of_symmetric_part.values, raised(of_symmetric_part.error + rounding))

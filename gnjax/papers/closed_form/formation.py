@@ -17,10 +17,10 @@ import numpy as np
 from gnjax.numerics.certificate import PROBABLE, PROVED
 from gnjax.numerics.outward import frobenius_norm, raised, underflow
 from gnjax.numerics.rounding import gamma
-from gnjax.papers.closed_form.layers import Layers, Root
+from gnjax.papers.closed_form.layers import CovarianceRoot, Layers
 from gnjax.papers.closed_form.probes import FAILURE, Map, middle_norms, product_errors
 
-Products = tuple[jax.Array, ...]
+_Products = tuple[jax.Array, ...]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ProductErrors:
 
 
 def worst_errors(
-    layers: Layers, skip: float, root: Root, lefts: Products, rights: Products
+    layers: Layers, skip: float, root: CovarianceRoot, lefts: _Products, rights: _Products
 ) -> ProductErrors:
     """Worst-case bounds on the errors of all S_l and T_l, by recursion along the chain:
 
@@ -61,7 +61,7 @@ def _layer(layers: Layers, index: int, skip: float) -> tuple[np.ndarray, float]:
 
 
 def _chain_errors(
-    error: float, products: Products, chain: list[tuple[np.ndarray, float]], exact: bool
+    error: float, products: _Products, chain: list[tuple[np.ndarray, float]], exact: bool
 ) -> list[float]:
     """The recursion for products P W^T; ``exact`` says that the first product is a copy of W."""
     errors = [error]
@@ -85,7 +85,7 @@ def _norms(w: np.ndarray) -> tuple[float, float]:
 
 
 def probed_errors(
-    layers: Layers, skip: float, root: Root, lefts: Products, rights: Products
+    layers: Layers, skip: float, root: CovarianceRoot, lefts: _Products, rights: _Products
 ) -> ProductErrors:
     """Freivalds' check: the products on random vectors against the layers one after the other.
 

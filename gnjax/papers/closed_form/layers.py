@@ -65,7 +65,7 @@ def checked_layers(weights: Sequence[ArrayLike]) -> Layers:
 
 
 @dataclass(frozen=True)
-class Root:
+class CovarianceRoot:
     """Sigma^{1/2}.
 
     Attributes:
@@ -85,7 +85,7 @@ class Root:
     evidence: str = PROVED
 
 
-def square_root(covariance: ArrayLike | None, inputs: int, dtype: jnp.dtype) -> Root:
+def square_root(covariance: ArrayLike | None, inputs: int, dtype: jnp.dtype) -> CovarianceRoot:
     """Sigma^{1/2}, from the covariance as it was given, in float64 whatever ``dtype`` is.
 
     Inputs whose row of Sigma is zero are left out exactly. Of the others, eigenvalues below
@@ -94,7 +94,7 @@ def square_root(covariance: ArrayLike | None, inputs: int, dtype: jnp.dtype) -> 
     ||A^{1/2} - B^{1/2}|| <= ||A - B|| / (sqrt lambda_min(A) + sqrt lambda_min(B)) there.
     """
     if covariance is None:
-        return Root(None, 0.0, inputs, np.ones(inputs, bool))
+        return CovarianceRoot(None, 0.0, inputs, np.ones(inputs, bool))
     check_covariance(covariance, inputs)
     host = np.asarray(covariance)
     precision = host.dtype if host.dtype == dtype else np.dtype(np.float64)
@@ -112,14 +112,16 @@ def square_root(covariance: ArrayLike | None, inputs: int, dtype: jnp.dtype) -> 
     array = on_device(root, dtype)
     rank = int(nonzero.sum())
     if rank == 0:
-        return Root(array, 0.0, 0, nonzero_rows, assumed=True)
+        return CovarianceRoot(array, 0.0, 0, nonzero_rows, assumed=True)
     share = spectral_error(inputs, np.dtype(np.float64))
     error = share * values[-1] / roots[nonzero].min() + share * roots.max()
     total_error = error + conversion_error(root, array)
-    return Root(array, raised(total_error), rank, nonzero_rows, rank < nonzero_rows.sum(), MEASURED)
+    return CovarianceRoot(
+        array, raised(total_error), rank, nonzero_rows, rank < nonzero_rows.sum(), MEASURED
+    )
 
 
-def _diagonal_root(variances: np.ndarray, dtype: jnp.dtype) -> Root:
+def _diagonal_root(variances: np.ndarray, dtype: jnp.dtype) -> CovarianceRoot:
     """Sigma^{1/2} for data in their principal axes: the eigenvalues are given, not computed.
 
     Variances below zero, which are rounding, count as zero: an assumption.
@@ -129,6 +131,6 @@ def _diagonal_root(variances: np.ndarray, dtype: jnp.dtype) -> Root:
     error = unit_roundoff(np.dtype(np.float64)) * float(roots.max())
     nonzero = roots > 0
     total_error = raised(error + conversion_error(np.diag(roots), array))
-    return Root(
+    return CovarianceRoot(
         array, total_error, int(nonzero.sum()), nonzero, assumed=bool((variances < 0).any())
     )

@@ -26,7 +26,7 @@ from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_finite_number
 from gnjax.papers.closed_form.formation import probed_errors, worst_errors
 from gnjax.papers.closed_form.gauss_newton import LinearGaussNewton
-from gnjax.papers.closed_form.layers import Layers, Root, checked_layers, square_root
+from gnjax.papers.closed_form.layers import CovarianceRoot, Layers, checked_layers, square_root
 from gnjax.papers.closed_form.patterns import path_counts, pattern, transposed
 from gnjax.papers.kronecker.factors import KroneckerFactors
 from gnjax.papers.kronecker.operator import sum_error
@@ -91,7 +91,9 @@ def linear_factors(
     return _factors(layers, skip, root, _products(layers.stored, skip, root.matrix))
 
 
-def _factors_by_skip(layers: Layers, skips: list[float], root: Root) -> Iterator[KroneckerFactors]:
+def _factors_by_skip(
+    layers: Layers, skips: list[float], root: CovarianceRoot
+) -> Iterator[KroneckerFactors]:
     if len(skips) * _product_bytes(layers.stored) > LIMITS.chain_bytes:
         for skip in skips:
             yield _factors(layers, skip, root, _products(layers.stored, skip, root.matrix))
@@ -109,7 +111,9 @@ def _product_bytes(weights: list[jax.Array]) -> int:
     )
 
 
-def _factors(layers: Layers, skip: float, root: Root, products: _Products) -> KroneckerFactors:
+def _factors(
+    layers: Layers, skip: float, root: CovarianceRoot, products: _Products
+) -> KroneckerFactors:
     """The products with the bounds on their rounding and on their ranks."""
     lefts, rights = products
     if not all(map(all_finite, (*lefts, *rights))):
@@ -135,7 +139,7 @@ def _factors(layers: Layers, skip: float, root: Root, products: _Products) -> Kr
     )
 
 
-def _rank_bounds(layers: Layers, skip: float, root: Root) -> tuple[tuple[int, ...], ...]:
+def _rank_bounds(layers: Layers, skip: float, root: CovarianceRoot) -> tuple[tuple[int, ...], ...]:
     """Bounds on the ranks of S_l and of T_l: disjoint paths to the outputs and from the inputs."""
     edges = [pattern(np.asarray(w), skip) for w in layers.originals]
     outputs = np.ones(layers.stored[-1].shape[0], bool)

@@ -24,7 +24,7 @@ from gnjax.numerics.rounding import gamma, spectral_error, unconverged, unit_rou
 from gnjax.numerics.validation import check_finite_number, check_matrix
 from gnjax.operators.stored.matrices import Factored
 
-Array = NDArray[np.floating]
+_Array = NDArray[np.floating]
 
 STATISTICS = ("batch", "frozen", "initial")
 """Of BatchNorm: those of the samples, the same held fixed, and mean 0 with variance 1."""
@@ -35,9 +35,9 @@ class _Network:
     """Checked V (m, d), W (k, m), samples x (n, d) and the epsilon of the variances, in float64
     whatever the working precision is."""
 
-    inner: Array
-    outer: Array
-    x: Array
+    inner: _Array
+    outer: _Array
+    x: _Array
     epsilon: float
 
 
@@ -151,7 +151,7 @@ def layer_norm_rank(d: int, k: int, m: int, n: int, epsilon: float) -> int:
     return min(n * k, k * (d + 1) + min(n, pairs) - int(n <= pairs or epsilon == 0))
 
 
-def _stored(factor: Array, error: float) -> Factored:
+def _stored(factor: _Array, error: float) -> Factored:
     """The factor in the working precision; the rounding of this step is added to its error."""
     array = on_device(factor, real_dtype())
     total = raised(error + conversion_error(factor, array))
@@ -179,7 +179,7 @@ def _checked(V: ArrayLike, W: ArrayLike, x: ArrayLike, epsilon: float) -> _Netwo
     return _Network(inner, outer, inputs, epsilon)
 
 
-def _root(x: Array, mean: Array) -> tuple[Array, float]:
+def _root(x: _Array, mean: _Array) -> tuple[_Array, float]:
     """R (r, d) with R^T R = X_c^T X_c / n, and a bound on ||stored - exact||_F.
 
     X_c has at most the rank r = min(n - 1, d - c), c the number of constant features: its rows add
@@ -195,7 +195,7 @@ def _root(x: Array, mean: Array) -> tuple[Array, float]:
     return axes[:rank] * roots[:rank, None], root_error
 
 
-def _batch_norm_error(net: _Network, root: Array, root_error: float, deviations: Array) -> float:
+def _batch_norm_error(net: _Network, root: _Array, root_error: float, deviations: _Array) -> float:
     """A bound on ||stored factor - exact||_F, where ||stored R - exact||_F is ``root_error``.
 
     With e_i the share of s_i by which R v_i is off, u_i moves by 2 e_i and the block D_i by
@@ -209,12 +209,12 @@ def _batch_norm_error(net: _Network, root: Array, root_error: float, deviations:
     return float(np.sqrt((lengths * by_inner**2 + (lengths + outputs) * 4 * shares**2).sum()))
 
 
-def _rounding(factor: Array) -> float:
+def _rounding(factor: _Array) -> float:
     """A bound on the rounding of the last product in all entries."""
     return 2 * unit_roundoff(factor.dtype) * float(np.linalg.norm(factor))
 
 
-def _one_by_one(outer: Array, by_inner: Array, units: Array) -> Array:
+def _one_by_one(outer: _Array, by_inner: _Array, units: _Array) -> _Array:
     """[w_i (x) D_i, e_c (x) u_i, w_i (x) u_i, w_i (x) e_0], rows (c, b), for D_i (r + 1, d)."""
     outputs, size = len(outer), units.shape[1]
     blocks = [
@@ -226,7 +226,7 @@ def _one_by_one(outer: Array, by_inner: Array, units: Array) -> Array:
     return np.concatenate([b.reshape(outputs * size, -1) for b in blocks], axis=1)
 
 
-def _layer_norm_outputs(rows: Array, outputs: Array) -> Array:
+def _layer_norm_outputs(rows: _Array, outputs: _Array) -> _Array:
     """Phi / sqrt(n): rows (j, c), columns for A, b and dc."""
     (n, d), k = rows.shape, outputs.shape[1]
     phi = np.zeros((n, k, k * d + n + k), rows.dtype)
@@ -238,7 +238,7 @@ def _layer_norm_outputs(rows: Array, outputs: Array) -> Array:
     return phi.reshape(n * k, -1) / n**0.5
 
 
-def _layer_norm_moves(outer: Array, centred: Array, rows: Array) -> Array:
+def _layer_norm_moves(outer: _Array, centred: _Array, rows: _Array) -> _Array:
     """T: rows for A, b and dc, columns for V, W, gamma and beta."""
     (k, m), d, n = outer.shape, centred.shape[1], len(rows)
     spanned = np.concatenate([(outer - outer.mean(axis=1, keepdims=True)).T, centred], axis=1)
@@ -256,7 +256,7 @@ def _layer_norm_moves(outer: Array, centred: Array, rows: Array) -> Array:
     return moves
 
 
-def _layer_norm_error(net: _Network, rows: Array, triangle: Array, moves: Array) -> float:
+def _layer_norm_error(net: _Network, rows: _Array, triangle: _Array, moves: _Array) -> float:
     """A bound on how far the singular values of the factor are from those of J / sqrt(n).
 
     Relative to s_j, the error of M x_j is a few roundings of |V| |x_j|, from which y_j, h_j and f_j

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from gnjax.numerics.outward import raised, underflow
 from gnjax.numerics.rounding import gamma, unit_roundoff
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 FAILURE = 1e-11
 _PROBES = 8
@@ -50,7 +50,7 @@ class Map:
         squared = _norm(self.matrix) * (1 + gamma(self.matrix.size, _DOUBLE))
         return raised(squared + abs(self.skip) * min(self.matrix.shape) ** 0.5)
 
-    def times(self, vectors: Array) -> Array:
+    def times(self, vectors: _Array) -> _Array:
         image = np.asarray(self.matrix, np.float64) @ vectors
         if self.skip:
             shared = min(self.matrix.shape)
@@ -62,12 +62,12 @@ class Map:
 class Vectors:
     """The sum of ``main``, which has few bits, and ``rest``, up to ``error`` in Frobenius norm."""
 
-    main: Array
-    rest: Array
+    main: _Array
+    rest: _Array
     error: float
 
 
-def probes(size: int, seed: int) -> tuple[Array, float]:
+def probes(size: int, seed: int) -> tuple[_Array, float]:
     """Gaussian columns G of few bits, and a factor c with ||M||_2 <= c ||M G||_F.
 
     Rounding G by D gives ||M G|| <= ||M (G + D)|| + ||M|| ||D||.
@@ -107,7 +107,7 @@ def product_errors(
     return errors
 
 
-def middle_norms(steps: Sequence[Map], first: int, seed: int) -> Array:
+def middle_norms(steps: Sequence[Map], first: int, seed: int) -> _Array:
     """N_ab >= ||W_a .. W_(b+1)||_2 for first <= b <= a <= L, L = len(steps), 1 for b = a.
 
     The smaller of two bounds: the product of Frobenius norms, and probes that start behind each
@@ -115,7 +115,7 @@ def middle_norms(steps: Sequence[Map], first: int, seed: int) -> Array:
     """
     depth = len(steps)
     norms, local = np.eye(depth + 1), np.zeros((depth + 1, depth + 1))
-    blocks: dict[int, Array] = {}
+    blocks: dict[int, _Array] = {}
     factors: dict[int, float] = {}
     for a, step in enumerate(steps, start=1):
         frobenius, columns = step.norm(), step.matrix.shape[1]
@@ -160,7 +160,7 @@ def apply(step: Map, vectors: Vectors) -> Vectors:
     return Vectors(short, rest, raised(error))
 
 
-def _split_product(matrix: NDArray, vectors: Vectors) -> tuple[Array, Array, float, float]:
+def _split_product(matrix: NDArray, vectors: Vectors) -> tuple[_Array, _Array, float, float]:
     """H y exactly, R y + W c, and bounds on ||W||_F and ||R||_F."""
     rows, columns = matrix.shape
     bits = 53 - _BITS - math.ceil(math.log2(columns + 1))
@@ -181,7 +181,7 @@ def _split_product(matrix: NDArray, vectors: Vectors) -> tuple[Array, Array, flo
     return main, rest, raised(norm * lost), raised(low * lost)
 
 
-def _leading(rows: Array, bits: int) -> Array:
+def _leading(rows: _Array, bits: int) -> _Array:
     """Every row rounded to multiples of 2^-bits times the power of two above its largest entry."""
     _, exponents = np.frexp(np.abs(rows).max(axis=1, keepdims=True))
     shift = np.ldexp(1.5, exponents + 52 - bits)

@@ -39,7 +39,7 @@ from gnjax.operators.factorisation import compact
 if TYPE_CHECKING:
     from gnjax.papers.kronecker.factors import KroneckerFactors
 
-Array = NDArray[np.floating]
+_Array = NDArray[np.floating]
 
 _CLOSE = 8.0  # a space may lose at most this times the rounding of an SVD
 
@@ -58,15 +58,15 @@ class Staircase:
         where rows are only left out.
     """
 
-    lefts: tuple[Array, ...]
-    rights: tuple[Array, ...]
+    lefts: tuple[_Array, ...]
+    rights: tuple[_Array, ...]
     lengths: NDArray[np.integer]
-    left_distances: Array
-    right_distances: Array
+    left_distances: _Array
+    right_distances: _Array
     left_rounding: float
     right_rounding: float
 
-    def error(self, left_norms: Array, right_norms: Array) -> float:
+    def error(self, left_norms: _Array, right_norms: _Array) -> float:
         """How far sum_l A_l (x) B_l is from its restriction, for ||A_l||_F and ||B_l||_F.
 
         A_l moves by a_l = (2 ||S_l|| + e) e and its share of rounding, B_l by b_l in the same way,
@@ -77,7 +77,7 @@ class Staircase:
         return raised(float((a * right_norms + left_norms * b + a * b).sum()))
 
 
-def _gram_distance(norms: Array, distances: Array, rounding: float) -> Array:
+def _gram_distance(norms: _Array, distances: _Array, rounding: float) -> _Array:
     """How far each Gram matrix A_l moves, from ||A_l||_F and the distance that S_l moves."""
     norms = np.asarray(norms, np.float64)
     return (2 * np.sqrt(norms) + distances) * distances + rounding * norms
@@ -105,7 +105,7 @@ def adapt(factors: KroneckerFactors) -> Staircase:
 
 def _adapted(
     factors: tuple[jax.Array, ...], ranks: tuple[int, ...]
-) -> tuple[tuple[Array, ...], Array, float]:
+) -> tuple[tuple[_Array, ...], _Array, float]:
     """Coordinates in one orthonormal basis whose first ranks[l] vectors span col(factors[l]).
 
     Also returned are the norms of what was dropped, and a bound on the rounding of the rotations
@@ -134,7 +134,7 @@ def _adapted(
     return tuple(coordinates), dropped, rounding
 
 
-def _longest_lived_first(factors: list[Array]) -> list[Array]:
+def _longest_lived_first(factors: list[_Array]) -> list[_Array]:
     """Order the rows so that those that become zero in earlier factors come last."""
     nonzero = np.stack([f.any(axis=1) for f in factors])  # (L, rows)
     lives = np.where(nonzero, np.arange(1, len(factors) + 1)[:, None], 0).max(axis=0)
@@ -144,13 +144,13 @@ def _longest_lived_first(factors: list[Array]) -> list[Array]:
     return [f[order] for f in factors]
 
 
-def _rows_in_use(factors: list[Array]) -> int:
+def _rows_in_use(factors: list[_Array]) -> int:
     """The number of rows up to the last one that is not zero in some factor."""
     last = [np.flatnonzero(f.any(axis=1))[-1:] for f in factors]
     return int(max((rows[0] + 1 for rows in last if len(rows)), default=0))
 
 
-def _rotation(factors: list[Array], rank: int) -> Array:
+def _rotation(factors: list[_Array], rank: int) -> _Array:
     """An orthogonal matrix whose first columns span the column spaces of all the factors.
 
     The left singular vectors of the first factor, which has the largest space, are tried first. If
@@ -167,10 +167,10 @@ def _rotation(factors: list[Array], rank: int) -> Array:
     return _left_vectors(np.concatenate(shares, axis=1))
 
 
-def _left_vectors(matrix: Array) -> Array:
+def _left_vectors(matrix: _Array) -> _Array:
     """All left singular vectors, including those for singular values of zero."""
     return scipy.linalg.svd(compact(matrix), check_finite=False)[0]
 
 
-def _norm(matrix: Array) -> float:
+def _norm(matrix: _Array) -> float:
     return float(np.linalg.norm(matrix.astype(np.float64, copy=False)))

@@ -12,7 +12,7 @@ from gnjax.numerics.rounding import LAPACK
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.facts import Facts, error_of
 from gnjax.papers.kronecker.operator import SumOfKroneckers
-from gnjax.papers.kronecker.packed import product
+from gnjax.papers.kronecker.packed import packed_product
 from gnjax.papers.kronecker.reduced import Reduced, packed_matrix
 
 
@@ -42,7 +42,7 @@ class OnRange(Algebra):
 
     def mv(self, v: jax.Array) -> jax.Array:
         rows = jnp.atleast_2d(jnp.asarray(v).T)
-        return product(self.reduced.operator, self.reduced.groups, rows).T.reshape(v.shape)
+        return packed_product(self.reduced.operator, self.reduced.groups, rows).T.reshape(v.shape)
 
     def as_matrix(self) -> jax.Array:
         return jnp.asarray(packed_matrix(self.reduced))

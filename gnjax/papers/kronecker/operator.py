@@ -46,7 +46,7 @@ class SumOfKroneckers(Algebra):
     stored_error: jax.Array | float
 
     def facts(self) -> Facts:
-        from gnjax.papers.kronecker.scaled import magnitude, times_power_of_two, uneven
+        from gnjax.papers.kronecker.scaled import kroneckers_times_power_of_two, magnitude, uneven
 
         return Facts(
             error=self.error,
@@ -57,7 +57,7 @@ class SumOfKroneckers(Algebra):
             formed_by_products=False,
             magnitude=partial(magnitude, self),
             uneven=partial(uneven, self),
-            times_power_of_two=partial(times_power_of_two, self),
+            kroneckers_times_power_of_two=partial(kroneckers_times_power_of_two, self),
             product=lambda: partial(_product, self.lefts, self.rights),
         )
 

@@ -17,12 +17,14 @@ from gnjax.papers.kronecker.operator import SumOfKroneckers
 
 _Rows = TypeVar("_Rows", jax.Array, np.ndarray)
 
-Groups = tuple[tuple[int, int], ...]
+TermGroups = tuple[tuple[int, int], ...]
 """(rows, columns) of the runs of equal length in a staircase, top to bottom."""
 
 
 @partial(jax.jit, static_argnames=("groups",))
-def product(op: SumOfKroneckers, groups: Groups, rows: jax.Array | np.ndarray) -> jax.Array:
+def packed_product(
+    op: SumOfKroneckers, groups: TermGroups, rows: jax.Array | np.ndarray
+) -> jax.Array:
     """G on packed rows (b, n): unpack the staircase, multiply, pack."""
     d = op.rights.shape[-1]
     parts = parts_of(groups, jnp.asarray(rows))
@@ -43,7 +45,7 @@ def packed(parts: Iterable[jax.Array]) -> jax.Array:
     return jnp.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
 
 
-def parts_of(groups: Groups, rows: _Rows) -> list[_Rows]:
+def parts_of(groups: TermGroups, rows: _Rows) -> list[_Rows]:
     """Unpack vectors (b, n) into the matrices (b, rows, columns) of every group."""
     parts: list[_Rows] = []
     offset = 0

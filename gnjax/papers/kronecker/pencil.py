@@ -21,7 +21,7 @@ import scipy.linalg
 from gnjax.numerics.decompositions import lapack
 from gnjax.numerics.host import on_device
 from gnjax.papers.kronecker.operator import SumOfKroneckers
-from gnjax.papers.kronecker.packed import Groups, packed, parts_of, product
+from gnjax.papers.kronecker.packed import TermGroups, packed, packed_product, parts_of
 from gnjax.papers.kronecker.reduced import Reduced
 from gnjax.spectra.krylov.host_products import beside_xla
 from gnjax.spectra.pencil import Enclosed, Products, certified
@@ -106,7 +106,7 @@ class KroneckerEnd:
         return pencil.at(0.0 if self.sign > 0 else _FAR * value), rows
 
     def products(self, rows: np.ndarray) -> Products:
-        images = np.asarray(product(self.reduced.operator, self.reduced.groups, rows))
+        images = np.asarray(packed_product(self.reduced.operator, self.reduced.groups, rows))
         return Products(images, images @ rows.T)
 
     def admissible(self, shift: float) -> float:
@@ -209,7 +209,7 @@ def _weighted(weights: jax.Array, matrices: jax.Array) -> jax.Array:
 @partial(jax.jit, static_argnames=("groups",))
 def _congruence(
     op: SumOfKroneckers,
-    groups: Groups,
+    groups: TermGroups,
     vectors: tuple[jax.Array, ...],
     scales: tuple[jax.Array, ...],
     shift: float,
@@ -222,7 +222,7 @@ def _congruence(
     scaled_parts = [part * s for part, s in zip(parts, scales, strict=True)]
     inner = packed(_times(part, q.T) for part, q in zip(scaled_parts, vectors, strict=True))
     inner = _outside(inner, removed)
-    products = product(op, groups, inner)
+    products = packed_product(op, groups, inner)
     image = _outside(sign * (products - shift * inner), removed)
     groups_of_image = zip(parts_of(groups, image), vectors, scales, strict=True)
     return packed(_times(part, q) * s for part, q, s in groups_of_image), inner, products

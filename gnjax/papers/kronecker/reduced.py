@@ -12,7 +12,7 @@ from gnjax.numerics.outward import stored_bound
 from gnjax.papers.closed_form.staircase import adapt
 from gnjax.papers.kronecker.factors import KroneckerFactors
 from gnjax.papers.kronecker.operator import SumOfKroneckers
-from gnjax.papers.kronecker.packed import Groups
+from gnjax.papers.kronecker.packed import TermGroups
 from gnjax.spectra.whole import host_matrix
 
 
@@ -24,7 +24,7 @@ class Reduced:
     """
 
     operator: SumOfKroneckers
-    groups: Groups
+    groups: TermGroups
     rotated: bool = False
 
     @property
@@ -44,7 +44,7 @@ def reduce(op: SumOfKroneckers, factors: KroneckerFactors) -> Reduced:
     return _restricted(op, factors)
 
 
-def _larger_side_right(op: SumOfKroneckers, groups: Groups) -> Reduced:
+def _larger_side_right(op: SumOfKroneckers, groups: TermGroups) -> Reduced:
     """Swap A and B if A is larger: the preconditioner works best with the larger one on the right.
 
     A (x) B and B (x) A have the same eigenvalues.

@@ -34,7 +34,7 @@ def _exponents(op: SumOfKroneckers) -> list[tuple[int | None, int | None]]:
     return [(a, b) for a, b in multiples]
 
 
-def times_power_of_two(op: SumOfKroneckers, exponent: int) -> SumOfKroneckers:
+def kroneckers_times_power_of_two(op: SumOfKroneckers, exponent: int) -> SumOfKroneckers:
     """Every A_l times a power and every B_l times another; from the factors where they are known.
 
     The products A_l = S_l S_l^T may underflow where the factors do not.

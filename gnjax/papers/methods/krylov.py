@@ -6,7 +6,7 @@ from typing import Any
 
 from gnjax.conditioning.ends import FLOOR, GIVEN, Enclosure, Ends, Problem, bound_source
 from gnjax.conditioning.methods import Method, inverse
-from gnjax.conditioning.methods.krylov import MISSED, OVERHEAD
+from gnjax.conditioning.methods.krylov import MISSED_AT_EITHER_END, OVERHEAD
 from gnjax.numerics.certificate import Error, certificate
 from gnjax.operators.facts import symmetry_of
 from gnjax.papers.kronecker import ends as certified_ends
@@ -48,7 +48,7 @@ def _ends(problem: Problem) -> Ends | None:
     rounding = product_rounding(small.reduced.operator)
     error = small.error(0.0) + Error(rounding, reason="rounding of a product")
     top, bottom = certified_ends(
-        small.reduced, rtol=problem.rtol, missed=MISSED / 2, seed=problem.seed
+        small.reduced, rtol=problem.rtol, missed=MISSED_AT_EITHER_END / 2, seed=problem.seed
     )
     if top.ritz <= error.value:
         return None

@@ -18,12 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from gnjax.networks.model import Params
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import on_device
 
-Params = Any
 Data = Any
-Loss = Callable[[Params, Data], jax.Array]
+DescentLoss = Callable[[Params, Data], jax.Array]
 
 
 class Halving(NamedTuple):
@@ -61,7 +61,7 @@ class _State(NamedTuple):
 
 
 def descend(
-    loss: Loss,
+    loss: DescentLoss,
     params: Params,
     data: Data,
     *,
@@ -93,7 +93,7 @@ def descend(
 
 @bounded_jit(static_argnums=(0, 1))
 def _descend(
-    loss: Loss,
+    loss: DescentLoss,
     halving: Halving | None,
     params: Params,
     data: Data,
@@ -112,7 +112,7 @@ def _descend(
     return jax.lax.scan(segment, start, gaps)[1]
 
 
-def _epoch(loss: Loss, halving: Halving | None, data: Data, state: _State) -> _State:
+def _epoch(loss: DescentLoss, halving: Halving | None, data: Data, state: _State) -> _State:
     """One epoch: test the loss at every ``halving.every``-th epoch, then make a step."""
     value, gradient = jax.value_and_grad(loss)(state.params, data)
     rate, last_loss = state.rate, state.tested

@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 from gnjax.numerics.host import on_device
 
 Weights = Sequence[jax.Array]  # W_1 .. W_L, W_l of shape (a_l, a_{l-1})
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 _SPANNED = 1e-12  # the part of weights that may be outside of their span by rounding
 
@@ -80,7 +80,7 @@ def moments(x: ArrayLike, y: ArrayLike) -> Moments:
     )
 
 
-def product(weights: Weights) -> jax.Array:
+def end_to_end(weights: Weights) -> jax.Array:
     """W_L .. W_1, multiplied from the few outputs on."""
     w = weights[-1]
     for layer in reversed(weights[:-1]):
@@ -93,7 +93,7 @@ def loss(weights: Weights, data: Moments) -> jax.Array:
 
     Differentiated in reverse, it multiplies the gradient from the output side as well.
     """
-    w = product(weights)
+    w = end_to_end(weights)
     return jnp.vdot(w, _weighed(w, data.covariance) / 2 - data.cross) + data.energy
 
 
@@ -109,7 +109,7 @@ def floor(data: Moments) -> float:
     return float(data.energy) - float(explained.sum()) / 2
 
 
-def axes(covariance: jax.Array) -> tuple[Array, Array]:
+def axes(covariance: jax.Array) -> tuple[_Array, _Array]:
     """Eigenvalues (not below zero) and eigenvectors of C, given whole or by its diagonal."""
     c = np.asarray(covariance)
     values, vectors = (c, np.eye(len(c))) if c.ndim == 1 else np.linalg.eigh(c)
@@ -149,7 +149,7 @@ def _isotropic(covariance: jax.Array) -> float:
 
 
 def _rotated(
-    weights: Weights, data: Moments, covariance: jax.Array, basis: Array
+    weights: Weights, data: Moments, covariance: jax.Array, basis: _Array
 ) -> ReducedProblem:
     first, *later = weights
     inputs = on_device(basis)

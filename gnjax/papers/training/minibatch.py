@@ -28,7 +28,7 @@ from gnjax.numerics.precision import real_dtype
 from gnjax.papers.training.recipe import Recipe, optimizer_of
 
 Statistics = Any  # what a forward pass updates: running averages of BatchNorm
-Forward = Callable[[Params, Statistics, jax.Array], tuple[jax.Array, Statistics]]
+_Forward = Callable[[Params, Statistics, jax.Array], tuple[jax.Array, Statistics]]
 Augment = Callable[[jax.Array, jax.Array], jax.Array]  # (key, samples) to samples of that shape
 
 Module = TypeVar("Module", bound=nnx.Module)
@@ -36,13 +36,13 @@ Module = TypeVar("Module", bound=nnx.Module)
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Problem:
+class TrainingProblem:
     """The network to train, the inputs x (n, ...), the targets y (n, k), and the recipe.
 
     ``augment`` changes the samples of every step at random, as crops and flips of images do.
     """
 
-    forward: Forward
+    forward: _Forward
     x: jax.Array
     y: jax.Array
     recipe: Recipe = field(metadata={"static": True})
@@ -79,7 +79,7 @@ def begin(
     mask: Params | None = None,
     augment: Augment | None = None,
     dtype: str = "float32",
-) -> tuple[Problem, State]:
+) -> tuple[TrainingProblem, State]:
     """The problem, and its state before the first step.
 
     Args:
@@ -101,12 +101,12 @@ def begin(
     inputs = cast(jnp.asarray(x), dtype)
     outputs, _ = jax.eval_shape(forward, params, statistics, inputs)
     targets = check_targets(recipe.loss, y, outputs)
-    problem = Problem(forward, inputs, targets, recipe, augment)
+    problem = TrainingProblem(forward, inputs, targets, recipe, augment)
     optimizer = optimizer_of(recipe, len(_sizes(problem))).init(params)
     return problem, State(params, statistics, optimizer, mask, key, jnp.asarray(0))
 
 
-def trainable(model: Any) -> tuple[Forward, Params, Statistics]:
+def trainable(model: Any) -> tuple[_Forward, Params, Statistics]:
     """(forward, params, statistics) with forward(params, statistics, x) -> (outputs, statistics).
 
     Statistics are those of BatchNorm in a Flax NNX module; there are none in other models.
@@ -159,7 +159,7 @@ def member(state: State, index: int) -> State:
 
 
 def train(
-    problem: Problem, state: State, epochs: int, *, scan: bool | None = None
+    problem: TrainingProblem, state: State, epochs: int, *, scan: bool | None = None
 ) -> tuple[State, np.ndarray]:
     """The state ``epochs`` later, and the mean loss of the steps of each epoch, (epochs,).
 
@@ -178,7 +178,7 @@ def train(
     return state, host @ sizes / sizes.sum()
 
 
-def _convolves_on_cpu(problem: Problem, state: State) -> bool:
+def _convolves_on_cpu(problem: TrainingProblem, state: State) -> bool:
     """Whether the forward pass has a convolution that would run on a CPU."""
     if jax.default_backend() != "cpu":
         return False
@@ -206,7 +206,9 @@ def _convolves(forward: Any, learned: Any, shapes: tuple[tuple[Any, Any], ...]) 
     return "conv_general_dilated" in str(jax.make_jaxpr(of_leaves)(*described))
 
 
-def _epochs_by_scan(problem: Problem, state: State, epochs: int) -> tuple[State, list[jax.Array]]:
+def _epochs_by_scan(
+    problem: TrainingProblem, state: State, epochs: int
+) -> tuple[State, list[jax.Array]]:
     """The state after some epochs, each one compiled scan, and the losses of the steps of each."""
     problem_leaves, problem_structure = jax.tree.flatten(problem)
     leaves, structure = jax.tree.flatten(state)
@@ -217,7 +219,9 @@ def _epochs_by_scan(problem: Problem, state: State, epochs: int) -> tuple[State,
     return jax.tree.unflatten(structure, leaves), losses
 
 
-def _epochs_by_loop(problem: Problem, state: State, epochs: int) -> tuple[State, list[jax.Array]]:
+def _epochs_by_loop(
+    problem: TrainingProblem, state: State, epochs: int
+) -> tuple[State, list[jax.Array]]:
     """The state after some epochs and the losses, by a Python loop over compiled steps."""
     problem_leaves, problem_structure = jax.tree.flatten(problem)
     leaves, structure = jax.tree.flatten(state)
@@ -256,13 +260,13 @@ def _of_leaves(function: Callable[..., Any], problem: Any, state: Any) -> Callab
     return of_leaves
 
 
-def _scanned_epoch(problem: Problem, state: State) -> tuple[State, jax.Array]:
+def _scanned_epoch(problem: TrainingProblem, state: State) -> tuple[State, jax.Array]:
     if state.epoch.ndim:
         return jax.vmap(_scanned_one, (None, 0))(problem, state)
     return _scanned_one(problem, state)
 
 
-def _scanned_one(problem: Problem, state: State) -> tuple[State, jax.Array]:
+def _scanned_one(problem: TrainingProblem, state: State) -> tuple[State, jax.Array]:
     """One epoch: its full batches in a scan, and then the last batch."""
     n, batch = len(problem.x), problem.recipe.batch
     full_batches, last_batch = _batches(n, batch, state.key, state.epoch)
@@ -283,7 +287,9 @@ def _stacked_batches(
     return [*jnp.moveaxis(full_batches, -2, 0), *([last_batch] if last_batch.size else [])]
 
 
-def _stacked_step(problem: Problem, state: State, indices: jax.Array) -> tuple[State, jax.Array]:
+def _stacked_step(
+    problem: TrainingProblem, state: State, indices: jax.Array
+) -> tuple[State, jax.Array]:
     if state.epoch.ndim:
         return jax.vmap(_step, (None, 0, 0))(problem, state, indices)
     return _step(problem, state, indices)
@@ -301,7 +307,7 @@ def _batches(
     return order[:in_full_batches].reshape(-1, batch), order[in_full_batches:]
 
 
-def _step(problem: Problem, state: State, indices: jax.Array) -> tuple[State, jax.Array]:
+def _step(problem: TrainingProblem, state: State, indices: jax.Array) -> tuple[State, jax.Array]:
     """One step of the optimiser on the samples of these indices."""
     x, y = _drawn(problem, state, indices)
 
@@ -318,7 +324,9 @@ def _step(problem: Problem, state: State, indices: jax.Array) -> tuple[State, ja
     return replace(state, params=params, statistics=statistics, optimizer=memory), loss
 
 
-def _drawn(problem: Problem, state: State, indices: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _drawn(
+    problem: TrainingProblem, state: State, indices: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """The samples of these indices as a step of this epoch sees them, and their targets.
 
     The first index tells the steps of an epoch apart, as every sample is in one of them.
@@ -330,7 +338,7 @@ def _drawn(problem: Problem, state: State, indices: jax.Array) -> tuple[jax.Arra
     return x, y
 
 
-def evaluated(problem: Problem, state: State) -> tuple[float, float]:
+def evaluated(problem: TrainingProblem, state: State) -> tuple[float, float]:
     """The mean loss of all samples and the share of them that is classified right, as it is now.
 
     The samples go through the network in training mode, in the batches of the next epoch and
@@ -343,7 +351,7 @@ def evaluated(problem: Problem, state: State) -> tuple[float, float]:
     return float(loss), float(right)
 
 
-def _summed(problem: Problem, state: State) -> tuple[State, jax.Array]:
+def _summed(problem: TrainingProblem, state: State) -> tuple[State, jax.Array]:
     """The sums over samples of the loss and of right answers, of a network that stays as it is."""
 
     def of_batch(sums: jax.Array, indices: jax.Array) -> tuple[jax.Array, None]:
@@ -362,7 +370,7 @@ def _summed(problem: Problem, state: State) -> tuple[State, jax.Array]:
     return state, sums
 
 
-def _sizes(problem: Problem) -> list[int]:
+def _sizes(problem: TrainingProblem) -> list[int]:
     """The number of samples in each step of an epoch."""
     n, batch = len(problem.x), min(problem.recipe.batch, len(problem.x))
     return [batch] * (n // batch) + [n % batch] * (n % batch > 0)

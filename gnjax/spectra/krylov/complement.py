@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnjax.numerics.certificate import PROBABLE, Error
+from gnjax.numerics.host import HostProduct
 from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.krylov.hidden import MISSED
 
@@ -51,7 +52,7 @@ NOTHING = Complement(np.inf, -np.inf, np.empty(0), _WHOLE, Error(0.0))
 
 
 def complement(
-    apply: lanczos.Apply,
+    apply: HostProduct,
     basis: np.ndarray,
     *,
     below: float,

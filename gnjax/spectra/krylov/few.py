@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from gnjax.numerics.certificate import PROBABLE, PROVED, Error, unknown
+from gnjax.numerics.host import HostProduct
 from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.krylov.hidden import MISSED, excludes, hides, is_outermost, threshold
 from gnjax.spectra.krylov.places import position_errors
@@ -68,7 +69,7 @@ class OuterRitzPairs:
 
 
 def outer_ritz_pairs(
-    apply: krylov.Apply,
+    apply: HostProduct,
     size: int,
     k: int,
     *,

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gnjax.numerics.host import HostProduct
 from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.krylov.search import RitzPairs, Search
 
@@ -83,7 +84,7 @@ def any_beyond(search: Search, pairs: RitzPairs, t: float, level: float = MISSED
     return verdict(second)
 
 
-def _on_complement(search: Search, pairs: RitzPairs, t: float) -> krylov.Apply:
+def _on_complement(search: Search, pairs: RitzPairs, t: float) -> HostProduct:
     """S(t), without the projection onto the complement of V."""
     run = pairs.run
     pushed = run.remainder.T @ run.following  # R^T Q

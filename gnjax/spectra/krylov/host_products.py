@@ -10,11 +10,11 @@ import jax
 import numpy as np
 
 from gnjax.numerics.decompositions.threads import one_thread
+from gnjax.numerics.host import HostProduct
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.operators.facts import check_symmetric
 from gnjax.operators.prepare import prepared_product
 from gnjax.operators.protocol import Operator
-from gnjax.spectra.krylov import lanczos
 
 
 def too_large(size: int, vectors: int, limits: Limits = LIMITS, itemsize: int = 8) -> str:
@@ -48,7 +48,7 @@ def check_products(products: np.ndarray | float) -> None:
         raise NotFinite(msg)
 
 
-def host_product(op: Operator) -> lanczos.Apply:
+def host_product(op: Operator) -> HostProduct:
     """A function from rows (b, n) in host memory to their products with the operator.
 
     An operator whose products are not symmetric is refused.
@@ -70,7 +70,7 @@ def vector_product(op: Operator) -> Callable[[Any], Any]:
     return multiply
 
 
-def _on_rows(op: Operator, multiply: Callable[[Any], Any]) -> lanczos.Apply:
+def _on_rows(op: Operator, multiply: Callable[[Any], Any]) -> HostProduct:
     """The products with rows in host memory, once they are known to be symmetric."""
 
     def apply(rows: np.ndarray) -> np.ndarray:

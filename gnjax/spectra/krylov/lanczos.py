@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 
+from gnjax.numerics.host import HostProduct
 from gnjax.spectra.krylov.missed import missed_probability, none_missed_beyond, null_bound
 from gnjax.spectra.krylov.orthogonal import (
     STREAM,
@@ -38,12 +39,11 @@ from gnjax.spectra.krylov.orthogonal import (
     lost_digits,
     orthonormal,
     outside,
-    padded,
+    padded_basis,
     random_rows,
 )
 
 __all__ = [
-    "Apply",
     "Run",
     "extended",
     "lanczos",
@@ -62,10 +62,7 @@ _ROUNDING = 8.0  # a zero may become as large as this times eps ||A|| by roundin
 _FRESH = 4  # how many random rows follow where a run found no new direction
 _NULL_CHANCE = 1e-4
 
-Apply = Callable[[np.ndarray], np.ndarray]
-"""The operator on a block of rows: (b, n) to (b, n)."""
-
-Steps = Generator[np.ndarray, np.ndarray, "Run"]
+_Steps = Generator[np.ndarray, np.ndarray, "Run"]
 """A run that yields rows and is sent their images."""
 
 
@@ -130,17 +127,17 @@ class Run:
         return null_bound(self, _NULL_CHANCE)
 
 
-def lanczos(apply: Apply, start: np.ndarray, **options: Any) -> Run:
+def lanczos(apply: HostProduct, start: np.ndarray, **options: Any) -> Run:
     """One run, see :func:`steps_of`."""
     return side_by_side(apply, [start], **options)[0]
 
 
-def side_by_side(apply: Apply, starts: Sequence[np.ndarray], **options: Any) -> list[Run]:
+def side_by_side(apply: HostProduct, starts: Sequence[np.ndarray], **options: Any) -> list[Run]:
     """One run from every start; each product has the rows of all runs. See :func:`steps_of`."""
     return _driven(apply, [steps_of(start, **options) for start in starts])
 
 
-def extended(apply: Apply, run: Run, *, rows: int, **options: Any) -> Run:
+def extended(apply: HostProduct, run: Run, *, rows: int, **options: Any) -> Run:
     """Continue a restarted run until its basis has so many rows; see :func:`steps_of`."""
     block = len(run.diagonals[0])
     return _driven(apply, [_steps(run, block=block, rows=rows, **options)])[0]
@@ -164,7 +161,7 @@ def restarted(run: Run, coefficients: np.ndarray) -> Run:
     )
 
 
-def _driven(apply: Apply, runs: Sequence[Steps]) -> list[Run]:
+def _driven(apply: HostProduct, runs: Sequence[_Steps]) -> list[Run]:
     """Give every run the products that it asks for, until all of them have ended."""
     going = dict(enumerate(runs))
     blocks = {index: next(steps) for index, steps in going.items()}
@@ -179,7 +176,7 @@ def _driven(apply: Apply, runs: Sequence[Steps]) -> list[Run]:
     return [ended[index] for index in going]
 
 
-def _images(apply: Apply, blocks: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+def _images(apply: HostProduct, blocks: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
     """The products with every block, from one product with all of them together."""
     if len(blocks) == 1:
         return [apply(blocks[0])]
@@ -189,7 +186,7 @@ def _images(apply: Apply, blocks: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
 
 def steps_of(
     start: np.ndarray, *, max_steps: int, orthogonal_to: np.ndarray | None = None, **options: Any
-) -> Steps:
+) -> _Steps:
     """Extend the Krylov space of ``start`` until ``enough``, until it is exhausted, or max_steps.
 
     ``noise``, or ``relative_noise`` times the largest entry on the diagonal of T, is how large a
@@ -223,7 +220,7 @@ def _steps(
     check_every: int = 4,
     seed: int = 0,
     orthogonal_to: np.ndarray | None = None,
-) -> Steps:
+) -> _Steps:
     """The steps of a new run, or of a restarted one."""
     size, filled = run.following.shape[1], len(run.basis)
     codimension = 0 if orthogonal_to is None else len(orthogonal_to)
@@ -311,7 +308,7 @@ def _next_block(
     fresh, coupling = run.following[:count], run.remainder[:count]
     unseen = float(np.linalg.norm(run.remainder[count:]))
     if len(fresh) < count:
-        fresh = padded(fresh, count, basis, rng)
+        fresh = padded_basis(fresh, count, basis, rng)
         coupling = np.vstack([coupling, np.zeros((count - len(coupling), run.block))])
     return fresh, coupling, unseen
 

@@ -43,12 +43,12 @@ from gnjax.spectra.krylov.tracked import BREAKDOWN
 
 _LOOKED = 4  # fewest products outside a space that seems invariant, before it is believed
 
-Product = Callable[[jax.Array], Any]
+DeviceProduct = Callable[[jax.Array], Any]
 """A on a vector (n,)."""
 
 
 @dataclass
-class Run:
+class DeviceRun:
     """A V^T = V^T T + q^T r for the first rows V of the basis and the row q after them.
 
     It is changed in place: each step donates the basis that it has.
@@ -107,7 +107,7 @@ class Guess:
 
 
 def ritz_vectors(
-    product: Product,
+    product: DeviceProduct,
     form: Layout,
     k: int,
     *,
@@ -137,8 +137,8 @@ def ritz_vectors(
     return Guess(vectors, run.scale, run.products, reached)
 
 
-def checked(
-    exact: Product, form: Layout, vectors: np.ndarray, dtype: Any
+def checked_vectors(
+    exact: DeviceProduct, form: Layout, vectors: np.ndarray, dtype: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """The Rayleigh quotient and residual of each vector, in float64.
 
@@ -149,17 +149,17 @@ def checked(
     return pairs[:, 0], pairs[:, 1]
 
 
-def _begun(form: Layout, rows: int) -> Run:
+def _begun(form: Layout, rows: int) -> DeviceRun:
     """A run whose first row is random."""
     steps = rows - 1
-    run = Run(form, empty_basis(form, rows), np.zeros((steps, steps)))
+    run = DeviceRun(form, empty_basis(form, rows), np.zeros((steps, steps)))
     _start_anew(run)
     return run
 
 
 def _searched(
-    run: Run,
-    product: Product,
+    run: DeviceRun,
+    product: DeviceProduct,
     dtype: Any,
     k: int,
     sign: float,
@@ -187,7 +187,7 @@ def _searched(
             _restart(run, values[:restart_size], vectors[:, :restart_size])
 
 
-def _step(run: Run, product: Product, dtype: Any) -> None:
+def _step(run: DeviceRun, product: DeviceProduct, dtype: Any) -> None:
     """Multiply the row that follows V, add it to V, and store the row that follows next."""
     form, at = run.form, run.filled
     image = as_row(form, product(as_vector(form, row_of(run.basis, at), dtype)))
@@ -207,7 +207,7 @@ def _step(run: Run, product: Product, dtype: Any) -> None:
         _start_anew(run)
 
 
-def _start_anew(run: Run) -> None:
+def _start_anew(run: DeviceRun) -> None:
     """Continue with a random direction outside V, because the last product gave no new one."""
     run.coupling, run.draws = 0.0, run.draws + 1
     row = random_row(run.form, run.draws)
@@ -215,7 +215,7 @@ def _start_anew(run: Run) -> None:
     run.basis = with_row(run.basis, row, run.filled, 1 / new_norm)
 
 
-def _restart(run: Run, values: np.ndarray, vectors: np.ndarray) -> None:
+def _restart(run: DeviceRun, values: np.ndarray, vectors: np.ndarray) -> None:
     """Replace V by some of its Ritz vectors, and keep the row that follows."""
     count = len(values)
     matrix = np.zeros((count + 1, run.basis.shape[1]))
@@ -227,7 +227,7 @@ def _restart(run: Run, values: np.ndarray, vectors: np.ndarray) -> None:
     run.filled = count
 
 
-def _in_host_memory(run: Run, coefficients: np.ndarray) -> np.ndarray:
+def _in_host_memory(run: DeviceRun, coefficients: np.ndarray) -> np.ndarray:
     """The Ritz vectors as unit rows (k, n) in the basis's precision, one after the other."""
     rows = np.empty((len(coefficients), run.form.size), run.form.dtype)
     for row, w in zip(rows, coefficients, strict=True):
@@ -238,7 +238,9 @@ def _in_host_memory(run: Run, coefficients: np.ndarray) -> np.ndarray:
     return rows
 
 
-def _checked(exact: Product, form: Layout, row: np.ndarray, dtype: Any) -> tuple[float, float]:
+def _checked(
+    exact: DeviceProduct, form: Layout, row: np.ndarray, dtype: Any
+) -> tuple[float, float]:
     """The Rayleigh quotient and residual of a vector that is converted to ``dtype``."""
     vector = as_vector(form, as_row(form, row), dtype)
     image, x = on_host(exact(vector)), on_host(vector)

@@ -53,7 +53,9 @@ def directions(rows: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray, 
     return q[:, :rank].T, coupling, float(np.linalg.norm(r[rank:]))
 
 
-def padded(rows: np.ndarray, count: int, basis: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def padded_basis(
+    rows: np.ndarray, count: int, basis: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """``rows``, and random directions that are orthogonal to them and to the basis."""
     fill = rng.standard_normal((count - len(rows), basis.shape[1]))
     for _ in range(2):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gnjax.numerics.host import HostProduct
 from gnjax.spectra.krylov import lanczos as krylov
 
 SPARE = 6  # how many rows the least basis has beyond 2 k
@@ -23,7 +24,7 @@ def never() -> bool:
 class Search:
     """The search for the k least eigenvalues of sign * A: the product with A, and its limits."""
 
-    apply: krylov.Apply
+    apply: HostProduct
     size: int
     k: int
     sign: float
@@ -80,6 +81,6 @@ def small(search: Search, pairs: RitzPairs) -> bool:
     return len(residuals) == search.k and bool(residuals.max() <= search.rtol * pairs.scale)
 
 
-def rowwise(apply: krylov.Apply, rows: np.ndarray) -> np.ndarray:
+def rowwise(apply: HostProduct, rows: np.ndarray) -> np.ndarray:
     """The product of A with every row, one by one, because a new block size may be compiled."""
     return np.concatenate([apply(row[None]) for row in rows])

@@ -78,7 +78,7 @@ def certified(
             deflated_space = deflation(end, pencil, best, shifts, below)
             if deflated_space is None:
                 break
-            beside_them = Complement(pencil, deflated_space)
+            beside_them = DeflatedProducts(pencil, deflated_space)
             products += beside_them.products
             start = random_rows(end.size, end.block, next(seeds), orthogonal_to=deflated_space.rows)
             run = lanczos(
@@ -119,7 +119,7 @@ def _unbounded(end: End, values: np.ndarray, products: int) -> Enclosed:
     return Enclosed(values, np.full(len(values), 0.0 if end.sign > 0 else np.inf), 0.0, products)
 
 
-class Complement:
+class DeflatedProducts:
     """Products with C beside deflated vectors, and what its eigenvalues there must exceed.
 
     How far rounding moves C depends on the longest w = R v and C v of the run. Where it may be far,
@@ -148,7 +148,7 @@ class Complement:
         return self._deflated.floor + self.rounding(count)
 
 
-def _decided(run: Run, *, test: Complement, missed: float, stopped: Stopped) -> bool:
+def _decided(run: Run, *, test: DeflatedProducts, missed: float, stopped: Stopped) -> bool:
     """Whether the run may stop.
 
     It may once the smallest eigenvalue of C is above the floor, with a probability of at most

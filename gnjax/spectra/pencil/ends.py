@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gnjax.numerics.host import HostProduct
 from gnjax.spectra.krylov.lanczos import random_rows
 from gnjax.spectra.krylov.orthogonal import outside
 from gnjax.spectra.pencil.base import Products
 from gnjax.spectra.pencil.triangle import Triangle, least_of
 
 Full = Callable[[np.ndarray], Products]
-Multiply = Callable[[np.ndarray], np.ndarray]
 Lost = Callable[[float, float, float, float], float]
 """A bound on |R^T e| for the rounding e of a product A w, from |w|, ||R||, w^T A w and ||A||."""
 
@@ -49,7 +49,7 @@ class Matrix:
 
     size: int
     full: Full
-    multiply: Multiply
+    multiply: HostProduct
     exact: bool
     lost: Lost
 

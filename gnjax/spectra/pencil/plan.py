@@ -13,7 +13,7 @@ from gnjax.numerics.memory.free import free_memory
 from gnjax.operators.factorisation import Factorisation
 
 _WIDTHS = (4, 8, 16, 32, 64)  # columns of a sketch for each row of J
-BLOCK = 16  # vectors that are multiplied together
+TOGETHER = 16  # vectors that are multiplied together
 _STEPS = 10.0  # products with a block of vectors for each unit of kappa(M)^{1/2}, M preconditioned
 _READING = 20.0  # reading a number of J takes as long as so many multiplications with it
 _FREE = 0.7  # of the memory that is free
@@ -58,7 +58,7 @@ def planned(factor: Factorisation, limits: Limits) -> Plan:
     room = allowed if free is None else min(allowed, _FREE * free)
     wide = 8 * numbers <= _WIDE * room
     dtype, cost = np.dtype(np.float64 if wide else np.float32), 1.0 if wide else 0.5
-    block = min(BLOCK, max(m // 4, 1))
+    block = min(TOGETHER, max(m // 4, 1))
     work, width = min(
         (_work(m, q, block, width) * cost + m**3 / 3, width)
         for width in (0, *(times * m for times in _WIDTHS if 2 * times * m <= q))
@@ -81,7 +81,7 @@ def _on_device(m: int, q: int, limits: Limits) -> Plan:
     wide_fits = 8 * numbers <= room
     dtype = np.dtype(np.float64 if wide_fits else np.float32)
     refused = "" if dtype.itemsize * numbers <= room else _too_large(m, q, room, allowed)
-    block = min(BLOCK, max(m // 4, 1))
+    block = min(TOGETHER, max(m // 4, 1))
     return Plan(dtype, 0, block, _work(m, q, block, 0) + m**3 / 3, refused, wide_fits, True)
 
 

@@ -9,15 +9,16 @@ from pathlib import Path
 import numpy as np
 
 from gnjax.numerics.certificate import Error
+from gnjax.numerics.host import HostProduct
 from gnjax.numerics.rounding import LAPACK, gamma
 from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.host_products import check_products, host_product
 from gnjax.spectra.krylov.orthogonal import random_rows
 from gnjax.spectra.pencil.base import Products
-from gnjax.spectra.pencil.ends import Matrix, Multiply
-from gnjax.spectra.pencil.plan import BLOCK, Plan
-from gnjax.spectra.pencil.prepared import Prepared, prepared
+from gnjax.spectra.pencil.ends import Matrix
+from gnjax.spectra.pencil.plan import TOGETHER, Plan
+from gnjax.spectra.pencil.prepared import PreparedFactor, prepared
 from gnjax.spectra.pencil.triangle import Triangle, cholesky
 from gnjax.spectra.watch import Watch
 from gnjax.spectra.whole import dense_error
@@ -28,7 +29,7 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Preconditioned:
+class PreconditionedMatrix:
     """A by its products, and L with L L^T near A.
 
     Attributes:
@@ -48,7 +49,7 @@ class Preconditioned:
     floor: Callable[[float], float]
 
 
-def by_products(op: Operator, near: np.ndarray, watch: Watch) -> Preconditioned:
+def by_products(op: Operator, near: np.ndarray, watch: Watch) -> PreconditionedMatrix:
     """A by the products of the operator, with the caller's matrix near a multiple of A."""
     multiply, size = watch(host_product(op)), op.shape[0]
     triangle = cholesky(_at_scale(near, multiply))
@@ -71,17 +72,17 @@ def by_products(op: Operator, near: np.ndarray, watch: Watch) -> Preconditioned:
         del energy
         return inverse * dense_error(op, norm).value * longest
 
-    return Preconditioned(
+    return PreconditionedMatrix(
         Matrix(size, full, multiply, exact=True, lost=lost),
         triangle,
-        min(BLOCK, max(size // 4, 1)),
+        min(TOGETHER, max(size // 4, 1)),
         lambda norm: dense_error(op, norm),
         widened,
         lambda norm: dense_error(op, norm).value,
     )
 
 
-def _at_scale(near: np.ndarray, multiply: Multiply) -> np.ndarray:
+def _at_scale(near: np.ndarray, multiply: HostProduct) -> np.ndarray:
     """The multiple of the caller's matrix that is about as large as A.
 
     Rounding in C = L^-1 (A - s I) L^-T is compared with 1, and C is that large only for such an L.
@@ -98,7 +99,7 @@ def by_factor(
     seed: int,
     watch: Watch,
     folder: Path | None = None,
-) -> Preconditioned | None:
+) -> PreconditionedMatrix | None:
     """A = J J^T by a factor J in memory, and a preconditioner from one pass over its rows.
 
     J is held in float64 where float32 is too little for the tolerance and both fit in memory. None
@@ -114,7 +115,7 @@ def by_factor(
     rounding = gamma(max(stored_factor.shape), np.dtype(float)) * stored_factor.squared**0.5
     lost = Error(stored_factor.lost, reason=f"J is held in {stored_factor.dtype}")
     error = factor.error() + lost + LAPACK.to(rounding)
-    return Preconditioned(
+    return PreconditionedMatrix(
         ready.matrix(watch),
         ready.triangle,
         ready.block,
@@ -124,7 +125,7 @@ def by_factor(
     )
 
 
-def _loses(ready: Prepared, rtol: float) -> bool:
+def _loses(ready: PreparedFactor, rtol: float) -> bool:
     """Whether the precision in which J is held is too low for the tolerance."""
     least = max(ready.least, np.finfo(float).tiny) ** 0.5
     return 2 * ready.factor.lost / least > _LOST * rtol

@@ -32,7 +32,7 @@ _SHIFTS = (1.0, 1e2, 1e4)  # tried where a Gram matrix is not positive definite,
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedFactor:
     """J, the triangle L with L L^T near J J^T, and the smallest eigenvalue of L L^T."""
 
     factor: StoredFactor
@@ -54,7 +54,7 @@ class Prepared:
 
 def prepared(
     factor: Factorisation, plan: Plan, seed: int, watch: Watch, folder: Path | None = None
-) -> Prepared | None:
+) -> PreparedFactor | None:
     """Read J once; None where no matrix near J J^T is positive definite.
 
     Rows are kept in the folder. Ctrl-C ends the reading, as there is no answer without all rows.
@@ -84,7 +84,7 @@ def prepared(
         triangle_and_least = _near(gram(stored_factor.tiles))
     if triangle_and_least is None:
         return None
-    return Prepared(stored_factor, *triangle_and_least, plan.block)
+    return PreparedFactor(stored_factor, *triangle_and_least, plan.block)
 
 
 def _triangle(sketch: Callable[[], list[jax.Array]]) -> tuple[Triangle, float] | None:

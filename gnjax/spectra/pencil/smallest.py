@@ -12,7 +12,7 @@ from gnjax.spectra.krylov.hidden import MISSED
 from gnjax.spectra.krylov.missed import chance
 from gnjax.spectra.pencil.certified import certified
 from gnjax.spectra.pencil.ends import largest_end, smallest_end
-from gnjax.spectra.pencil.plan import BLOCK, planned
+from gnjax.spectra.pencil.plan import TOGETHER, planned
 from gnjax.spectra.pencil.preconditioned import by_factor
 from gnjax.spectra.pencil.triangle import least_of
 from gnjax.spectra.spectrum import Spectrum
@@ -33,13 +33,13 @@ def smallest_of_factor(
     factor, size = factorisation_of(op), op.shape[0]
     if factor is None or factor.shape[1] < size or size > limits.matrix_rows:
         return None
-    plan, block = planned(factor, limits), min(max(BLOCK, k + _SPARE), size // 2)
+    plan, block = planned(factor, limits), min(max(TOGETHER, k + _SPARE), size // 2)
     if plan.refused or block < k + _FEWEST:
         return None
     ready = by_factor(factor, plan, _LOOSEST, seed, watch)
     if ready is None:
         return None
-    norm = largest_end(ready.matrix, min(BLOCK, block)).norm
+    norm = largest_end(ready.matrix, min(TOGETHER, block)).norm
     relative = float(np.clip(rtol * norm / least_of(ready.triangle), _FINEST, _LOOSEST))
     end = smallest_end(ready.matrix, ready.triangle, block, norm)
     answer = certified(end, relative, MISSED, stopped=watch.is_stopped, count=k)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gnjax.numerics.host import HostProduct
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.krylov.host_products import check_products
 from gnjax.spectra.stochastic.probes import BLOCK, images_of, lengths_of, signs, standard_error
-from gnjax.spectra.watch import Apply
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class TraceEstimate:
 
 def hutchinson(
     op: Operator,
-    product: Apply,
+    product: HostProduct,
     probes: int,
     rng: np.random.Generator,
     stop: Callable[[], bool] = lambda: False,
@@ -63,7 +63,7 @@ def hutchinson(
 
 
 def _some(
-    product: Apply, rng: np.random.Generator, count: int, size: int
+    product: HostProduct, rng: np.random.Generator, count: int, size: int
 ) -> tuple[np.ndarray, float]:
     """g^T A g of some vectors g, and the sum of their |g| |A g|."""
     tests = signs(rng, count, size)
@@ -72,7 +72,7 @@ def _some(
 
 
 def hutch_plus_plus(
-    op: Operator, product: Apply, probes: int, rng: np.random.Generator
+    op: Operator, product: HostProduct, probes: int, rng: np.random.Generator
 ) -> TraceEstimate:
     """tr(Q^T A Q), plus the mean of g^T P A P g over vectors g of random signs, with P = I - Q Q^T.
 

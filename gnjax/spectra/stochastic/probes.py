@@ -6,13 +6,12 @@ import math
 
 import numpy as np
 
-from gnjax.numerics.host import in_parts
+from gnjax.numerics.host import HostProduct, in_parts
 from gnjax.numerics.limits import Limits
 from gnjax.numerics.scale import exponent_of
 from gnjax.operators.facts import facts_of
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.host_products import check_products
-from gnjax.spectra.watch import Apply
 
 BLOCK = 16  # the number of vectors that one product multiplies
 _STREAM = 7919
@@ -56,7 +55,7 @@ def signs(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
     return rows
 
 
-def images_of(product: Apply, rows: np.ndarray) -> np.ndarray:
+def images_of(product: HostProduct, rows: np.ndarray) -> np.ndarray:
     """The product of A with every row, computed for sixteen rows at a time."""
     images = np.empty_like(rows)
     for first in range(0, len(rows), BLOCK):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from gnjax.numerics.host import HostProduct
 from gnjax.numerics.limits import Limits
 from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.stochastic.probes import probe_stream
@@ -15,7 +16,7 @@ _TOGETHER = 10  # the most probes that one product multiplies
 
 
 def quadratures(
-    product: krylov.Apply,
+    product: HostProduct,
     size: int,
     probes: int,
     steps: int,

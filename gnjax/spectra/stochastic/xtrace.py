@@ -7,15 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gnjax.numerics.host import HostProduct
 from gnjax.numerics.rounding import spectral_error
 from gnjax.numerics.scale import exponent_of
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.stochastic.hutchinson import TraceEstimate
 from gnjax.spectra.stochastic.probes import images_of, lengths_of, row_lengths
-from gnjax.spectra.watch import Apply
 
 
-def xtrace(op: Operator, product: Apply, probes: int, rng: np.random.Generator) -> TraceEstimate:
+def xtrace(
+    op: Operator, product: HostProduct, probes: int, rng: np.random.Generator
+) -> TraceEstimate:
     """The mean over i of Hutch++ with the i-th test vector for the rest and all others for Q.
 
     For Gaussian test vectors w_1 .. w_k, Q_i spans A w_j for j != i. Given Q_i, the direction of

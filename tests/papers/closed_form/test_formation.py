@@ -12,7 +12,7 @@ from gnjax import papers
 from gnjax.numerics.precision import x64
 from gnjax.papers.closed_form import formation, probes
 from gnjax.papers.closed_form import linear as closed_form
-from gnjax.papers.closed_form.layers import Root, checked_layers, square_root
+from gnjax.papers.closed_form.layers import CovarianceRoot, checked_layers, square_root
 from tests.precision import single_precision
 
 _EXTENDED = np.finfo(np.longdouble).eps < np.finfo(float).eps / 100
@@ -26,7 +26,7 @@ def _case(widths, with_root, skip, seed=0):
     weights = [jax.device_put(rng.standard_normal((b, a))) for a, b in pairwise(widths)]
     x = rng.standard_normal((3 * widths[0], widths[0]))
     matrix = jax.device_put(np.linalg.cholesky(x.T @ x / len(x))) if with_root else None
-    root = Root(matrix, 0.0, widths[0], np.ones(widths[0], bool))
+    root = CovarianceRoot(matrix, 0.0, widths[0], np.ones(widths[0], bool))
     layers = checked_layers(weights)
     return layers, root, *closed_form._products(layers.stored, skip, matrix)
 
@@ -85,7 +85,7 @@ def test_bounds_hold_for_graded_weights_in_single_precision(bound, seed):
     skip = float(rng.choice([0.0, 1 / 3]))
     with single_precision():
         layers = checked_layers(weights)
-        root = Root(None, 0.0, int(widths[0]), np.ones(widths[0], bool))
+        root = CovarianceRoot(None, 0.0, int(widths[0]), np.ones(widths[0], bool))
         lefts, rights = closed_form._products(layers.stored, skip, None)
         assert lefts[0].dtype == jnp.float32
         assert min(layers.errors) > 0
@@ -97,7 +97,7 @@ def test_products_below_the_smallest_number_are_not_without_error():
     weights = [np.full((3, 3), 1e-25, np.float32)] * 3
     with single_precision():
         layers = checked_layers(weights)
-        root = Root(None, 0.0, 3, np.ones(3, bool))
+        root = CovarianceRoot(None, 0.0, 3, np.ones(3, bool))
         lefts, rights = closed_form._products(layers.stored, 0.0, None)
         for bound in _BOTH:
             formed = bound(layers, 0.0, root, lefts, rights)
@@ -187,7 +187,7 @@ def test_probed_errors_do_not_grow_like_products_of_norms():
 
 def test_root_errors_are_carried_along():
     layers, root, lefts, rights = _case((9, 14, 11, 5), True, 0.0)
-    moved = Root(root.matrix, 1e-3, 9, root.inputs)
+    moved = CovarianceRoot(root.matrix, 1e-3, 9, root.inputs)
     for bound in _BOTH:
         formed = bound(layers, 0.0, moved, lefts, rights)
         chain = np.eye(9)

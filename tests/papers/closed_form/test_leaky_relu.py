@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import gnjax
 from gnjax import papers
-from gnjax.models.mlp import MLP, weights
+from gnjax.models.mlp import MLP, mlp_weights
 from gnjax.papers.bounds import leaky_relu as leaky_bound
 from gnjax.papers.closed_form.leaky_relu import (
     leaky_relu_gauss_newton,
@@ -152,7 +152,7 @@ def test_at_exactly_zero_the_slope_is_1():
 def test_the_model_with_this_activation():
     model = MLP((6, 7, 2), activation="leaky_relu", slope=0.2, bias=False, key=jax.random.key(0))
     x = np.random.default_rng(0).standard_normal((5, 6))
-    v, w = weights(model)
+    v, w = mlp_weights(model)
     np.testing.assert_allclose(
         model(jnp.asarray(x)), jax.nn.leaky_relu(x @ v.T, 0.2) @ w.T, rtol=1e-12
     )

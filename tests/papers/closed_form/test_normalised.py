@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import gnjax
 from gnjax import papers
-from gnjax.models.mlp import MLP, freeze_statistics, weights
+from gnjax.models.mlp import MLP, freeze_statistics, mlp_weights
 from gnjax.operators import Factored
 from gnjax.papers.closed_form import normalised
 from tests import references
@@ -66,7 +66,7 @@ def test_the_closed_form_is_that_of_the_model(
     """All non-zero eigenvalues beside those of 1/n J^T J with the whole batch differentiated."""
     x = _samples(seed, n, sizes[0])
     model = _model(kind, sizes, seed, epsilon)
-    v, w = weights(model)
+    v, w = mlp_weights(model)
     if kind == "frozen":
         model = freeze_statistics(model, x)
     jacobian = _jacobian(*gnjax.functional(model), jax.device_put(x))
@@ -81,7 +81,7 @@ def test_and_that_of_the_engine_for_whole_batches() -> None:
     """``gnjax.gauss_newton`` on the model in training mode; its rank, found by a gap, too."""
     sizes, x = (4, 10, 3), _samples(0, 20, 4)
     model = _model("batch", sizes, 0, 1e-5)
-    ours = gnjax.condition_number(_closed("batch", *weights(model), x, 1e-5))
+    ours = gnjax.condition_number(_closed("batch", *mlp_weights(model), x, 1e-5))
     theirs = gnjax.condition_number(gnjax.gauss_newton(model, x, side="parameters"))
     assert ours.rank == theirs.rank == normalised.batch_norm_rank(4, 3, 10)
     np.testing.assert_allclose(ours.value, theirs.value, rtol=1e-9)

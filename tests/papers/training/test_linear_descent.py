@@ -176,7 +176,7 @@ def test_the_loss_of_moments_is_the_loss_of_samples(seed, widths, diagonal):
     if diagonal:
         weights, data, _ = linear_descent.principal_axes(weights, data)
         x = x @ np.linalg.eigh(x.T @ x)[1]
-    outputs = x @ np.asarray(jax.jit(linear_descent.product)(weights)).T
+    outputs = x @ np.asarray(jax.jit(linear_descent.end_to_end)(weights)).T
     expected = ((outputs - y) ** 2).sum() / 30
     np.testing.assert_allclose(jax.jit(linear_descent.loss)(weights, data), expected, rtol=1e-11)
     fit = x @ np.linalg.lstsq(x, y, rcond=None)[0]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gnjax.models import CNN, MLP
-from gnjax.models.mlp import weights
+from gnjax.models.mlp import mlp_weights
 from gnjax.papers.training import minibatch as training
 from gnjax.papers.training.recipe import Recipe
 
@@ -183,14 +183,14 @@ def test_convolutions_leave_the_scan_on_a_cpu_only(monkeypatch, samples):
 def test_the_network_is_handed_out_in_float64_with_its_statistics(samples):
     x, y, _ = samples
     network = _networks()[0]
-    before = [np.asarray(w) for w in weights(network)]
+    before = [np.asarray(w) for w in mlp_weights(network)]
     recipe = Recipe("sgd", 0.1, N, "cross_entropy")
     problem, state = training.begin(network, x, y, recipe, jax.random.key(0))
     assert {leaf.dtype for leaf in jax.tree.leaves(state.params)} == {jnp.dtype("float32")}
     state, _ = training.train(problem, state, 1)
     found = training.trained(network, state)
-    assert {w.dtype for w in weights(found)} == {jnp.dtype("float64")}
-    for w, old, kept in zip(weights(found), before, weights(network), strict=True):
+    assert {w.dtype for w in mlp_weights(found)} == {jnp.dtype("float64")}
+    for w, old, kept in zip(mlp_weights(found), before, mlp_weights(network), strict=True):
         np.testing.assert_array_equal(kept, old)
         assert not np.array_equal(w, old)
     # One step on the whole batch: flax keeps 0.99 of the old mean, which is 0.

@@ -37,7 +37,7 @@ def _pairs(matrix, k=4, dtype=_DOUBLE, sign=-1.0, rtol=None, rows=20, exact=None
     guess = module.ritz_vectors(
         product, form, k, sign=sign, rtol=rtol, rows=rows, dtype=dtype, **options
     )
-    values, residuals = module.checked(exact or product, form, guess.vectors, dtype)
+    values, residuals = module.checked_vectors(exact or product, form, guess.vectors, dtype)
     order = np.argsort(-values, kind="stable")
     found = SimpleNamespace(
         values=values[order],
@@ -245,5 +245,5 @@ def test_no_second_basis_is_held():
     )
     assert max(largest) - before < 11.5 * row.nbytes  # ten in the basis, and the product's
     largest.clear()
-    module.checked(product, form, guess.vectors, _SINGLE)
+    module.checked_vectors(product, form, guess.vectors, _SINGLE)
     assert max(largest) - before < 3 * row.nbytes  # without the basis
