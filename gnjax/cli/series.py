@@ -37,7 +37,7 @@ _RETURNS = (
 def add_series(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand ``series`` with its arguments."""
     parser = commands.add_parser("series", help="the curvature at every checkpoint of a run")
-    parser.set_defaults(run_series=run_series)
+    parser.set_defaults(run=run_series)
     add_arguments(parser, _RETURNS)
     parser.add_argument("checkpoints", nargs="+", type=Path, metavar="checkpoint")
     parser.add_argument("--loss", choices=LOSSES, default="squared_error", help="(%(default)s)")

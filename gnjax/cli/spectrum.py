@@ -35,7 +35,7 @@ _RETURNS = "an operator, a matrix, model, (model, x), (model, x, y) or (model, x
 def add_spectrum(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand ``spectrum`` with its arguments."""
     parser = commands.add_parser("spectrum", help="eigenvalues, kappa or density of a matrix")
-    parser.set_defaults(run_spectrum=run_spectrum)
+    parser.set_defaults(run=run_spectrum)
     add_arguments(parser, _RETURNS)
     parser.add_argument("--matrix", choices=_MATRICES, help="of a model (gauss_newton)")
     parser.add_argument("--loss", choices=LOSSES, help="of a model (squared_error)")

@@ -24,7 +24,7 @@ _REMEMBERED = 16  # sets of functions whose programs are kept
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, np.dtype)
 
 Arguments = ParamSpec("Arguments")
-_Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 
 class BoundedJit(Generic[Arguments, _Value]):

@@ -14,7 +14,7 @@ from gnjax.numerics.certificate import Error
 from gnjax.numerics.decompositions.triangular import triangular_factor
 from gnjax.numerics.rounding import spectral_error
 
-_Array = TypeVar("Array", np.ndarray, jax.Array)
+_Array = TypeVar("_Array", np.ndarray, jax.Array)
 
 _ROWS = 256  # of a J that is formed as a whole, in one part
 

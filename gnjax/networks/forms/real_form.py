@@ -9,7 +9,7 @@ the real form of the Hermitian matrix J^H J, and has each eigenvalue of J^H J tw
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -66,7 +66,7 @@ def for_both_parts(tree: Any, params: Any) -> Any:
     trees come back as they are.
     """
     nodes, structure = jax.tree.flatten(params, is_leaf=_is_real_form)
-    leaves, given = jax.tree.flatten(tree)
+    leaves, given = jax.tree.leaves(tree), cast(Any, jax.tree.structure(tree))
     if given != structure:
         return tree
     pairs = zip(leaves, nodes, strict=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
-_Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 _LISTEN = 0.1  # seconds; only Windows needs a limit to hear Ctrl-C during a wait
 

@@ -17,7 +17,7 @@ from gnjax.numerics.decompositions.threads import few_threads
 
 _LARGE = 500  # with fewer rows or columns no decomposition takes a tenth of a second
 
-_Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 
 def symmetric_eigenvalues(matrix: np.ndarray) -> np.ndarray:

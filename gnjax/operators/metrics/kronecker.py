@@ -117,7 +117,7 @@ def kfac_factors(
     ([[[0.5, 0.0], [0.0, 2.0]]], [[[1.0]]], [])
     """
     layer_plan, entries = plan(op.net, blocks=False)
-    sums = moments(op.net, layer_plan)
+    sums = layer_moments(op.net, layer_plan)
     biases = tuple(part.biases[0] if part.biases else None for part in layer_plan.parts)
     factors = _factors(_Layers(op.net, op.scale, layer_plan, entries, sums, biases))
     pairs = zip(factors, sums.parts, strict=True)

@@ -75,7 +75,7 @@ class NetworkHessian(Algebra, ParameterTrees):
             magnitude=lambda: exponent_of(self._measured.size / float(self.net.total)),
             product=self._product,
             in_float32=partial(linearised.linearised_in_float32, self),
-            recast_in_float64=partial(recast_in_float64, self),
+            in_float64=partial(recast_in_float64, self),
             network=self.net,
         )
 

@@ -103,7 +103,7 @@ class NetworkGram(Algebra, ParameterTrees):
             magnitude=self._magnitude,
             product=self._product,
             in_float32=partial(linearised.linearised_in_float32, self),
-            recast_in_float64=partial(recast_in_float64, self),
+            in_float64=partial(recast_in_float64, self),
             network=self.net if self.side == "parameters" else None,
         )
 

@@ -57,7 +57,7 @@ class SumOfKroneckers(Algebra):
             formed_by_products=False,
             magnitude=partial(magnitude, self),
             uneven=partial(uneven, self),
-            kroneckers_times_power_of_two=partial(kroneckers_times_power_of_two, self),
+            times_power_of_two=partial(kroneckers_times_power_of_two, self),
             product=lambda: partial(_product, self.lefts, self.rights),
         )
 
