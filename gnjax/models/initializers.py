@@ -160,7 +160,7 @@ _LAYERS: dict[str, Callable[..., jax.Array]] = {
 }
 
 
-def initializer_names() -> tuple[str, ...]:
+def names() -> tuple[str, ...]:
     """The names of the initializers that ``chain`` takes.
 
     >>> "xavier_normal" in gnjax.initializers.names()
@@ -185,9 +185,9 @@ def chain(key: jax.Array, widths: Sequence[int], name: str, **options: object) -
     if name == "balanced":
         return balanced(key, widths, **options)  # type: ignore[arg-type]
     if name not in _LAYERS:
-        similar = difflib.get_close_matches(name, initializer_names(), n=1)
+        similar = difflib.get_close_matches(name, names(), n=1)
         hint = f"; did you mean {similar[0]!r}?" if similar else ""
-        msg = f"initialiser {name!r} is not one of {', '.join(initializer_names())}{hint}"
+        msg = f"initialiser {name!r} is not one of {', '.join(names())}{hint}"
         raise ValueError(msg)
     shapes = [(after, before) for before, after in pairwise(widths)]
     return [

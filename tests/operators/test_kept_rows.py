@@ -94,7 +94,7 @@ def test_networks_have_the_same_name_only_if_their_rows_are_the_same(model):
 
 def test_rows_of_another_network_leave_an_answer_uncertain(model, tmp_path, monkeypatch):
     """What was read is compared with products: a wrong name is seen by the error of the answer."""
-    name = "gnjax.operators.of_networks.kept_rows.digest"
+    name = "gnjax.operators.of_networks.kept_rows.rows_digest"
     monkeypatch.setattr(name, lambda net: "always the same")
     _kappa(model, _x(), tmp_path)
     wrong = _kappa(model, _x(2), tmp_path)
