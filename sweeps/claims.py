@@ -196,10 +196,13 @@ def every(*checks: Callable[[DataFrame], Verdict]) -> Callable[[DataFrame], Verd
 def judge(claim: Claim, frame: DataFrame, paper: regimes.Rows) -> Verdict:
     """The verdict of a claim's check, if the table's decisive ratios and data are the paper's.
 
-    A reading of other data or settings is judged by its own numbers.
+    A reading of other data or settings is judged by its own numbers. Without a row there is nothing
+    to judge.
     """
-    found = claim.check(frame)
     shown = _shown(claim, frame)
+    if shown.empty:
+        return not_testable("the table has no row of the panel")
+    found = claim.check(frame)
     if "seed" in shown:
         found = replace(found, seeds=found.seeds or shown["seed"].nunique())
     if "data" in shown:

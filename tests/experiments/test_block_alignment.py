@@ -15,7 +15,7 @@ from experiments import block_alignment as experiment
 from experiments.claims import block_alignment as claims
 from experiments.shared import alignment
 from figures import t7
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED
+from sweeps.claims import FAILS, HOLDS, UNDECIDED
 from tests.drawn import mean_and_interval
 from tests.experiments.configs import records
 
@@ -195,11 +195,6 @@ def test_claims_can_hold_fail_and_be_undecided():
     assert set(_statuses(_table(0.8, 0.2, 0.95)).values()) == {HOLDS}
     assert set(_statuses(_table(0.1, 0.9, 0.3)).values()) == {FAILS}
     assert set(_statuses(_table(0.8, 0.2, 0.95, seeds=1)).values()) == {UNDECIDED}
-
-
-def test_claims_without_rows_are_not_testable():
-    table = _table(0.8, 0.2, 0.95)[:0]
-    assert set(_statuses(table).values()) == {NOT_TESTABLE}
 
 
 def test_what_is_known_of_the_values_enters_the_verdict():

@@ -16,7 +16,7 @@ from figures import catalogue
 from reproduction.published import gallery, table_of
 from reproduction.readings import all_claims, figure_of, name
 from sweeps import command_line, table
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, Claim
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, Claim, judge
 from sweeps.experiment import Experiment
 
 PLACES = {"samples", "inputs", "outputs", "parameters", "size", "index", "epoch", "step"}
@@ -90,6 +90,16 @@ def _tilted(frame: DataFrame, one: str, over: str, power: int) -> DataFrame:
     """A column that is larger by powers of ten at each further value of another."""
     place = frame[over].rank(method="dense").clip(upper=250 ** (1 / power))
     return frame.assign(**{one: frame[one] * 10.0 ** (place**power)})
+
+
+@pytest.mark.parametrize("claim", all_claims(), ids=name)
+def test_a_claim_about_no_row_is_not_testable(claim: Claim) -> None:
+    frame = next(filter(_is_there, (_published(figure_of(claim), p) for p in ("laptop", "paper"))))
+    assert judge(claim, frame[:0], ()).status == NOT_TESTABLE
+
+
+def _is_there(frame: DataFrame | None) -> bool:
+    return frame is not None
 
 
 def _status(claim: Claim, frame: DataFrame) -> str:

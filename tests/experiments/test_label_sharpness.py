@@ -315,9 +315,3 @@ def test_claims_on_the_contour_hold_and_fail():
     assert [found.status for found in good.values()] == [HOLDS] * 3
     bad = verdicts("B1b", contour_table(lambda depth, norm: depth * norm))
     assert [found.status for found in bad.values()] == [FAILS] * 3
-
-
-def test_claims_on_an_empty_table_are_not_testable():
-    tables = (trained_table("1c", lambda a, *_: a), edge_table((1, 1, 1), (1, 1, 1)))
-    empty = _beside(*tables, spectrum_table(), contour_table(np.multiply))[:0]
-    assert {claim.check(empty).status for claim in CLAIMS} == {NOT_TESTABLE}
