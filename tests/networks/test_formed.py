@@ -116,7 +116,6 @@ def test_parts_by_labels_formed_wrongly_have_the_distance_as_their_error(mistake
 
 
 def test_what_is_formed_rightly_has_no_larger_error_with_equal_samples():
-    """Equal samples are merged, and the vectors of the comparison with them."""
     params, x = SMALL
     x = np.concatenate([x, x[:2], x[:1]])
     expected = _truth((params, x))

@@ -7,7 +7,6 @@ import pytest
 
 import gnjax
 from gnjax.models import MLP
-from gnjax.networks.duplicates import merged
 from gnjax.operators.facts import rank_of
 from tests.networks import CASES
 
@@ -33,10 +32,10 @@ OPS = {
     "ntk of few parameters": lambda **o: gnjax.ntk(MODEL, TWICE, only="dense2/bias"),
 }
 SIZES = {
-    "squared error": 15,
-    "cross-entropy": 10,
-    "targets": 18,  # of the pairs (x, y), 6 differ
-    "ntk": 15,
+    "squared error": 24,
+    "cross-entropy": 16,
+    "targets": 24,
+    "ntk": 24,
     "few parameters": 3,
     "ntk of few parameters": 3,
 }
@@ -60,11 +59,16 @@ def test_twin_has_the_non_zero_eigenvalues(case, side):
     assert (truth > 1e-12 * truth[0]).sum() <= rank_of(op).value == rank_of(twin).value
 
 
-def test_targets_that_differ_keep_samples_apart_but_not_their_range():
-    """Three samples are equal in x, two of them in (x, y): 6 pairs, and a rank of 5 x 3."""
-    op = OPS["targets"]()
-    assert merged(op.net).samples == 6
+@pytest.mark.parametrize("case", ["squared error", "targets", "ntk"])
+def test_equal_samples_count_once_in_the_rank_and_in_kappa(case):
+    """Of the 8 samples 5 differ: J has 24 rows and the rank 15, whatever the targets are."""
+    op = OPS[case]()
     assert rank_of(op).value == 15
+    kappa = gnjax.condition_number(op)
+    assert kappa.resolved
+    assert kappa.rank == 15
+    values = np.linalg.eigvalsh(np.asarray(op.as_matrix()))[::-1]
+    assert kappa.value == pytest.approx(values[0] / values[14], rel=1e-6)
 
 
 def test_operators_that_are_smallest_are_their_own_twins():
@@ -80,7 +84,7 @@ def test_operators_that_are_smallest_are_their_own_twins():
     assert rank_of(gnjax.gauss_newton(MODEL, x, loss="cross_entropy")).value == 10
 
 
-def test_coupled_samples_are_not_merged():
+def test_equal_samples_of_a_coupled_batch_count_each():
     model, x = CASES["batch norm of the batch"]()
     op = gnjax.ntk(model, x[[0, 1, 2, 3, 4, 0]])
     assert op.net.coupled

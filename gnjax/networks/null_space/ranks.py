@@ -15,6 +15,7 @@ has proved that neither happens, so that the evidence is of the kind "measured".
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -25,7 +26,6 @@ import jax
 import numpy as np
 
 from gnjax.networks import jaxprs
-from gnjax.networks.duplicates import unique_samples
 from gnjax.networks.forms.samples import windows
 from gnjax.networks.network import (
     Network,
@@ -66,11 +66,27 @@ def entry_rank_bounds(net: Network, parts: Sequence[np.ndarray]) -> list[RankBou
     Proved are the number of columns, that of the rows of different samples, and that of the rows
     whose weight is not zero (a label of -1 has the weight zero). Lower bounds follow from algebra.
     """
-    rows = min(unique_samples(net) * net.rows, _weighted_rows(net))
+    rows = min(_different_samples(net) * net.rows, _weighted_rows(net))
     bounds = _bounds(net, lambda: iter((net,)), parts, rows)
     if not _in_one_process(net) or _size(net) > _LARGEST:
         return bounds
     return [_bound_by_rows(net, part, b) for part, b in zip(parts, bounds, strict=True)]
+
+
+def _different_samples(net: Network) -> int:
+    """How many samples differ: the rows of J of equal ones are the same up to a factor.
+
+    All of them, where samples are coupled.
+    """
+    if net.coupled or not _in_one_process(net):
+        return net.samples
+    arrays = [np.asarray(array) for array in jax.tree.leaves(net.x)]
+    return len(
+        {
+            hashlib.blake2b(b"".join(array[i].tobytes() for array in arrays)).digest()
+            for i in range(net.samples)
+        }
+    )
 
 
 def rank_bound_of_batches(first: Network, batches: _Batches, rows: int) -> RankBound:

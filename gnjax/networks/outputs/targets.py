@@ -8,7 +8,7 @@ the shape of the labels or targets, where there is one for each.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -61,13 +61,6 @@ class Target:
     def weighs(self) -> bool:
         """Whether the output Hessian is anything but the identity."""
         return not is_squared(self.loss) or self.weights is not None
-
-    def repeated(self, counts: jax.Array) -> Target:
-        """The target with weights times ``counts``: sample i stands for ``counts[i]`` equals."""
-        if self.weights is None:
-            return replace(self, weights=counts)
-        shaped = counts.reshape(-1, *[1] * (self.weights.ndim - 1))
-        return replace(self, weights=self.weights * shaped)
 
 
 def loss_sum(target: Target, outputs: jax.Array) -> jax.Array:

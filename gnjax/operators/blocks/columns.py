@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from gnjax.networks import jacobians, kernels
-from gnjax.networks.duplicates import folded
 from gnjax.networks.network import Network, restricted
 from gnjax.networks.null_space.ranks import entry_rank_bounds, rank_bounds
 from gnjax.networks.parameters import indices_of
@@ -181,8 +180,7 @@ def _errors(
 
     They are those of products, and larger where a matrix that was formed is another one.
     """
-    net, root = op.net if op.unmerged is None else op.unmerged, op.scale**0.5
-    measurement, probes = measured(net, parts), folded(net, probe_rows(net))
+    root, measurement, probes = op.scale**0.5, measured(op.net, parts), probe_rows(op.net)
     total_error, errors = measurement.whole.scaled(root), []
     groups = zip(measurement.parts, measurement.forms_of_parts, matrices, narrow, strict=True)
     for part, forms, matrix, is_formed in groups:

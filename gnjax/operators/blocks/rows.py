@@ -56,7 +56,7 @@ def row_parts(
             "pass gnjax.gauss_newton(model, x) or gnjax.empirical_fisher(model, x, y)"
         )
         raise ValueError(msg)
-    net = op.net if op.unmerged is None else op.unmerged
+    net = op.net
     names, counts, parts = _rows_of(net, np.asarray(labels))
     chosen_rows = np.concatenate(parts)
     places = np.split(np.arange(len(chosen_rows)), np.cumsum([len(part) for part in parts])[:-1])

@@ -151,8 +151,7 @@ class Preconditioned(Around, Algebra, ParameterTrees):
 
     @cached_property
     def _measured(self) -> JacobianErrors:
-        net = self.op.net if self.op.unmerged is None else self.op.unmerged
-        return measured(net, scaling=self.scaling)
+        return measured(self.op.net, scaling=self.scaling)
 
     def _magnitude(self) -> int | None:
         """From the products that measure the error, or from one more."""

@@ -21,7 +21,6 @@ import numpy as np
 from jax.tree_util import Partial
 
 from gnjax.networks import jacobians, kernels
-from gnjax.networks.duplicates import folded, merged
 from gnjax.networks.network import (
     GRAM,
     Network,
@@ -84,7 +83,6 @@ class NetworkGram(Algebra, ParameterTrees):
     net: Network
     side: str = field(metadata={"static": True})
     scale: float = field(metadata={"static": True})
-    unmerged: Network | None = None  # the network before equal samples were merged
 
     def facts(self) -> Facts:
         """Proved, but for a rank by algebra and the curvature of a caller's loss."""
@@ -129,16 +127,12 @@ class NetworkGram(Algebra, ParameterTrees):
     def twin(self) -> NetworkGram:
         """The smallest operator with the same non-zero eigenvalues; itself, where it is smallest.
 
-        J^T J and J J^T have the same non-zero eigenvalues. Samples that are equal bit for bit are
-        replaced by one of them, weighted by their number, so that J has fewer rows.
+        J^T J and J J^T have the same non-zero eigenvalues.
         """
-        net = merged(self.net)
-        side = chosen_side(net, "auto")
-        if net.parameters == net.samples * net.rows:
-            side = self.side
-        if net is self.net and side == self.side:
+        net, side = self.net, chosen_side(self.net, "auto")
+        if side == self.side or net.parameters == net.samples * net.rows:
             return self
-        return NetworkGram(net, side, self.scale, None if net is self.net else self.net)
+        return NetworkGram(net, side, self.scale)
 
     @cached_property
     def _rank(self) -> RankBound:
@@ -252,15 +246,13 @@ class NetworkGram(Algebra, ParameterTrees):
 
     @property
     def measured(self) -> JacobianErrors:
-        """The error of J, measured with all samples: merging equal ones leaves |J|_F unchanged."""
-        return _measured_once(self.net if self.unmerged is None else self.unmerged)
+        """The error of J."""
+        return _measured_once(self.net)
 
     @cached_property
     def probes(self) -> np.ndarray:
-        """The random vectors u (m, n r) of :func:`measured`, folded where samples are merged."""
-        if self.unmerged is None:
-            return probe_rows(self.net)
-        return folded(self.unmerged, probe_rows(self.unmerged))
+        """The random vectors u (m, n r) of :func:`measured`."""
+        return probe_rows(self.net)
 
     @cached_property
     def _formed(self) -> list[Forms]:
