@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 _SMALL = 100  # kappa is computed by default if the smaller side of G has at most so many rows
 _RENEWED = 10  # at every tenth row the start is half random, and rounding is measured again
-_LONG = 100  # from this row on the program that measures rounding is compiled as a whole
 _ROUNDING = 8.0  # the rounding of a run's sums is this times eps sqrt(p) times the scale
 _RECURRENCE = "the residual, with the rounding of the run"
 
@@ -265,15 +264,12 @@ class Monitor:
         residual = Error(run.residual + run_rounding, MEASURED, reason=_RECURRENCE)
         rounding = self._roundings.get(name)
         if rounding is None or row - rounding.row >= _RENEWED or not size <= 2 * rounding.scale:
-            rounding = _Rounding(self._rounding(name, scale, row), size, row)
+            rounding = _Rounding(self._rounding(name, scale), size, row)
             self._roundings[name] = rounding
         return residual + rounding.error
 
-    def _rounding(self, name: str, scale: jax.Array | None, row: int) -> Error:
-        """The rounding of products with one of the matrices, measured by trials.
-
-        For a small network that compiles nothing, until so many rows pay for a faster program.
-        """
+    def _rounding(self, name: str, scale: jax.Array | None) -> Error:
+        """The rounding of products with one of the matrices, measured by trials."""
         op = self._gram if name == "gauss_newton" else self._hessian
         assert op is not None
         work = HESSIAN * op.net.written * op.net.batch
@@ -282,9 +278,7 @@ class Monitor:
             assert scale is not None
             scaling = partial(jnp.multiply, scale)
         multiply = Partial(curvature_product, op)
-        return product_error(
-            multiply, op.shape[0], op.dtype, work=work, scaling=scaling, repeated=row >= _LONG
-        )
+        return product_error(multiply, op.shape[0], op.dtype, work=work, scaling=scaling)
 
     def _with_condition(self, row: MonitorRow) -> MonitorRow:
         """The row with kappa, where that is wanted, and its certificate with that of kappa."""

@@ -44,7 +44,6 @@ import numpy as np
 
 from gnjax.networks import jaxprs
 from gnjax.networks.forms.samples import sample_count, windows
-from gnjax.networks.rounding.random_roundings import mixed
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import all_finite, on_host
 
@@ -189,7 +188,7 @@ def _direction(net: Network) -> list[jax.Array]:
     """A random direction with entries of the size of the parameters, nowhere zero."""
     sizes = [leaf.size for leaf in net.leaves]
     # A hash of the place of an entry: XLA compiles it ten times sooner than normal numbers.
-    bits = mixed(jax.lax.iota(jnp.uint32, sum(sizes))) >> 9
+    bits = _hashed(jax.lax.iota(jnp.uint32, sum(sizes))) >> 9
     uniform = (bits.astype(net.dtype) + 0.5) / 2**22 - 1  # exact, and never zero
     parts = jnp.split(uniform, list(itertools.accumulate(sizes))[:-1])
 
@@ -235,6 +234,13 @@ def _same(before: Response, after: Response, parity: int) -> jax.Array:
     unchanged = _unchanged_samples(len(before[0]), parity)[:, None]
     same = [(a == b) | (jnp.isnan(a) & jnp.isnan(b)) for a, b in zip(before, after, strict=True)]
     return jnp.where(unchanged, same[0] & same[1], True).all()
+
+
+def _hashed(word: jax.Array) -> jax.Array:
+    """A hash of 32-bit words in which every bit depends on every bit (shifts and products)."""
+    word = (word ^ (word >> 16)) * jnp.uint32(0x7FEB352D)
+    word = (word ^ (word >> 15)) * jnp.uint32(0x846CA68B)
+    return word ^ (word >> 16)
 
 
 @jax.jit

@@ -98,6 +98,25 @@ def _unused(jaxpr: Any) -> dict[int, list[Any]]:
     return last_used_at
 
 
+def most_bytes(jaxpr: Any) -> int:
+    """The most bytes that the results of equations take at one time in :func:`evaluate`.
+
+    What is inside of loops and branches is left out.
+    """
+    unused, held, most = _unused(jaxpr), 0, 0
+    results = {v for eqn in jaxpr.eqns for v in eqn.outvars}
+    for place, eqn in enumerate(jaxpr.eqns):
+        inner = called(eqn)[0] if eqn.primitive.name in ALL_CALLS else None
+        held += sum(_bytes(v) for v in eqn.outvars)
+        most = max(most, held + (0 if inner is None else most_bytes(inner)))
+        held -= sum(_bytes(v) for v in unused.get(place, ()) if v in results)
+    return most
+
+
+def _bytes(v: Any) -> int:
+    return int(v.aval.size * v.aval.dtype.itemsize) if hasattr(v.aval, "dtype") else 0
+
+
 def variables(atoms: Sequence[Any]) -> list[Any]:
     """The variables among the atoms; the others are literal numbers."""
     return [v for v in atoms if not isinstance(v, core.Literal)]

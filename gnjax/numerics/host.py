@@ -23,7 +23,7 @@ _PART = 2**22  # numbers that are converted to float64 at once
 
 def on_cpu(array: Any) -> bool:
     """Whether NumPy can read the array where it is: in host memory, and not traced."""
-    if isinstance(array, np.ndarray):
+    if isinstance(array, np.ndarray | np.generic):
         return True
     if isinstance(array, jax.core.Tracer) or not isinstance(array.dtype, np.dtype):
         return False

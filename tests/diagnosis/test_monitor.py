@@ -201,21 +201,6 @@ def test_kappa_of_a_matrix_that_is_not_small_is_not_computed_unasked(monkeypatch
     assert gnjax.Monitor(x, y, **OPTIONS)(0, mlp(widths=(4, 20, 3))).kappa is None
 
 
-def test_what_measures_rounding_is_compiled_as_a_whole_for_long_histories_only(monkeypatch):
-    repeated, plain = [], module.product_error
-
-    def noted(*args, **options):
-        repeated.append(options["repeated"])
-        return plain(*args, **options)
-
-    monkeypatch.setattr(module, "product_error", noted)
-    monkeypatch.setattr(module, "_LONG", 20)
-    monitor = gnjax.Monitor(X, Y, kappa=False, gauss_newton=False, **OPTIONS)
-    for step in range(21):
-        monitor(step, mlp())
-    assert repeated == [False, False, True]  # at rows 0, 10 and 20
-
-
 def test_every_row_is_given_to_a_logger():
     logged = []
     monitor = gnjax.Monitor(X, Y, every=2, kappa=False, on_row=logged.append, **OPTIONS)

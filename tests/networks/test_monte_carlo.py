@@ -7,11 +7,16 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
+from jax.tree_util import Partial
 
 import gnjax
 from gnjax.networks.construct import network
-from gnjax.networks.jaxprs import equations, narrowest
-from gnjax.networks.rounding.monte_carlo import perturbed
+from gnjax.networks.jaxprs import ALL_CALLS, equations, evaluate, narrowest
+from gnjax.networks.rounding import monte_carlo, numpy_operations
+from gnjax.networks.rounding.monte_carlo import perturbed, products_and_changes
+from gnjax.networks.rounding.numpy_operations import result_by_numpy
+from gnjax.networks.rounding.random_signs import RandomSigns
+from gnjax.numerics import host
 from tests.networks import CASES
 
 _U = 2.0**-53
@@ -20,9 +25,14 @@ _RNG = np.random.default_rng(0)
 
 def _moves(f, *args, draws=200):
     """f perturbed less f, for many seeds."""
-    both = jax.jit(lambda seed, *args: (perturbed(f, seed, *args), f(*args)))
-    pairs = [map(np.asarray, both(seed, *args)) for seed in range(draws)]
-    return np.stack([moved - plain for moved, plain in pairs])
+    closed, leaves = jax.make_jaxpr(f)(*args), [jnp.asarray(leaf) for leaf in jax.tree.leaves(args)]
+    (plain,) = evaluate(closed.jaxpr, closed.consts, leaves, result_by_numpy, ALL_CALLS)
+    moved = (_perturbed(closed, seed, leaves) for seed in range(draws))
+    return np.stack([each - np.asarray(plain) for each in moved])
+
+
+def _perturbed(closed, seed, leaves):
+    return np.asarray(perturbed(RandomSigns(seed), closed.jaxpr, closed.consts, leaves)[0])
 
 
 def _spread(f, *args):
@@ -43,7 +53,7 @@ def test_one_operation_moves_by_one_rounding_up_or_down():
 def test_infinities_stay_where_they_are():
     """A causal mask writes -inf before a softmax; inf - inf would make every error unknown."""
     x = jnp.asarray([1.0, jnp.inf, -jnp.inf])
-    moved = np.asarray(perturbed(lambda x: x + 1.0, 0, x))
+    moved = _perturbed(jax.make_jaxpr(lambda x: x + 1.0)(x), 0, [x])
     np.testing.assert_array_equal(moved[1:], [np.inf, -np.inf])
     assert moved[0] != 2.0
 
@@ -250,8 +260,7 @@ def test_networks_differentiated_in_every_way(name):
 
 
 def _spread_of(f, leaves):
-    run = jax.jit(lambda seed, leaves: perturbed(f, seed, leaves) - f(leaves))
-    return np.sqrt(np.mean([float(run(seed, leaves)) ** 2 for seed in range(20)]))
+    return np.sqrt(np.square(_moves(f, leaves, draws=20)).mean())
 
 
 def test_the_narrowest_type_is_found_inside_calls():
@@ -261,14 +270,67 @@ def test_the_narrowest_type_is_found_inside_calls():
     assert narrowest(jax.make_jaxpr(lambda x: x + 1)(np.ones(2)).jaxpr) == jnp.float64
 
 
-def test_bits_are_drawn_once_however_many_operations_use_them():
-    """XLA would draw them again in every operation, for twenty times as much to compile."""
+def test_products_are_summed_over_the_batches():
+    """sin(v) + sin(2 v), which moves by as much as the two."""
+    product, v = Partial(lambda v, x: jnp.sin(v * x)), jnp.asarray([0.3, 1.7])
+    batches = (jnp.ones(2),), (jnp.asarray([2.0, 2.0]),)
+    found = list(products_and_changes(product, np.random.default_rng(0), [v] * 24, batches))
+    np.testing.assert_allclose(found[0][0], np.sin(v) + np.sin(2 * v), rtol=1e-15)
+    spread = np.sqrt(np.mean([np.square(change) for _, change in found], axis=0))
+    assert (spread > _U).all()
+    assert (spread < 20 * _U).all()
 
-    def chain(x):
-        for _ in range(30):
-            x = jnp.sin(x) @ jnp.full((10, 10), 0.1)
-        return x
 
-    compiled = jax.jit(partial(perturbed, chain)).lower(np.uint32(1), np.ones((10, 10))).compile()
-    blocks = 3  # of 1024, 4096 and 16384 bits, for 30 (100 + 100 + 200) results and operands
-    assert compiled.as_text().count(" xor(") <= 6 * blocks
+def test_every_vector_has_roundings_of_its_own():
+    rng = np.random.default_rng(0)
+    found = products_and_changes(Partial(jnp.sin), rng, [jnp.ones(3)] * 24)
+    assert len({change.tobytes() for _, change in found}) > 1
+
+
+def test_what_is_evaluated_again_is_not_traced_again():
+    traced = []
+
+    def product(v):
+        traced.append(v)
+        return 3.0 * v
+
+    product, rng = Partial(product), np.random.default_rng(0)
+    for _ in range(3):
+        list(products_and_changes(product, rng, [jnp.ones(2)] * 2))
+    assert len(traced) == 1  # for all vectors at once
+
+
+@pytest.mark.parametrize(("work", "evaluations"), [(2e6, 1), (1e8, 2)])
+def test_vectors_share_an_evaluation_that_writes_little(work, evaluations, monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        monte_carlo, "_with_change", lambda *args: calls.append(args) or args[2:3] * 2
+    )
+    rng = np.random.default_rng(0)
+    found = list(products_and_changes(Partial(jnp.sin), rng, [jnp.ones(2)] * 2, work=work))
+    assert (len(calls), len(found)) == (evaluations, 2)
+
+
+def test_loops_of_no_steps_are_entered():
+    """JAX refuses them where it goes step by step."""
+    none = lambda x: jax.lax.scan(lambda c, w: (c * w, c), x, jnp.ones((0, 2)))[0] * 3.0  # noqa: E731
+    assert (np.abs(_moves(none, jnp.ones(2))) > 0).any()
+
+
+def test_arrays_on_an_accelerator_move_there_as_far(monkeypatch):
+    """Simulated: what is no array of NumPy counts as one on a device."""
+    matrix = jnp.asarray(_RNG.standard_normal((4, 3)))
+    product = Partial(lambda w, v: jnp.tanh(v @ w).sum() + jnp.maximum(v, 1e-310) * 1e-10, matrix)
+    vectors = [np.asarray([0.3, -0.7, 1.9, 1e-309])] * 16
+
+    def found():
+        pairs = products_and_changes(product, np.random.default_rng(0), vectors)
+        images, changes = zip(*pairs, strict=True)
+        return images[0], np.sqrt(np.square(changes).sum() / 16)
+
+    image, spread = found()
+    for module in (host, numpy_operations):
+        monkeypatch.setattr(module, "on_cpu", lambda a: isinstance(a, np.ndarray | np.generic))
+    other_image, other_spread = found()
+    np.testing.assert_allclose(other_image, image, rtol=0, atol=1e-13 * np.abs(image).max())
+    assert spread / 2 < other_spread < 2 * spread

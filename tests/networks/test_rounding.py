@@ -336,3 +336,49 @@ def test_the_same_products_by_another_program_add_no_error():
     op.as_matrix()
     op.facts().product()(jnp.ones(op.shape[0]))
     assert op.facts().error(1.0) == before
+
+
+_SIDES = {"parameters": gnjax.gauss_newton, "outputs": gnjax.ntk}
+
+
+def _gram(side):
+    rng = np.random.default_rng(0)
+    p = [jnp.asarray(rng.standard_normal(shape)) for shape in ((3, 4), (4, 2))]
+    return _SIDES[side]((_tanh, p), rng.standard_normal((5, 3)))
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (5,)])
+@pytest.mark.parametrize("side", _SIDES)
+def test_products_with_j_by_another_program_have_their_distance_as_error(monkeypatch, side, shape):
+    """As where XLA puts one number on both sides of a kink: rounding alone does not show it."""
+    op, through = _gram(side), type(_gram(side)).through
+    assert op.side == side
+    monkeypatch.setattr(
+        type(op), "through", lambda self, maps, v: through(self, maps, v) + _moved(len(v)) @ v
+    )
+    plain = op.facts().error(1.0)
+    op.facts().product()(jnp.ones((op.shape[0], *shape)))
+    apart = op.facts().error(1.0)
+    assert plain.value < 1e-9
+    assert 1e-3 <= apart.value <= 0.5
+    assert "not what differentiation says" in apart.reason
+
+
+@pytest.mark.parametrize("side", _SIDES)
+def test_few_eigenvalues_by_another_program_hold_those_of_the_matrix(monkeypatch, side):
+    whole = np.linalg.eigvalsh(np.asarray(_gram(side).as_matrix()))
+    op, through = _gram(side), type(_gram(side)).through
+    monkeypatch.setattr(
+        type(op), "through", lambda self, maps, v: through(self, maps, v) + _moved(len(v)) @ v
+    )
+    top = gnjax.eigenvalues(op, k=1, limits=gnjax.Limits(whole_rows=1))
+    assert abs(top.values[0] - whole[-1]) <= top.errors[0]
+
+
+@pytest.mark.parametrize("side", _SIDES)
+def test_products_with_j_by_the_same_program_add_no_error(side):
+    op = _gram(side)
+    before = op.facts().error(1.0)
+    op.facts().product()(jnp.ones(op.shape[0]))
+    op.facts().product()(jnp.ones((op.shape[0], 3)))
+    assert op.facts().error(1.0) == before

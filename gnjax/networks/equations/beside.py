@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from gnjax.networks.equations.control_flow import LOOPS, Inside
+from gnjax.networks.equations.control_flow import LOOPS
 from gnjax.networks.equations.maxima import ByComparison, differentiates_maxima
 from gnjax.networks.forms.refusals import Refused
 from gnjax.networks.jaxprs import (
@@ -87,7 +87,7 @@ def _steps(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
 
 def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     if eqn.primitive.name in LOOPS:
-        return LOOPS[eqn.primitive.name](Inside(_steps), eqn, operands)
+        return LOOPS[eqn.primitive.name](_steps, eqn, operands)
     return bind(eqn, operands)
 
 

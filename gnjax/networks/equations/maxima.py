@@ -26,7 +26,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gnjax.networks.equations.control_flow import CONTROL_FLOW, Inside
+from gnjax.networks.equations.control_flow import CONTROL_FLOW
 from gnjax.networks.jaxprs import (
     CALLS,
     bind,
@@ -109,7 +109,7 @@ def _bind(replaced: frozenset[int], eqn: Any, operands: Sequence[Any]) -> Any:
         return _further(_OF_TWO[name], *operands)
     if name in _OVER_AXES:
         return _over_axes(_OVER_AXES[name], operands[0], eqn.params["axes"])
-    return CONTROL_FLOW[name](Inside(_inside), eqn, operands)
+    return CONTROL_FLOW[name](_inside, eqn, operands)
 
 
 def _further(compare: Callable[..., jax.Array], x: Any, y: Any) -> jax.Array:

@@ -26,7 +26,7 @@ import numpy as np
 from jax.extend import core
 
 from gnjax.networks.equations.constants import unrounded
-from gnjax.networks.equations.control_flow import CONTROL_FLOW, Inside
+from gnjax.networks.equations.control_flow import CONTROL_FLOW
 from gnjax.networks.equations.custom_rules import custom_jvp, custom_vjp
 from gnjax.networks.jaxprs import bind, equations, equations_inside, equations_of, evaluate
 
@@ -195,5 +195,5 @@ _RULES: dict[str, Callable[[Any, Sequence[Any]], Any]] = {
     "convert_element_type": _convert,
     "reduce_precision": _reduce_precision,
     "custom_jvp_call": partial(custom_jvp, _inside),
-    **{name: partial(rule, Inside(_inside)) for name, rule in CONTROL_FLOW.items()},
+    **{name: partial(rule, _inside) for name, rule in CONTROL_FLOW.items()},
 }

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import jaxprs
-from gnjax.networks.rounding.by_numpy import OPERATIONS, bind_by_numpy
+from gnjax.networks.rounding.numpy_operations import OPERATIONS, result_by_numpy
 from gnjax.numerics import modular
 from gnjax.numerics.modular import PRIME
 
@@ -139,7 +139,7 @@ def _plain(eqn: Any, numbers: Sequence[Number]) -> list[Any] | None:
     """The values as the network computes them; None where some operand has none."""
     if any(each.plain is None for each in numbers):
         return None
-    found = bind_by_numpy(eqn, [each.plain for each in numbers])
+    found = result_by_numpy(eqn, [each.plain for each in numbers])
     return list(found) if eqn.primitive.multiple_results else [found]
 
 

@@ -8,21 +8,23 @@ from gnjax.networks.rounding.errors import (
     measured,
     measured_product,
     product_error,
+    product_probes,
     reason_of,
 )
 from gnjax.networks.rounding.formed import (
     MISTAKE,
     SAFETY,
     Forms,
+    OtherPrograms,
     checked,
     direction,
     forms_of_images,
     forms_of_kernel,
+    forms_of_products,
     forms_of_rows,
     probe_rows,
     watched,
 )
-from gnjax.networks.rounding.programs import OtherPrograms
 
 __all__ = [
     "MISTAKE",
@@ -36,12 +38,14 @@ __all__ = [
     "draws",
     "forms_of_images",
     "forms_of_kernel",
+    "forms_of_products",
     "forms_of_rows",
     "jacobian_error",
     "measured",
     "measured_product",
     "probe_rows",
     "product_error",
+    "product_probes",
     "reason_of",
     "watched",
 ]

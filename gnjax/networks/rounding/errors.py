@@ -31,19 +31,20 @@ from jax.tree_util import Partial
 from gnjax.networks.equations.rewritten import is_widened
 from gnjax.networks.forms.samples import sample_count
 from gnjax.networks.jacobians import SMALL, jacobian
-from gnjax.networks.jaxprs import narrowest
+from gnjax.networks.jaxprs import most_bytes, narrowest
 from gnjax.networks.network import Network, backward, forward
-from gnjax.networks.rounding.formed import SAFETY, Forms, forms_of_images
-from gnjax.networks.rounding.gaps import compiled_gaps, gaps
-from gnjax.networks.rounding.sampled import plain_backward, total_rounding
+from gnjax.networks.rounding.few_samples import plain_backward, total_rounding
+from gnjax.networks.rounding.formed import SAFETY, Forms, direction, forms_of_images
+from gnjax.networks.rounding.monte_carlo import products_and_changes
 from gnjax.numerics.certificate import MEASURED, Error, unknown
-from gnjax.numerics.host import dot, length, on_cpu, on_device, on_host
+from gnjax.numerics.host import dot, length, on_device, on_host
 from gnjax.numerics.memory.free import free_memory
 
 _MOST, _FEWEST = 16, 3  # the largest and the smallest number of draws
 _WORK = 3e6  # if all draws together write more numbers than this, fewer are made
 _FEW_OUTPUTS = 256.0
 _LARGE = 1e8  # for vectors of more bytes the free memory is checked
+_COPIES = 2  # of the arrays of an evaluation: as they are and with random roundings
 _SEED = 0
 _SAFETY_OF_FEW = 16.0  # three draws of one direction are smaller than so with probability 3e-4
 _SHARED = 4.0  # an error up to this times that of backward products is shared among parts
@@ -68,7 +69,7 @@ class MeasuredProduct(NamedTuple):
         """The error that also holds for other programs, from their products with the probes.
 
         Where rounding does not explain how far one of them is away, the distance is the error. See
-        :mod:`gnjax.networks.rounding.programs`.
+        :mod:`gnjax.networks.rounding.formed`.
         """
         if self.images is None:
             return self.error
@@ -134,14 +135,11 @@ def measured(
     work = net.written * together
     rows = net.samples * net.rows
     count = draws(work, rows)
-    written = net.written + net.parameters / together  # for a sample, by a product with a vector
     rng = np.random.default_rng(seed)
     backward_sums = _BackwardSums(np.zeros(net.parameters if parts else 0))
     total = total_rounding(
         net,
-        lambda batch, first, samples: _batch_size(
-            net, batch, rng, count, scaling, first, backward_sums, written * samples * count
-        ),
+        lambda batch, first: _batch_size(net, batch, rng, count, scaling, first, backward_sums),
         lambda batch, first: _add_images(net, batch, scaling, first, backward_sums),
         rng,
     )
@@ -177,12 +175,12 @@ class _BackwardSums:
 def product_probes(size: int, dtype: jnp.dtype) -> jax.Array:
     """The first vectors (n, j) that :func:`measured_product` multiplies: one, if it is large."""
     rng = np.random.default_rng(_SEED)
-    first = _direction(rng, (size,), dtype)
-    more = (_direction(rng, (size,), dtype) for _ in range(_compared(first) - 1))
-    return jnp.stack([first, *more], axis=1)
+    first = direction(rng, (size,), dtype)
+    more = (direction(rng, (size,), dtype) for _ in range(_compared(first) - 1))
+    return on_device(np.stack([first, *more], axis=1))
 
 
-def _compared(v: jax.Array) -> int:
+def _compared(v: np.ndarray) -> int:
     """How many products with vectors like v are compared with those of other programs."""
     return _FEWEST if v.nbytes < _LARGE else 1
 
@@ -195,7 +193,6 @@ def measured_product(
     batches: Iterable[Sequence[Any]] = ((),),
     work: float = 0.0,
     scaling: _Scaling | None = None,
-    repeated: bool = False,
     reason: str = "rounding of the product, by Monte Carlo arithmetic",
 ) -> MeasuredProduct:
     """A measured bound on ||computed A - A||_F for a symmetric A (size, size) in exact arithmetic.
@@ -212,30 +209,27 @@ def measured_product(
       work: about how many numbers a product of a batch writes; many make fewer draws.
       scaling: v -> S v with a symmetric S; the bound then is that of S A S, but for the rounding of
         S v itself.
-      repeated: whether it is measured again and again, as along a training, so that one program
-        that takes long to compile is worth it.
       reason: what the error comes from, in words.
     """
     function = product if isinstance(product, Partial) else Partial(product)
     rng, count, parts = np.random.default_rng(_SEED), draws(work, size), list(batches)
-    vectors = [_direction(rng, (size,), dtype)]
-    lacking = _lacks_memory(count, function, vectors[0], parts[0])
+    vectors = [direction(rng, (size,), dtype)]
+    equations = jax.make_jaxpr(function)(vectors[0], *parts[0]).jaxpr
+    lacking = _lacks_memory(count, equations, vectors[0])
     if lacking:
         return MeasuredProduct(unknown(f"{reason}: {lacking}"), math.nan)
-    vectors += [_direction(rng, (size,), dtype) for _ in range(count - 1)]
-    scaled = (_scaled(scaling, v) for v in vectors)
-    total_work = math.inf if repeated or not work else (work + size) * count * len(parts)
+    vectors += [direction(rng, (size,), dtype) for _ in range(count - 1)]
+    scaled = [_scaled(scaling, v) for v in vectors]
     images, change_sizes = [], []
-    for both in gaps(function, rng, scaled, parts, work=total_work):
+    for both in products_and_changes(function, rng, scaled, parts, work=(work + size) * count):
         image, change = (on_host(_scaled(scaling, one)) for one in both)
         images.append(image)
         change_sizes.append(length(change))
     products = np.array([[dot(on_host(v), image) for image in images] for v in vectors])
     differences = (products - products.T)[~np.eye(count, dtype=bool)]
     largest = max(_root_mean_square(change_sizes), _root_mean_square(differences))
-    smallest = narrowest(jax.make_jaxpr(function)(vectors[0], *parts[0]).jaxpr)
     image_size = _root_mean_square([length(image) for image in images])
-    error = _bound(largest, size**2, smallest, reason)
+    error = _bound(largest, size**2, narrowest(equations), reason)
     compared = np.stack(images[: _compared(vectors[0])], axis=1)
     return MeasuredProduct(error, image_size, compared)
 
@@ -245,21 +239,13 @@ def product_error(product: Callable[..., jax.Array], *args: Any, **options: Any)
     return measured_product(product, *args, **options).error
 
 
-def _lacks_memory(count: int, function: Partial, v: jax.Array, batch: Sequence[Any]) -> str:
+def _lacks_memory(count: int, equations: Any, v: np.ndarray) -> str:
     """Why vectors as large as v cannot be compared in the memory that is left, or ""."""
-    if v.nbytes < _LARGE or not on_cpu(v):
+    if v.nbytes < _LARGE or jax.default_backend() != "cpu":
         return ""  # an accelerator refuses by itself what it has no memory for
     room, _ = free_memory()
-    plan = (
-        compiled_gaps.of(function)
-        .lower(function, np.uint32(0), v, *batch)
-        .compile()
-        .memory_analysis()
-    )
-    if room is None or plan is None:
-        return ""
-    size_in_bytes = plan.temp_size_in_bytes + plan.output_size_in_bytes + 2 * count * v.nbytes
-    if size_in_bytes <= room:
+    size_in_bytes = _COPIES * most_bytes(equations) + 2 * count * v.nbytes
+    if room is None or size_in_bytes <= room:
         return ""
     return f"measuring it takes {size_in_bytes / 1e9:.3g} GB, and {room / 1e9:.3g} GB are left"
 
@@ -293,28 +279,28 @@ def _batch_size(
     scaling: _Scaling | None,
     first: np.ndarray,
     backward_sums: _BackwardSums,
-    work: float,
 ) -> float:
     """The estimate of ||E_b||_F for the rows of J of one batch.
 
-    ``work`` is about how many numbers are written for all batches that are measured. What backward
-    products show is added to ``backward_sums``; ``first`` are the first vectors u of the batch. A
-    vector of parameters may be large, so that of all draws together only the vectors v, their
-    images J v, and the images of the first u stay in memory.
+    What backward products show is added to ``backward_sums``; ``first`` are the first vectors u of
+    the batch. A vector of parameters may be large, so that of all draws together only the vectors
+    v, their images J v, and the images of the first u stay in memory.
     """
     shape = (sample_count(batch[0]), net.rows)
-    vectors = [_direction(rng, (net.parameters,), net.dtype) for _ in range(count)]
+    vectors = [direction(rng, (net.parameters,), net.dtype) for _ in range(count)]
     is_small = net.samples * net.rows * net.parameters <= SMALL
-    scaled = [_scaled(scaling, v) for v in vectors] if is_small else []
-    sources = scaled or (_scaled(scaling, v) for v in vectors)
+    scaled = [_scaled(scaling, v) for v in vectors]
+    work = (net.written * shape[0] + net.parameters) * count
     images, pushed, pulled, differences = [], [], [], []
-    for image, change in gaps(Partial(_forward, net), rng, sources, [batch], work=work):
+    for image, change in products_and_changes(
+        Partial(_forward, net), rng, scaled, [batch], work=work
+    ):
         images.append(image)
         pushed.append(length(change))
-    others = [_direction(rng, shape, net.dtype) for _ in range(count)]
-    others[: len(first)] = [on_device(u) for u in first]
-    backward_gaps = gaps(Partial(_backward, net), rng, others, [batch], work=work)
-    for place, (u, both) in enumerate(zip(others, backward_gaps, strict=True)):
+    others = [direction(rng, shape, net.dtype) for _ in range(count)]
+    others[: len(first)] = first
+    pulls = products_and_changes(Partial(_backward, net), rng, others, [batch], work=work)
+    for place, (u, both) in enumerate(zip(others, pulls, strict=True)):
         pull, change = (on_host(_scaled(scaling, one)) for one in both)
         if place < len(first):
             backward_sums.images[place] = backward_sums.images[place] + pull
@@ -372,11 +358,3 @@ def _root_mean_square(values: Sequence[float] | np.ndarray) -> float:
     if not np.isfinite(values).all():
         return math.nan
     return math.hypot(*values) / math.sqrt(max(len(values), 1))
-
-
-def _direction(rng: np.random.Generator, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
-    """A vector of random direction, its squared length the number of its entries."""
-    narrow = jnp.finfo(dtype).bits <= 32
-    v = rng.standard_normal(shape, np.float32 if narrow else np.float64)
-    v *= math.sqrt(v.size) / np.linalg.norm(v)
-    return jnp.asarray(v, dtype)

@@ -9,6 +9,11 @@ rounding. For random vectors u and w, K = J J^T, and the columns J_b of any para
 (Freivalds 1977). The right side is at hand where rounding is measured, the left side costs two
 products with what was formed. Where the measured error of J does not explain their distance, the
 distance becomes the error.
+
+A compiled program of products may be further away than rounding explains, too. XLA computes a
+number twice where that saves memory, with another rounding each time, and at a kink of the network
+the two may lie on different sides. So what makes an answer also multiplies some vectors whose
+products are known.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import jax
 import jax.numpy as jnp
@@ -23,19 +29,23 @@ import numpy as np
 
 from gnjax.networks.network import Network
 from gnjax.numerics.certificate import MEASURED, Error, unknown, weakest
-from gnjax.numerics.host import dot, length, product_on_host, size_of
+from gnjax.numerics.host import dot, length, on_host, product_on_host, size_of
 from gnjax.numerics.rounding import unit_roundoff
 from gnjax.numerics.scale import largest_exponent, raised_power, reach
 
 SAFETY = 4.0
 _PROBES = 2
+_FORMED = "formed"  # the matrix itself
+_Product = Callable[[jax.Array], jax.Array]
 MISTAKE = "what is formed from the layers is not what differentiation says"
 
 
 def direction(rng: np.random.Generator, shape: tuple[int, ...], dtype: jnp.dtype) -> np.ndarray:
     """A vector of random direction, its squared length the number of its entries."""
-    v = rng.standard_normal(shape)
-    return np.asarray(v * (math.sqrt(v.size) / np.linalg.norm(v)), dtype)
+    narrow = jnp.finfo(dtype).bits <= 32
+    v = rng.standard_normal(shape, np.float32 if narrow else np.float64)
+    v *= math.sqrt(v.size) / np.linalg.norm(v)
+    return np.asarray(v, dtype)
 
 
 def probe_vectors(net: Network) -> Iterator[np.ndarray]:
@@ -127,6 +137,13 @@ def forms_of_kernel(vectors: np.ndarray, kernel: np.ndarray) -> Forms:
     return Forms((left @ (near @ left.T)).astype(np.float64), rounding, unit)
 
 
+def forms_of_products(vectors: np.ndarray, products: np.ndarray) -> Forms:
+    """The forms from products (n, m) of a kernel with the vectors (n, m), by any program."""
+    near, unit = _near_one(products)
+    values = np.array([[dot(v, product) for product in near.T] for v in vectors.T])
+    return Forms(values, 2 * _rounding(len(near), np.dtype(float)) * length(near), unit)
+
+
 def _rounding(rows: int, dtype: np.dtype) -> float:
     """The error of a product with a vector of directions, relative to the Frobenius norm.
 
@@ -158,3 +175,46 @@ def checked(error: Error, of_products: Forms, of_matrix: Forms) -> Error:
         return unknown(f"{MISTAKE}: it is not finite")
     bound = raised_power(math.sqrt(SAFETY * size), unit // 2)
     return Error(error.value + bound, weakest(error.kind, MEASURED), error.failure, MISTAKE)
+
+
+class OtherPrograms:
+    """The products with some vectors (n, j) by every program that was used until now.
+
+    A program is told from others by its name and by the shape of the vectors that it multiplies.
+    ``vectors`` makes the vectors, when a program is used for the first time.
+    """
+
+    def __init__(self, vectors: Callable[[], jax.Array]) -> None:
+        self._vectors = vectors
+        self.images: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
+
+    @cached_property
+    def _probes(self) -> jax.Array:
+        return self._vectors()
+
+    def formed(self, matrix: jax.Array) -> jax.Array:
+        """The matrix, which is multiplied with the probes."""
+        self.images[_FORMED, matrix.shape] = on_host(
+            jnp.matmul(matrix, self._probes, precision="highest")
+        )
+        return matrix
+
+    def watched(self, product: _Product, name: str = "") -> _Product:
+        """The product, which multiplies the probes, too, before vectors of a new shape."""
+
+        def multiplied(v: jax.Array) -> jax.Array:
+            if (name, v.shape) not in self.images:
+                self.images[name, v.shape] = self._multiplied_by(product, v.shape)
+            return product(v)
+
+        return multiplied
+
+    def _multiplied_by(self, product: _Product, shape: tuple[int, ...]) -> np.ndarray:
+        """The products with the probes, as vectors or in blocks of this shape."""
+        rows = on_host(self._probes).T
+        if len(shape) == 1:
+            return np.stack([on_host(product(jnp.asarray(row))) for row in rows], axis=1)
+        padded = np.resize(rows, (-(-len(rows) // shape[1]) * shape[1], shape[0]))
+        blocks = padded.reshape(-1, shape[1], shape[0])
+        images = [on_host(product(jnp.asarray(block.T))) for block in blocks]
+        return np.concatenate(images, axis=1)[:, : len(rows)]

@@ -21,34 +21,36 @@ What is perturbed:
   entered): the operands by 8 u and the results by 32 u. A call that is less accurate than that is
   not seen to be.
 
-Where arrays are at hand, and not in one compiled program, underflow counts as well: XLA takes a
-number below the smallest normal one for zero, so that such a number, and a zero that is a product
-of numbers so small, moves by the smallest normal one.
+Underflow counts as well: XLA takes a number below the smallest normal one for zero, so that such a
+number, and a zero that is a product of numbers so small, moves by the smallest normal one.
 
 Calls, loops and branches are entered. Constants and arguments count as exact.
+
+The arithmetic goes one operation after the other: in one program, where every result is moved, XLA
+compiles a perceptron for a second and a transformer for a minute.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import Partial
 
-from gnjax.networks.equations.control_flow import LOOPS, Inside
-from gnjax.networks.jaxprs import ALL_CALLS, bind, evaluate, inexact
-from gnjax.networks.rounding.random_roundings import (
-    GOLDEN,
-    Roundings,
-    Stepped,
-    Traced,
-    mixed,
-)
+from gnjax.networks.equations.control_flow import LOOPS
+from gnjax.networks.jaxprs import ALL_CALLS, evaluate, inexact
+from gnjax.networks.rounding.numpy_operations import result_by_numpy
+from gnjax.networks.rounding.random_signs import RandomSigns
+from gnjax.numerics.bounded_jit import bounded_jit
+from gnjax.numerics.host import by_numpy, on_host
 from gnjax.numerics.rounding import unit_roundoff
 
+_AT_ONCE = 3e7  # the most numbers that the vectors of one evaluation write
 _ELEMENTARY, _TAILS, _OTHER = (0.0, 4.0), (2.0, 4.0), (8.0, 32.0)  # operands, results, in u
 _RUN = 8.0  # a sum of K terms is perturbed like 1 + sqrt(K) / 8 roundings, see the tests
 
@@ -82,49 +84,87 @@ _FUNCTIONS = {
 }
 
 
-def perturbed(function: Callable[..., Any], seed: jax.typing.ArrayLike, *args: Any) -> Any:
-    """``function(*args)`` in Monte Carlo arithmetic, with the random signs that ``seed`` chooses.
+def products_and_changes(
+    product: Partial,
+    rng: np.random.Generator,
+    vectors: Sequence[Any],
+    batches: Sequence[Sequence[Any]] = ((),),
+    *,
+    work: float = 0.0,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield for each v the sum of ``product(v, *batch)`` over batches, and its random change.
 
-    Args:
-      function: any JAX function of pytrees of arrays, also one that differentiates.
-      seed: an integer; another one gives independent signs.
-      args: its arguments, which are taken as exact.
+    The change is the difference to the same sum in Monte Carlo arithmetic. One operation goes after
+    the other, so that nothing is compiled but single operations. Several vectors go together where
+    they are small: ``work`` is about how many numbers are written for all of them and one batch.
     """
-    closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
-    roundings = Traced(jnp.asarray(seed).astype(jnp.uint32))
-    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(args)]
-    results = evaluate(closed.jaxpr, closed.consts, leaves, partial(_bind, roundings), ALL_CALLS)
-    return jax.tree.unflatten(jax.tree.structure(shapes), results)
+    size = len(vectors) // _groups(len(vectors), work)
+    for start in range(0, len(vectors), size):
+        some = np.stack([on_host(v) for v in vectors[start : start + size]])
+        image, change = _with_change(product, rng, some, batches[0])
+        for batch in batches[1:]:
+            parts = _with_change(product, rng, some, batch)
+            image, change = image + parts[0], change + parts[1]
+        yield from zip(image, change, strict=True)
 
 
-def perturbed_steps(closed: Any, seed: int, leaves: Sequence[Any]) -> list[Any]:
-    """The results of a closed jaxpr in Monte Carlo arithmetic, one operation after the other.
+def _groups(vectors: int, work: float) -> int:
+    """The number of parts of equal size for the vectors; every size needs its own operations."""
+    fewest = int(min(vectors, work / _AT_ONCE + 1))
+    return next(count for count in range(fewest, vectors + 1) if vectors % count == 0)
 
-    No program is compiled but those of single operations, which together are many times smaller
-    than one program of them all.
+
+def _with_change(
+    product: Partial, rng: np.random.Generator, vectors: np.ndarray, batch: Sequence[Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The products with all vectors at once, and their changes.
+
+    Every array has one more axis, along the vectors, so that every vector has its own signs.
     """
-    stepped = Stepped(seed)
-    return evaluate(
-        closed.jaxpr,
-        [stepped.flushed(const) for const in closed.consts],
-        [stepped.flushed(leaf) for leaf in leaves],
-        partial(_bind, stepped),
-        ALL_CALLS,
-    )
+    product, batch = jax.tree.map(partial(_repeated, len(vectors)), (product, batch))
+    closed_jaxpr = _of_each.of(product).trace(product, vectors, *batch).jaxpr
+    leaves = jax.tree.leaves((product, vectors, batch))
+    (plain,) = evaluate(closed_jaxpr.jaxpr, closed_jaxpr.consts, leaves, result_by_numpy, ALL_CALLS)
+    signs = RandomSigns(int(rng.integers(2**32)))
+    (moved,) = perturbed(signs, closed_jaxpr.jaxpr, closed_jaxpr.consts, leaves)
+    image = on_host(plain)
+    return image, on_host(moved) - image
 
 
-def _bind(roundings: Roundings, eqn: Any, operands: Sequence[Any]) -> Any:
+@bounded_jit
+def _of_each(product: Partial, vectors: jax.Array, *batch: Any) -> jax.Array:
+    """The products with all vectors; it is traced only once for arguments of the same shapes."""
+    return jax.vmap(lambda product, v, batch: product(v, *batch))(product, vectors, batch)
+
+
+def _repeated(times: int, leaf: Any) -> Any:
+    """The leaf repeated along a new first axis; memory is used only if a copy is changed."""
+    leaf = by_numpy(jnp.asarray(leaf))
+    xp = np if isinstance(leaf, np.ndarray) else jnp
+    return xp.broadcast_to(leaf, (times, *leaf.shape))
+
+
+def perturbed(
+    signs: RandomSigns, jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]
+) -> list[Any]:
+    """The results of a jaxpr in Monte Carlo arithmetic; constants and arguments are exact."""
+    flushed = (list(map(signs.flushed, values)) for values in (consts, args))
+    return evaluate(jaxpr, *flushed, partial(_bind, signs), ALL_CALLS)
+
+
+def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
     """An equation in Monte Carlo arithmetic."""
     name = eqn.primitive.name
-    if name in LOOPS:
-        return LOOPS[name](_Perturbed(roundings.word()), eqn, operands)
+    if name in LOOPS and eqn.params.get("length") != 0:
+        with jax.disable_jit():  # a loop goes step by step
+            return LOOPS[name](partial(perturbed, signs), eqn, operands)
     before, after = _sizes(eqn)
     if before:
-        operands = [roundings.moved(_as_wide(eqn, o), before) for o in operands]
-    bound = roundings.bound(eqn, operands)
+        operands = [signs.moved(_as_wide(eqn, o), before) for o in operands]
+    result = signs.result(eqn, operands)
     if not eqn.primitive.multiple_results:
-        return roundings.moved(bound, after, _exact_below(eqn))
-    return [roundings.moved(result, after) for result in bound]
+        return signs.moved(result, after, _exact_below(eqn))
+    return [signs.moved(one, after) for one in result]
 
 
 def _sizes(eqn: Any) -> tuple[float, float]:
@@ -198,20 +238,3 @@ def _multiplier_roundoff(eqn: Any) -> float:
     if "TF32" in precision or (single and plain and device == "gpu"):
         return 2.0**-11
     return unit_roundoff(jnp.dtype(jnp.float16)) if "F16" in precision else 0.0
-
-
-class _Perturbed(Inside):
-    """Loops and branches in Monte Carlo arithmetic: each step has other signs, and no condition."""
-
-    def __init__(self, seed: jax.Array) -> None:
-        super().__init__(partial(evaluate, bind=bind))
-        self.state = seed
-
-    def run(self, state: Any, jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-        return evaluate(jaxpr, consts, args, partial(_bind, Traced(state)), ALL_CALLS)
-
-    def of_steps(self, length: int) -> jax.Array:
-        return mixed(self.state + jax.lax.iota(jnp.uint32, length) * jnp.uint32(GOLDEN))
-
-    def after(self, state: jax.Array) -> jax.Array:
-        return mixed(state + jnp.uint32(1))

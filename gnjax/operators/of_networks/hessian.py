@@ -34,6 +34,7 @@ from gnjax.networks.rounding import (
     MeasuredProduct,
     OtherPrograms,
     measured_product,
+    product_probes,
     reason_of,
 )
 from gnjax.numerics.bounded_jit import bounded_jit
@@ -114,7 +115,7 @@ class NetworkHessian(Algebra, ParameterTrees):
 
     @cached_property
     def _others(self) -> OtherPrograms:
-        return OtherPrograms(self.net.parameters, self.dtype)
+        return OtherPrograms(partial(product_probes, self.net.parameters, self.dtype))
 
     @cached_property
     def _measured(self) -> MeasuredProduct:

@@ -37,18 +37,21 @@ from gnjax.networks.rounding import (
     Forms,
     JacobianErrors,
     MeasuredProduct,
+    OtherPrograms,
     checked,
     forms_of_images,
     forms_of_kernel,
+    forms_of_products,
     forms_of_rows,
     measured,
     measured_product,
     probe_rows,
+    product_probes,
     reason_of,
     watched,
 )
 from gnjax.numerics.certificate import MEASURED, Error
-from gnjax.numerics.host import on_device, times_number, wide
+from gnjax.numerics.host import on_device, on_host, times_number, wide
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.scale import exponent_of
@@ -183,7 +186,11 @@ class NetworkGram(Algebra, ParameterTrees):
     def prepared_by(self, ready: Operator) -> Product:
         """The product by ``ready``, and with J stored from where on that pays."""
         product = multiplied(self) if ready is self else ready.mv
-        return stored_jacobian.storing(self, product)
+        return stored_jacobian.storing(self, self.compared(product))
+
+    def compared(self, product: Product, name: str = "") -> Product:
+        """The product, which is compared with J before it is used, see ``factor_error``."""
+        return self._others.watched(product, name)
 
     def factor(self) -> np.ndarray:
         """F with F F^T the operator, in host memory.
@@ -238,11 +245,36 @@ class NetworkGram(Algebra, ParameterTrees):
             yield rows if root == 1 else times_number(rows, root)
 
     def factor_error(self) -> Error:
-        """The error of the Jacobian in products, and in all that was formed of it until now."""
+        """The error of the Jacobian in products, and in all that was formed of it until now.
+
+        A program of products with A = scale J^T J is compared by v^T A w = scale <J v, J w>, where
+        a program of its own multiplies by J; one with scale J J^T by J^T in the same way.
+        """
         error = self.measured.whole
         for forms in self._formed:
             error = checked(error, self.measured.forms, forms)
+        for images in self._others.images.values():
+            forms = forms_of_products(on_host(self._multiplied), images).scaled(1 / self.scale)
+            error = checked(error, self._expected, forms)
         return error.scaled(self.scale**0.5)
+
+    @cached_property
+    def _others(self) -> OtherPrograms:
+        return OtherPrograms(lambda: self._multiplied)
+
+    @cached_property
+    def _multiplied(self) -> jax.Array:
+        """The random vectors (p, j) or (n r, j) by which programs of products are compared."""
+        if self.side == "outputs":
+            return on_device(self.probes.T)
+        return product_probes(self.net.parameters, self.dtype)
+
+    @cached_property
+    def _expected(self) -> Forms:
+        """v^T J^T J w, or v^T J J^T w, for those vectors."""
+        if self.side == "outputs":
+            return self.measured.forms
+        return forms_of_images(on_host(forward_products(self.net, self._multiplied)).T)
 
     @property
     def measured(self) -> JacobianErrors:
@@ -277,7 +309,8 @@ class NetworkGram(Algebra, ParameterTrees):
         """
         if not self._by_products:
             return gram_error(norm, self.factor_error())
-        errors = [product.error for product in self._measured_products]
+        own = [images / self.scale for images in self._others.images.values()]
+        errors = [product.error_beside(own) for product in self._measured_products]
         return max(errors, key=lambda error: error.value).scaled(self.scale)
 
     @property

@@ -140,7 +140,7 @@ def storing(op: NetworkGram, product: Product) -> Product:
         nonlocal before
         if before <= 0:
             multiplications.clear()  # free its memory first
-            multiplications.append(op.with_jacobian().mv)
+            multiplications.append(op.compared(op.with_jacobian().mv, "with J stored"))
             before = np.inf
         before -= 1 if v.ndim == 1 else v.shape[1]
         return multiplications[0](v)

@@ -12,9 +12,9 @@ from jax.tree_util import Partial
 from gnjax.networks.construct import network
 from gnjax.networks.jaxprs import bind, evaluate
 from gnjax.networks.network import forward, sample_batches
-from gnjax.networks.rounding import by_numpy
-from gnjax.networks.rounding.by_numpy import bind_by_numpy
-from gnjax.networks.rounding.gaps import gaps
+from gnjax.networks.rounding import numpy_operations
+from gnjax.networks.rounding.monte_carlo import products_and_changes
+from gnjax.networks.rounding.numpy_operations import result_by_numpy
 from tests.networks import CASES
 
 _ENTRYWISE = {
@@ -102,7 +102,7 @@ def _both_ways(function, *args):
     done = []
 
     def recorded(eqn, operands):
-        result = bind_by_numpy(eqn, operands)
+        result = result_by_numpy(eqn, operands)
         done.append(eqn.primitive.name if _all_numpy(result) else None)
         return result
 
@@ -126,7 +126,7 @@ def _same(function, *args, units):
 
 
 def test_every_operation_is_tested():
-    assert {*_ENTRYWISE, *_ON_ARRAYS} == set(by_numpy.OPERATIONS)
+    assert {*_ENTRYWISE, *_ON_ARRAYS} == set(numpy_operations.OPERATIONS)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -211,10 +211,10 @@ def test_the_rounding_of_a_small_network_is_measured_without_a_program_of_it(nam
     net = network(model, x)
     vectors, batches = [_RNG.standard_normal(net.parameters)], list(sample_batches(net, net.target))
     with jax.log_compiles(), caplog.at_level("DEBUG", logger="jax"):
-        found = list(gaps(Partial(_forward, net), _RNG, vectors, batches, work=1.0))
+        found = list(products_and_changes(Partial(_forward, net), _RNG, vectors, batches))
     assert np.isfinite(found[0][1]).all()
     compiled = [r.getMessage() for r in caplog.records if "XLA compilation of" in r.getMessage()]
-    assert not [message for message in compiled if "_forward" in message or "_applied" in message]
+    assert not [message for message in compiled if "_forward" in message or "_of_each" in message]
     assert len(compiled) <= 6, compiled
 
 

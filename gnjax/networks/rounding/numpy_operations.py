@@ -1,8 +1,8 @@
 """Single operations of a jaxpr on arrays that are at hand, by NumPy, which compiles nothing.
 
 XLA compiles every operation anew for every shape, some ten milliseconds each, and a network that is
-differentiated has hundreds. What is not listed here (gathers, dtypes that NumPy does not have) goes
-to XLA, one operation after the other.
+differentiated has hundreds. What is not listed here (gathers, dtypes that NumPy does not have), and
+what lies on an accelerator, goes to XLA, one operation after the other.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from gnjax.networks.jaxprs import bind
 from gnjax.networks.rounding.convolutions import convolved
+from gnjax.numerics.host import on_cpu
 
 _PLAIN_DTYPES = frozenset(np.dtype(kind) for kind in ("f8", "f4", "i8", "i4", "u4", "u1", "?"))
 
 
-def bind_by_numpy(eqn: Any, operands: Sequence[Any]) -> Any:
+def result_by_numpy(eqn: Any, operands: Sequence[Any]) -> Any:
     """The results of an equation, as NumPy's arrays where NumPy computes them."""
     operation = OPERATIONS.get(eqn.primitive.name)
-    if operation is None or not _plain([*eqn.invars, *eqn.outvars]):
+    if operation is None or not _plain([*eqn.invars, *eqn.outvars], operands):
         return bind(eqn, operands)
     arrays = [_array(o, v) for o, v in zip(operands, eqn.invars, strict=True)]
     with np.errstate(all="ignore"):  # what is not finite is reported by whoever asked
@@ -42,8 +44,10 @@ def _array(operand: Any, v: Any) -> np.ndarray:
     return np.asarray(operand, dtype)
 
 
-def _plain(variables: Sequence[Any]) -> bool:
-    return all(getattr(v.aval, "dtype", None) in _PLAIN_DTYPES for v in variables)
+def _plain(variables: Sequence[Any], operands: Sequence[Any]) -> bool:
+    """Whether NumPy has the types of the variables, and the operands are in host memory."""
+    on_host = (on_cpu(o) for o in operands if isinstance(o, jax.Array))
+    return all(getattr(v.aval, "dtype", None) in _PLAIN_DTYPES for v in variables) and all(on_host)
 
 
 Operation = Callable[..., Any]

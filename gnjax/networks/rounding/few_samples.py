@@ -34,8 +34,8 @@ _WORK = 5e7  # numbers written for one product with all samples, from which on i
 _UNLIKE = 30.0  # float32 predicts rounding where the quotients differ by less than this factor
 
 
-_Measure = Callable[[Sequence[Any], np.ndarray, int], float]
-"""||E_b||_F of a batch: its samples and targets, vectors u, and how many samples are measured."""
+_Measure = Callable[[Sequence[Any], np.ndarray], float]
+"""||E_b||_F of a batch: its samples and targets, and vectors u."""
 
 
 def total_rounding(
@@ -58,21 +58,18 @@ def total_rounding(
         changes = _changes(net, rng)
     groups = None if changes is None else _groups(changes, net.batch, rng)
     if changes is None or groups is None:
-        return math.hypot(*(measure(*batch, net.samples) for batch in batches))
+        return math.hypot(*(measure(*batch) for batch in batches))
     vectors = np.concatenate([batch[1] for batch in batches], axis=1)
 
     def batch(places: np.ndarray) -> tuple[Any, np.ndarray]:
         return take((net.x, net.target), places), vectors[:, places]
 
-    some = [*groups.worst, *groups.random]
-    sizes = [measure(*batch(places), len(some) * net.batch) for places in some]
+    sizes = [measure(*batch(places)) for places in (*groups.worst, *groups.random)]
     sizes_and_places = zip(sizes[-_RANDOM:], groups.random, strict=True)
     quotients = [size / float(np.linalg.norm(changes[places])) for size, places in sizes_and_places]
     other_batches = np.split(groups.rest, range(net.batch, len(groups.rest), net.batch))
     if not 0 < max(quotients) <= _UNLIKE * min(quotients):
-        return math.hypot(
-            *sizes, *(measure(*batch(places), net.samples) for places in other_batches)
-        )
+        return math.hypot(*sizes, *(measure(*batch(places)) for places in other_batches))
     for places in other_batches:
         leave(*batch(places))
     return math.hypot(*sizes, max(quotients) * float(np.linalg.norm(changes[groups.rest])))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gnjax.networks.construct import network
-from gnjax.networks.rounding import errors, sampled
+from gnjax.networks.rounding import errors, few_samples
 
 _SAMPLES, _BATCH, _IN, _HIDDEN, _OUT = 397, 16, 6, 5, 3
 
@@ -52,7 +52,7 @@ def _at_kinks():
 def counted(monkeypatch):
     """Batches that were measured; large networks begin at any size."""
     seen, measure = [], errors._batch_size
-    monkeypatch.setattr(sampled, "_WORK", 0.0)
+    monkeypatch.setattr(few_samples, "_WORK", 0.0)
 
     def batch_size(net, batch, *rest):
         seen.append(len(batch[0]))
@@ -64,7 +64,7 @@ def counted(monkeypatch):
 
 def _on_all(net, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(sampled, "_FEWEST", 10**9)
+        patch.setattr(few_samples, "_FEWEST", 10**9)
         return errors.measured(net)
 
 

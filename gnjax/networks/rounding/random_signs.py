@@ -1,0 +1,119 @@
+"""Random roundings of arrays: every entry times 1 + u or 1 - u."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.networks.jaxprs import inexact
+from gnjax.networks.rounding.numpy_operations import result_by_numpy
+from gnjax.numerics.host import by_numpy
+
+_SIGNS_OF_BYTES = 1.0 - 2.0 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
+_ABOVE = 1 + 2.0**-6  # with u itself a power of two would stay where it is, as ties go to even
+_PRODUCTS = frozenset(
+    str.split("mul div square integer_pow dot_general conv_general_dilated")
+)  # whose results may be zero for operands that are not
+
+
+class RandomSigns:
+    """A source of random roundings of arrays that are at hand, new ones at every call.
+
+    In host memory they are made by NumPy, which compiles nothing, and on an accelerator there.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def moved(self, value: Any, size: float, least: float = 0.0) -> Any:
+        """value (1 + size xi) for independent random signs xi, one for every entry.
+
+        Entries of absolute value below ``least`` stay as they are, and so does an infinity, as of a
+        mask before a softmax: it is no rounded number, and inf - inf would be nan.
+        """
+        if not (hasattr(value, "dtype") and _perturbs(value, size)):
+            return value
+        array = by_numpy(value)
+        if least and not (abs(array) >= least).any():
+            return value
+        with np.errstate(all="ignore"):  # what is not finite is reported by whoever asked
+            moved = self._signs(_ABOVE * size, array)
+            moved *= array
+            moved += array
+        xp = _numpy_of(array)
+        if not xp.isfinite(moved).all():
+            moved = xp.where(xp.isinf(array), array, moved)
+        if least:
+            moved = xp.where(abs(array) < least, array, moved)
+        return self.flushed(moved)
+
+    def flushed(self, value: Any) -> Any:
+        """The value, with each number below the smallest normal one moved by that number."""
+        if not (hasattr(value, "dtype") and _perturbs(value, 1.0)):
+            return value
+        array = by_numpy(value)
+        tiny, sizes = jnp.finfo(array.dtype).tiny, abs(array)
+        if not sizes.min() < tiny:
+            return value
+        return self._shaken(array, (sizes < tiny) & (sizes > 0), tiny)
+
+    def result(self, eqn: Any, operands: Sequence[Any]) -> Any:
+        """The results of an equation, where zeros that are products of tiny numbers are moved."""
+        results = result_by_numpy(eqn, operands)
+        if eqn.primitive.name not in _PRODUCTS or not inexact(eqn.outvars[0].aval):
+            return results
+        array = by_numpy(results)
+        if array.all():
+            return results
+        tiny = jnp.finfo(array.dtype).tiny
+        if _least_product(eqn, operands) >= float(tiny):
+            return results
+        return self._shaken(array, array == 0, tiny)
+
+    def _shaken(self, array: Any, where: Any, tiny: Any) -> Any:
+        if not where.any():
+            return array
+        return _numpy_of(array).where(where, array + self._signs(float(tiny), array), array)
+
+    def _signs(self, step: float, like: Any) -> Any:
+        """``step`` with random signs; in host memory every random byte gives eight of them."""
+        if not isinstance(like, np.ndarray):
+            key = jax.random.key(int(self.rng.integers(2**32)))
+            return step * jax.random.rademacher(key, like.shape, jnp.finfo(like.dtype).dtype)
+        random_bytes = np.frombuffer(self.rng.bytes(-(-like.size // 8)), np.uint8)
+        signs = (step * _SIGNS_OF_BYTES).astype(like.dtype).take(random_bytes, axis=0)
+        return signs.reshape(-1)[: like.size].reshape(like.shape)
+
+
+def _numpy_of(array: Any) -> Any:
+    """NumPy for its own arrays, and jax.numpy for those on an accelerator."""
+    return np if isinstance(array, np.ndarray) else jnp
+
+
+def _least_product(eqn: Any, operands: Sequence[Any]) -> float:
+    """A number that no product or quotient of non-zero entries of the operands lies below."""
+    least, most = zip(*map(_ends, operands), strict=True)
+    if eqn.primitive.name == "div":
+        return least[0] / max(most[1], 1.0)
+    if eqn.primitive.name in ("square", "integer_pow"):
+        power = eqn.params.get("y", 2)
+        extreme = least[0] if power > 0 else max(most[0], 1.0)
+        return math.exp(min(power * math.log(extreme), 0.0)) if 0 < extreme < math.inf else 0.0
+    return min(least[0], 1e300) * min(least[1], 1e300)
+
+
+def _ends(operand: Any) -> tuple[float, float]:
+    """The smallest absolute value of the entries that are not zero, and the largest of all."""
+    array = by_numpy(operand) if hasattr(operand, "dtype") else np.asarray(operand)
+    sizes = abs(array.astype(float))
+    positive = sizes.min(where=sizes > 0, initial=np.inf)
+    return float(positive), float(sizes.max(initial=0))
+
+
+def _perturbs(value: jax.Array, size: float) -> bool:
+    return inexact(value) and value.size > 0 and size > 0
