@@ -16,7 +16,7 @@ from functools import partial
 
 from ml_collections import ConfigDict
 
-from sweeps.config import at_hand, data_of, is_at_hand, unknown_profile
+from sweeps.config import at_hand, data_of, is_at_hand
 
 # 500 of MNIST, 784 pixels, and k = 10; the paper does not print its widths.
 PAPER_RATIOS = tuple(
@@ -30,8 +30,6 @@ ONE, TWO = 2, 3  # weight matrices of networks with one and with two hidden laye
 
 
 def get_config(profile: str) -> ConfigDict:
-    if profile not in PROFILES:
-        raise unknown_profile(profile, PROFILES)
     common = {
         "paper_ratios": PAPER_RATIOS,
         "gain": 2.0,

@@ -9,8 +9,6 @@ every n.
 
 from ml_collections import ConfigDict
 
-from sweeps.config import unknown_profile
-
 PAPER_RATIOS = (("C5b", "n/d", 1.63, 6.97),)  # of Figures 1 and 2
 PROFILES = ("smoke", "laptop", "paper")
 STARTS = ("balanced", "pytorch_default")
@@ -19,8 +17,6 @@ FITTED = "fitted"
 
 
 def get_config(profile: str) -> ConfigDict:
-    if profile not in PROFILES:
-        raise unknown_profile(profile, PROFILES)
     images = "fashion_mnist" if profile == "paper" else "fashion_mnist_5000"
     common = {
         "paper_ratios": PAPER_RATIOS,

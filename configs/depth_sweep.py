@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from ml_collections import ConfigDict
 
-from sweeps.config import data_of, unknown_profile
+from sweeps.config import data_of
 
 # MNIST has d = 784 pixels and k = 10. The paper states its widths for figures 19 and 21 alone,
 # where they are about d, and does not state its factors c. Weights have variance 1 / fan-in, as in
@@ -26,12 +26,11 @@ PAPER_RATIOS = (
     ("3", "d/k", 78.4, 78.4),
     ("3", "m/d", 1.0, 4.0),
 )
+PROFILES = ("smoke", "laptop", "paper")
 
 
 def get_config(profile: str) -> ConfigDict:
     panels = {"smoke": _smoke, "laptop": _laptop, "paper": _paper}
-    if profile not in panels:
-        raise unknown_profile(profile, list(panels))
     return ConfigDict(
         {
             "paper_ratios": PAPER_RATIOS,

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from ml_collections import ConfigDict
 
-from sweeps.config import is_at_hand, unknown_profile
+from sweeps.config import is_at_hand
 
 # n = 5000 of MNIST (rank 717), Fashion-MNIST (784) and CIFAR-10 (3072)
 PAPER_RATIOS = tuple((figure, "n/d", 1.63, 6.97) for figure in ("B1c", "B2a", "B2b", "B2c"))
@@ -23,8 +23,6 @@ EVERY_OTHER = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
 def get_config(profile: str) -> ConfigDict:
-    if profile not in PROFILES:
-        raise unknown_profile(profile, PROFILES)
     common = {
         "paper_ratios": PAPER_RATIOS,
         "first_seed": 0,

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 
 from ml_collections import ConfigDict
 
-from sweeps.config import at_hand, unknown_profile
+from sweeps.config import at_hand
 
 PAPER_RATIOS = (  # from the unpruned network to the one of which nine tenths are pruned
     ("13", "p/(k n)", 1.7, 12.0),
@@ -38,8 +38,6 @@ PAPER_WIDTHS = {"vit": 48, "resnet20": 16, "resnet32": 16, "vgg5": 32, "feed_for
 
 
 def get_config(profile: str) -> ConfigDict:
-    if profile not in PROFILES:
-        raise unknown_profile(profile, PROFILES)
     common = {
         "paper_ratios": PAPER_RATIOS,
         "networks": NETWORKS,

@@ -8,15 +8,13 @@ MNIST, Fashion-MNIST and CIFAR-10 at n = 5,000 and full size; about seven minute
 
 from ml_collections import ConfigDict
 
-from sweeps.config import at_hand, unknown_profile
+from sweeps.config import at_hand
 
 PAPER_RATIOS = ()
 PROFILES = ("smoke", "laptop", "paper")
 
 
 def get_config(profile: str) -> ConfigDict:
-    if profile not in PROFILES:
-        raise unknown_profile(profile, PROFILES)
     common = {"paper_ratios": PAPER_RATIOS, "first_seed": 0, "sigma_x": 1.0, "probes": 100}
     return ConfigDict(common | {"smoke": _smoke, "laptop": _laptop, "paper": _paper}[profile]())
 

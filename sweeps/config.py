@@ -20,13 +20,19 @@ class ConfigError(ValueError):
 
 
 def load(argument: str) -> tuple[ConfigDict, str]:
-    """The config and the profile that ``configs/name.py:profile`` names."""
+    """The config and the profile that ``configs/name.py:profile`` names.
+
+    A file that lists its ``PROFILES`` is asked for no other one.
+    """
     path, _, profile = argument.rpartition(":")
     if not path or not profile:
         msg = f"--config={argument} must be FILE:PROFILE, as in configs/depth_sweep.py:laptop"
         raise ConfigError(msg)
+    module = _module(Path(path))
+    if profile not in getattr(module, "PROFILES", (profile,)):
+        raise unknown_profile(profile, module.PROFILES)
     try:
-        return _module(Path(path)).get_config(profile), profile
+        return module.get_config(profile), profile
     except ValueError as error:
         raise ConfigError(str(error)) from error
 
