@@ -16,11 +16,12 @@ import matplotlib
 
 from figures import catalogue
 from figures.catalogue import TableFigure
-from figures.shared import style
+from figures.shared import points, style
 from sweeps import table
 from sweeps.storage.files import StoreError, write_atomically
 
-FORMATS = (".png", ".pdf")
+POINTS = ".points.svg"
+SUFFIXES = (".png", POINTS, ".pdf", ".txt")  # points after the picture, whose layout they have
 _PASSING = ("dates", "git", "machine", "python", "device", "seconds")  # not in a stamp
 
 
@@ -62,7 +63,7 @@ def _main(arguments: Sequence[str] | None) -> int:
 def render(
     name: str, files: tuple[Path, Path] | None, out: Path, *, foreign: bool = False
 ) -> Iterator[Path]:
-    """Write one figure in every format with its caption beside it, and yield each path.
+    """Write one figure in every format, what its points tell, its caption, and yield each path.
 
     Args:
       name: the figure.
@@ -78,18 +79,20 @@ def render(
         frame = table.read(files[0], needed=module.COLUMNS, foreign=foreign)
         provenance = table.read_provenance(files[1])
         figure, caption = module.draw(frame), module.caption(frame, provenance)
-    for suffix in FORMATS:
+    for suffix in SUFFIXES:
         path = out / f"{name}{suffix}"
-        style.save(figure, path)
+        if suffix == POINTS:
+            write_atomically(path, points.overlay(figure))
+        elif suffix == ".txt":
+            write_atomically(path, caption + "\n")
+        else:
+            style.save(figure, path)
         yield path
-    path = out / f"{name}.txt"
-    write_atomically(path, caption + "\n")
-    yield path
 
 
 def drawn(name: str, files: tuple[Path, Path] | None, out: Path) -> list[Path]:
     """The files of :func:`render`, written again only where the table or the code changed."""
-    paths = [out / f"{name}{suffix}" for suffix in (*FORMATS, ".txt")]
+    paths = [out / f"{name}{suffix}" for suffix in SUFFIXES]
     stamp, current = out / f"{name}.stamp", _stamp(files)
     if stamp.is_file() and stamp.read_text() == current and all(p.is_file() for p in paths):
         return paths

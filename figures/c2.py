@@ -83,14 +83,13 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
 def _seeds(measured: DataFrame) -> str:
     """The numbers of initialisations behind the means of both panels: they differ by network."""
     start = measured["epoch"] == 0
-    ends = []
+    ends, every = [], set()
     for part in (start, ~start):
         counts = {len(np.unique(measured["seed"][part & one])) for one in _each(measured)}
+        every |= counts
         ends.append(" to ".join(str(count) for count in sorted({min(counts), max(counts)})))
-    return (
-        f"Geometric means over {ends[0]} initialisations (a) and {ends[1]} (b); bands are their"
-        " 95% intervals."
-    )
+    drawn = captions.spread(every, interval="their 95% intervals")
+    return f"Geometric means over {ends[0]} initialisations (a) and {ends[1]} (b); {drawn}."
 
 
 def _each(measured: DataFrame) -> list[np.ndarray]:

@@ -130,7 +130,7 @@ def _seeds(frame: DataFrame) -> str:
     """How many initialisations are behind each row of panels."""
     counts = [len(distinct(where(frame, figure=name), "seed")) for name in READINGS]
     listed = f"{counts[0]} (top), {counts[1]} (middle) and {counts[2]} (bottom)"
-    return f"Geometric mean over {listed} initialisations; bands are its 95% interval."
+    return f"Geometric mean over {listed} initialisations; {captions.spread(counts)}."
 
 
 def _shown(frame: DataFrame) -> DataFrame:

@@ -107,11 +107,11 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         f" the published code, with one change at a time. {arms.STEPS}, batches of"
         f" {captions.listed(sorted(shown['batch'].unique()))}. Left: the loss after the last epoch,"
         " with every tensor pruned as in the published code, with kernels alone, and without random"
-        f" crops and flips (initialisations: {counts}; bands are the 95% interval of the geometric"
-        " mean where there are several). Middle: lambda_max of J J^T with BatchNorm's statistics of"
-        " batches, for J with a column for every weight and with those of the weights that are"
-        " left. Right: kappa after the last epoch with BatchNorm's statistics of all samples;"
-        " arrows are lower bounds. Middle and right are of one initialisation.",
+        f" crops and flips (initialisations: {counts}; {arms.spread(starts)}). Middle: lambda_max"
+        " of J J^T with BatchNorm's statistics of batches, for J with a column for every weight and"
+        " with those of the weights that are left. Right: kappa after the last epoch with"
+        " BatchNorm's statistics of all samples; arrows are lower bounds. Middle and right are of"
+        " one initialisation.",
         f"Of the columns that are left: {captions.certificates(arms.finite(rows))}"
         if len(rows)
         else "",

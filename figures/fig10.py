@@ -104,6 +104,6 @@ def _seeds(frame: DataFrame) -> str:
     counts = frame.groupby("reading")["seed"].nunique()
     listed = ", ".join(str(counts[reading]) for reading in NAMES if reading in counts)
     return (
-        f"Geometric mean over initialisations ({listed}, in the order of the legend); bands are its"
-        " 95% interval."
+        f"Geometric mean over initialisations ({listed}, in the order of the legend);"
+        f" {captions.spread(set(counts))}."
     )

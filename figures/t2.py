@@ -1,9 +1,9 @@
 """Figure T2: spectra of the Hessian's diagonal blocks of two transformers, a CNN and an MLP."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -84,17 +84,9 @@ def _distances(axes: Axes, distances: DataFrame, names: list[str]) -> None:
     placed = distances.assign(place=distances["network"].map(place))
     for column, look in zip(MEASURES, style.looks(len(MEASURES)), strict=True):
         series = over_seeds(placed, "place", column)
-        ends = np.abs(np.array([series.low, series.high]) - series.mean)
-        axes.errorbar(
-            series.x + 0.1 * (list(MEASURES).index(column) - 0.5),
-            series.mean,
-            yerr=ends,
-            color=look.colour,
-            marker=look.marker,
-            linestyle="",
-            capsize=2,
-            label=MEASURES[column],
-        )
+        shifted = replace(series, x=series.x + 0.1 * (list(MEASURES).index(column) - 0.5))
+        drawn = {"linestyle": "", "capsize": 2, "elinewidth": 1.1}
+        style.bars(axes, shifted, look, MEASURES[column], **drawn)
     axes.set_xticks(range(len(names)), [NAMES[name] for name in names])
     axes.set_ylim(0, 1)
     axes.set_ylabel("mean Jensen-Shannon\ndistance of two blocks")

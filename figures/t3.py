@@ -73,7 +73,8 @@ def _along(axes: Axes, shown: DataFrame) -> None:
     stops, beside = distinct(shown, "step"), np.linspace(-0.27, 0.27, len(LOOKS))
     for shift, (metric, look) in zip(beside, LOOKS.items(), strict=True):
         run = kappa_over_seeds(where(shown, metric=metric), "step")
-        style.bars(axes, replace(run, x=np.arange(len(stops)) + shift), look)
+        placed = replace(run, x=np.arange(len(stops)) + shift)
+        style.bars(axes, placed, look, NAMES[metric])
     axes.set_xticks(np.arange(len(stops)), [f"{stop}" for stop in stops])
     axes.set_xlabel("step of Adam")
 
@@ -97,6 +98,7 @@ def _against(axes: Axes, shown: DataFrame) -> None:
                 markersize=size,
                 elinewidth=0.5,
                 linestyle="",
+                label=NAMES[metric],
                 markeredgecolor=look.colour if place else "white",
                 markerfacecolor="white" if place else look.colour,
             )

@@ -1,6 +1,7 @@
 """Figure T7: the layers' diagonal blocks beside the whole curvature, along training."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,17 +58,9 @@ def _panel(axes: Axes, shown: DataFrame, stops: list[int]) -> None:
     beside = np.linspace(-0.08, 0.08, len(curves))
     for shift, curve, look in zip(beside, curves, looks, strict=False):
         run = over_seeds(where(shown, **{name: curve}), "step", "value", arithmetic=True)
-        places = [stops.index(step) for step in run.x] + shift
-        axes.errorbar(
-            places,
-            run.mean,
-            yerr=(run.mean - run.low, run.high - run.mean),
-            color=look.colour,
-            marker=look.marker,
-            linewidth=0.6,
-            elinewidth=0.8,
-            label=f"damping {curve:g}" if by_damping else MATRICES[curve],
-        )
+        placed = replace(run, x=np.array([stops.index(step) for step in run.x]) + shift)
+        label = f"damping {curve:g}" if by_damping else MATRICES[curve]
+        style.bars(axes, placed, look, label)
     axes.set_ylim(-0.05, 1.05)
     axes.set_xticks(range(len(stops)), [str(stop) for stop in stops])
 
@@ -84,6 +77,7 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         for network, title in NETWORKS.items()
     )
     seeds = len(distinct(frame, "seed"))
+    bars = captions.spread([2], "bars") if seeds == 2 else "bars: its 95% interval"
     return captions.paragraph(
         "Figure T7, beyond the papers. The Hessian H of the cross-entropy and its Gauss-Newton"
         f" matrix G beside their layers' diagonal blocks B ({blocks}), along a full-batch run of"
@@ -93,7 +87,6 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         " gradient g and dampings d as shares of the mean eigenvalue of G. (d) What the second step"
         " gains of the decrease of the quadratic model that the first gains, each at its best"
         f" length. Each of the {len(frame)} numbers is known to {captions.rounded_up(width)} or"
-        f" less ({captions.weakest_evidence(frame)}). Mean over {seeds} initialisations; bars: its"
-        " 95% interval.",
+        f" less ({captions.weakest_evidence(frame)}). Mean over {seeds} initialisations; {bars}.",
         captions.data(frame, provenance),
     )

@@ -19,6 +19,7 @@ from urllib.parse import unquote
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from figures.__main__ import POINTS
 from reproduction import appendices, figure_findings, findings, records, texts
 from reproduction.markdown import escaped
 from reproduction.readings import title
@@ -158,7 +159,7 @@ def _picture(token: Token, where: Path) -> str:
     content = path.read_bytes()
     inches = int.from_bytes(content[16:20], "big") / _DPI  # the width that a PNG begins with
     source = f"data:image/png;base64,{base64.b64encode(content).decode()}"
-    points = path.with_suffix(".points.svg")
+    points = path.with_suffix(POINTS)
     return (
         f'<button type="button" class="enlarge"><span class="plot"'
         f' style="width:{_REM * inches:.1f}rem"><img alt="{escape(token.content)}" src="{source}">'

@@ -108,12 +108,17 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any], number: int, networ
         " Left: the loss after each epoch, in training mode.",
         _ends(shown),
         "Logarithmic vertical axes.",
-        f"Initialisations of the losses: {counts}; bands are the 95% interval of the geometric mean"
-        " where there are several.",
+        f"Initialisations of the losses: {counts}; {spread(starts)}.",
         captions.certificates(finite(kappas)) if len(kappas) else "",
         rank(kappas),
         captions.data(shown, provenance),
     )
+
+
+def spread(starts: Series) -> str:
+    """What the bands of losses over so many initialisations at each rate are."""
+    several = "the 95% interval of the geometric mean where there are several"
+    return captions.spread(set(starts), interval=several)
 
 
 def _ends(shown: DataFrame) -> str:

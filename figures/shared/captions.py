@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pandas import DataFrame
@@ -84,11 +84,22 @@ def seeds(frame: DataFrame, drawn: str = "bands", panels: Mapping[str, str] | No
     }
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
-        return f"Geometric mean over initialisations ({listed}); {drawn} are its 95% interval."
+        return f"Geometric mean over initialisations ({listed}); {spread(counts.values(), drawn)}."
     count = len(distinct(frame, "seed"))
     if count == 1:
         return "One initialisation."
-    return f"Geometric mean over {count} initialisations; {drawn} are its 95% interval."
+    return f"Geometric mean over {count} initialisations; {spread([count], drawn)}."
+
+
+def spread(
+    counts: Collection[int], drawn: str = "bands", interval: str = "its 95% interval"
+) -> str:
+    """What bands or bars are, and thin lines, of curves over so many initialisations."""
+    bars = drawn.startswith("bars")
+    if max(counts) == 2:
+        return "bars reach from one to the other" if bars else "thin lines are the two"
+    told = f"{drawn} are {interval}"
+    return f"{told}, thin lines the two where there are two" if 2 in counts and not bars else told
 
 
 def certificates(frame: DataFrame) -> str:

@@ -1,5 +1,6 @@
 """From rows of a table to the curves of a figure: select rows, then average over the seeds."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,10 @@ from sweeps import effects
 class Series:
     """One curve: at each x the geometric mean over the seeds with its 95% interval.
 
-    ``low`` and ``high`` are the mean itself where there is one seed. Where `resolved` is false the
-    mean includes lower bounds, and so is a lower bound itself.
+    ``starts`` are the values at each x that it is the mean of, and ``low`` and ``high`` the ends of
+    its interval, or the mean itself where there is one seed. A curve of two seeds is a `pair`,
+    whose interval would say nothing: its ends are then the two. Where `resolved` is false the mean
+    includes lower bounds, and so is a lower bound itself.
     """
 
     x: NDArray
@@ -23,6 +26,15 @@ class Series:
     low: NDArray
     high: NDArray
     resolved: NDArray
+    starts: tuple[NDArray, ...]
+
+    @property
+    def pair(self) -> NDArray | None:
+        """The values of two seeds as two curves, (2, x); None of one seed and of more.
+
+        The only value at an x stands for both.
+        """
+        return _pair(self.starts)
 
 
 def distinct(frame: DataFrame, name: str) -> list[Any]:
@@ -59,13 +71,23 @@ def _aggregate(x: NDArray, y: NDArray, resolved: NDArray, *, arithmetic: bool = 
     x, y, resolved = x[finite], y[finite], resolved[finite]
     places = np.unique(x)
     into, back = (np.log, np.exp) if (y > 0).all() and not arithmetic else (np.asarray, np.asarray)
-    found = [effects.mean(into(y[x == place])) for place in places]
+    starts = tuple(y[x == place] for place in places)
+    found = [effects.mean(into(values)) for values in starts]
     known = [(e.value, e.low, e.high) if np.isfinite(e.low) else (e.value,) * 3 for e in found]
     mean, low, high = back(np.array(known).reshape(-1, 3).T)
+    if (pair := _pair(starts)) is not None:
+        low, high = pair.min(axis=0), pair.max(axis=0)
     return Series(
         x=places,
         mean=mean,
         low=low,
         high=high,
         resolved=np.array([np.all(resolved[x == place]) for place in places], dtype=bool),
+        starts=starts,
     )
+
+
+def _pair(starts: Sequence[NDArray]) -> NDArray | None:
+    if max(map(len, starts), default=0) != 2:
+        return None
+    return np.array([np.resize(values, 2) for values in starts]).T

@@ -112,42 +112,58 @@ def paper_style() -> Iterator[None]:
         yield
 
 
-def new_figure(width: float, height: float) -> Figure:
+class Picture(Figure):
+    """A figure that keeps the series behind each of its lines, for who points at one."""
+
+    def __init__(self, width: float, height: float) -> None:
+        super().__init__(figsize=(width, height), layout="constrained")
+        self.series: dict[Line2D, Series] = {}
+        FigureCanvasAgg(self)
+
+
+def new_figure(width: float, height: float) -> Picture:
     """An empty figure of that size in inches that lays itself out and belongs to no window."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+    return Picture(width, height)
 
 
-def bars(axes: Axes, series: Series, look: Look) -> None:
+def is_of(axes: Axes, line: Line2D, series: Series) -> None:
+    """Keep that a line shows a series."""
+    if isinstance(axes.figure, Picture):
+        axes.figure.series[line] = series
+
+
+def bars(axes: Axes, series: Series, look: Look, label: str = "", **drawn: Any) -> None:
     """The mean over seeds as a thin marked line, its 95% interval a bar at every place.
 
-    For curves that stand beside each other, whose bands would hide each other. Places where some
-    seed is unresolved are drawn as lower bounds.
+    For curves that stand beside each other, whose bands would hide each other. Of two starts the
+    bar reaches from one to the other. Places where some seed is unresolved are drawn as lower
+    bounds. ``drawn`` are arguments of matplotlib's errorbar.
     """
     mean = np.where(series.resolved, series.mean, np.nan)
-    axes.errorbar(
+    settings = {"linewidth": 0.6, "elinewidth": 0.8} | drawn
+    (line, *_) = axes.errorbar(
         series.x,
         mean,
-        yerr=(mean - series.low, series.high - mean),
+        yerr=np.abs([mean - series.low, series.high - mean]),  # at one value rounding has a sign
         color=look.colour,
         marker=look.marker,
-        markersize=4,
-        markeredgecolor="white",
-        linewidth=0.6,
-        elinewidth=0.8,
+        label=label,
+        **settings,
     )
+    is_of(axes, line, series)
     _lower_bounds(axes, series, look)
 
 
 def band(axes: Axes, series: Series, look: Look, label: str = "", *, filled: bool = True) -> Line2D:
-    """The mean over seeds as a marked line inside its 95% interval.
+    """The mean over seeds as a marked line inside its 95% interval; of two starts, between them.
 
-    Places where some seed is unresolved are left out of line and band and drawn as lower bounds;
-    where there is no other, these are the line that is returned.
+    Two starts are thin lines. Places where some seed is unresolved are left out of line and band
+    and drawn as lower bounds; where there is no other, these are the line that is returned.
     """
     shown = series.resolved.tolist()
-    if filled:
+    if series.pair is not None:
+        axes.plot(series.x, np.where(shown, series.pair, np.nan).T, color=look.colour, lw=0.4)
+    elif filled:
         axes.fill_between(
             series.x, series.low, series.high, where=shown, color=look.colour, alpha=0.18, lw=0
         )
@@ -159,6 +175,7 @@ def band(axes: Axes, series: Series, look: Look, label: str = "", *, filled: boo
         marker=look.marker,
         label=label,
     )
+    is_of(axes, line, series)
     bounds = _lower_bounds(axes, series, look)
     if bounds is None:
         return line
@@ -176,6 +193,7 @@ def _lower_bounds(axes: Axes, series: Series, look: Look) -> Line2D | None:
         return None
     drawn = OPEN | {"color": look.colour, "markeredgecolor": look.colour}
     (line,) = axes.plot(x, y, linestyle="", marker=look.marker, **drawn)
+    is_of(axes, line, series)
     axes.margins(y=0.18)  # room for an arrow over the highest
     for place in zip(x, y, strict=True):
         axes.annotate(

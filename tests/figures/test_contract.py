@@ -1,6 +1,8 @@
 """What every figure owes its readers: it is that of its published table, or a sentence says why."""
 
 import csv
+import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from matplotlib.image import imread
 
 from figures import __main__ as cli
 from figures import catalogue
-from figures.shared import style
+from figures.shared import points, style
 from reproduction.published import GALLERY, table_of
 from sweeps import table
 from tests.drawn import assert_texts_fit
@@ -28,10 +30,25 @@ def test_a_figure_is_that_of_its_published_table(name, tmp_path):
     drawn = tmp_path / "drawn.png"
     figure = module.draw(frame)
     style.save(figure, drawn)
+    told = points.overlay(figure)
     np.testing.assert_array_equal(imread(drawn), imread(GALLERY / f"{name}.png"))
     provenance = table.read_provenance(table.provenance_beside(path))
     assert f"{module.caption(frame, provenance)}\n" == (GALLERY / f"{name}.txt").read_text()
     assert_texts_fit(figure)
+    _assert_points_tell(told, imread(drawn))
+
+
+def _assert_points_tell(told, picture):
+    """What is told is plain text, and something is drawn wherever it is told."""
+    svg = ElementTree.fromstring(told)
+    width, height = map(float, svg.get("viewBox").split()[2:])
+    for circle in svg:
+        (title,) = circle
+        assert re.fullmatch(r"[^$\\{}]+: [^$\\{}]+", title.text)
+        x, y = float(circle.get("cx")) / width, float(circle.get("cy")) / height
+        row, column = int(y * picture.shape[0]), int(x * picture.shape[1])
+        around = picture[row - 12 : row + 13, column - 12 : column + 13, :3]
+        assert around.min() < 0.85, title.text
 
 
 @pytest.mark.parametrize("name", FIGURES)

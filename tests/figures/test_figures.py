@@ -1,6 +1,7 @@
 """Figures show what their table says: means, bands, bounds, and lower bounds as lower bounds."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,7 +18,7 @@ from pandas import DataFrame, concat
 
 from figures import __main__ as cli
 from figures import catalogue, fig02, fig03, fig04
-from figures.shared import captions, style
+from figures.shared import captions, points, style
 from figures.shared.series import kappa_over_seeds, over_seeds
 from sweeps.rows import where
 from sweeps.storage.files import replacing
@@ -86,6 +87,36 @@ def test_a_band_is_the_interval_of_the_geometric_mean() -> None:
     half = 4.302652729911275 / 3**0.5  # the 97.5% point of Student's t with 2 degrees of freedom
     _, low, high = band_edges(axes, 0)
     np.testing.assert_allclose(np.log10([low[0], high[0]]), [1 - half, 1 + half], rtol=1e-9)
+
+
+def test_two_starts_are_two_lines_and_bars_from_one_to_the_other() -> None:
+    """Class: an interval of two numbers, which is 13 times as wide as their distance allows."""
+    table = DataFrame({"x": [1, 2, 3, 1, 2], "y": [1.0, 10.0, 7.0, 4.0, 5.0]})
+    series = over_seeds(table, "x", "y")
+    axes = style.new_figure(2, 2).subplots()
+    line = style.band(axes, series, style.looks(1)[0])
+    assert not axes.collections
+    starts = [found.get_ydata() for found in axes.lines if found is not line]
+    np.testing.assert_array_equal(starts, [[1.0, 10.0, 7.0], [4.0, 5.0, 7.0]])
+    np.testing.assert_array_equal([series.low, series.high], [[1, 5, 7], [4, 10, 7]])
+    assert "thin lines are the two" in captions.seeds(table.assign(seed=[0, 0, 0, 1, 1]))
+    assert "bars reach" in captions.seeds(table.assign(seed=[0, 0, 0, 1, 1]), "bars")
+    mixed = captions.spread([2, 3])
+    assert mixed == "bands are its 95% interval, thin lines the two where there are two"
+
+
+def test_a_point_tells_its_place_its_value_and_its_starts() -> None:
+    table = DataFrame({"x": [1, 2] * 3, "kappa": np.repeat([1.0, 10.0, 100.0], 2)})
+    series = replace(over_seeds(table, "x", "kappa"), resolved=np.array([True, False]))
+    figure = style.new_figure(2, 2)
+    axes = figure.subplots()
+    style.band(axes, series, style.looks(1)[0], r"$\beta = 1/\sqrt{H}$")
+    style.logarithmic(axes)
+    axes.set_xlabel("layer $\\ell$")
+    told = re.findall("<title>(.*)</title>", points.overlay(figure))
+    starts = "the starts: 1, 10, 100"
+    assert told[0] == f"β = 1/√H, layer ℓ = 1: 10; 95% interval 0.0328 to 3049; {starts}"
+    assert told[1].startswith("β = 1/√H, layer ℓ = 2: at least 10; ")
 
 
 def test_bars_are_the_interval_and_leave_out_what_is_unresolved() -> None:
@@ -219,8 +250,8 @@ def test_figures_write_pictures_and_captions(
     printed = [Path(name) for name in capsys.readouterr().out.split()]
     folder = tmp_path / "figures" / "smoke"
     assert sorted(printed) == sorted(folder.iterdir())  # and so no partial file stays behind
-    assert {path.suffix for path in printed} == {".png", ".pdf", ".txt"}
-    assert len(printed) == 3 * len(names)
+    assert {path.suffix for path in printed} == {".png", ".pdf", ".svg", ".txt"}
+    assert len(printed) == 4 * len(names)
     before = {path: path.read_bytes() for path in printed}
     assert cli.main(["fig03", "--profile=smoke", f"--results={tmp_path}"]) == 0
     assert {path: path.read_bytes() for path in printed} == before  # the same table, the same bytes
