@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,6 @@ def condition_number(
     method: str = "auto",
     certify: str = "ritz",
     preconditioner: Operator | ArrayLike | None = None,
-    folder: str | Path | None = None,
     seed: int = 0,
     progress: Progress = None,
     limits: Limits = LIMITS,
@@ -61,9 +59,6 @@ def condition_number(
         factorisations.
       preconditioner: a positive definite matrix or operator near a multiple of this one, for
         method "preconditioned", which "auto" then takes. A bad one costs time and never truth.
-      folder: where method "preconditioned" keeps the rows of a network's Jacobian as they come, 8
-        bytes a number. A call that was interrupted, and later calls for the same network, read them
-        from there.
       seed: the seed of the random start.
       progress: True for a bar on stderr, or a function of the products made and expected (None),
         for Lanczos on products. Ctrl-C then returns the answer so far, with ``finished`` False.
@@ -85,22 +80,10 @@ def condition_number(
     with watching(progress, stoppable=True) as watch:
         rank = None if rank is None else int(rank)
         problem = Problem(small, rank, float(rtol), int(seed), limits, watch)
-        if folder is not None:
-            problem = replace(problem, folder=_writable(folder))
         if preconditioner is not None:
             matrix = _preconditioner_matrix(preconditioner, small.shape[0], method)
             problem = replace(problem, preconditioner=matrix)
         return _solve(problem, method, certify, size)
-
-
-def _writable(folder: str | Path) -> Path:
-    path = Path(folder)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        msg = f"folder={str(folder)!r} is to hold rows of a Jacobian, and cannot be made: {error}"
-        raise ValueError(msg) from error
-    return path
 
 
 def condition_of_spectrum(

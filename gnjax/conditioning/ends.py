@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -33,8 +32,7 @@ class Problem:
     """The operator whose kappa a method computes, with the arguments of condition_number.
 
     ``op`` is the smaller operator if the caller's states one with the same non-zero eigenvalues.
-    ``limit`` returns a bound on its rank that the operator does not state itself. Rows of a factor
-    are kept in ``folder``.
+    ``limit`` returns a bound on its rank that the operator does not state itself.
     """
 
     op: Operator
@@ -45,7 +43,6 @@ class Problem:
     watch: Watch = UNWATCHED
     preconditioner: np.ndarray | None = None
     limit: Callable[[], RankBound] | None = None
-    folder: Path | None = None
 
     @property
     def size(self) -> int:

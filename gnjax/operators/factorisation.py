@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 import jax
@@ -28,27 +27,24 @@ class Factorisation:
       form: forms J in host memory, in float64.
       error: returns a bound on ||J formed - J||_2.
       blocks: yields J some rows at a time, or J^T, in float64, in host memory or on an accelerator;
-        None where ``form`` is all there is. It takes a folder in which rows of J are kept, or None.
+        None where ``form`` is all there is.
       by_rows: whether the blocks are rows of J.
     """
 
     shape: tuple[int, int]
     form: Callable[[], np.ndarray]
     error: Callable[[], Error]
-    blocks: Callable[[Path | None], Iterable[np.ndarray | jax.Array]] | None = None
+    blocks: Callable[[], Iterable[np.ndarray | jax.Array]] | None = None
     by_rows: bool = True
 
     @property
     def size_in_bytes(self) -> float:
         return 8.0 * self.shape[0] * self.shape[1]
 
-    def parts(self, folder: Path | None = None) -> Iterable[np.ndarray | jax.Array]:
-        """J some rows at a time, or J^T where it is not ``by_rows``.
-
-        Rows that take long are kept in the folder, and those that stand there are read.
-        """
+    def parts(self) -> Iterable[np.ndarray | jax.Array]:
+        """J some rows at a time, or J^T where it is not ``by_rows``."""
         if self.blocks is not None:
-            return self.blocks(folder)
+            return self.blocks()
         return rows_in_parts(self.form(), _ROWS)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
@@ -143,8 +142,8 @@ class Scaled(Around):
         def error() -> Error:
             return error_in_units(factorisation.error() + lost, half)
 
-        def blocks(folder: Path | None) -> Iterator[np.ndarray]:
-            return (np.ldexp(on_host(part), half) for part in factorisation.parts(folder))
+        def blocks() -> Iterator[np.ndarray]:
+            return (np.ldexp(on_host(part), half) for part in factorisation.parts())
 
         return Factorisation(
             factorisation.shape,

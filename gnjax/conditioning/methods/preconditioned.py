@@ -87,7 +87,7 @@ def _preconditioned(problem: Problem) -> PreconditionedMatrix | None:
     factor, plan = factorisation_of(problem.op), _plan(problem)
     assert factor is not None
     assert plan is not None
-    return by_factor(factor, plan, problem.rtol, problem.seed, problem.watch, problem.folder)
+    return by_factor(factor, plan, problem.rtol, problem.seed, problem.watch)
 
 
 def _certified(problem: Problem, ready: PreconditionedMatrix) -> Ends | None:

@@ -30,12 +30,9 @@ def widths(net: Network) -> list[int]:
     return [item.width for item in _items(net, _trace(net))]
 
 
-def rows(net: Network, first: int = 0) -> Iterator[np.ndarray]:
-    """Yield C (n r, c) with C C^T = J J^T some rows at a time.
-
-    The blocks before the one with the number ``first`` are left out.
-    """
-    return (np.concatenate(columns, axis=1) for columns in _blocks(net, first))
+def rows(net: Network) -> Iterator[np.ndarray]:
+    """Yield C (n r, c) with C C^T = J J^T some rows at a time."""
+    return (np.concatenate(columns, axis=1) for columns in _blocks(net))
 
 
 def jacobians(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarray]:
@@ -47,9 +44,9 @@ def jacobians(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarray]:
     return [np.concatenate(block) for block in blocks]
 
 
-def _blocks(net: Network, first: int = 0) -> Iterator[list[np.ndarray]]:
-    """The columns (b, c_l) of each chosen parameter l, from the block with this number on."""
-    for unit, skip in unit_rows(net, first):
+def _blocks(net: Network) -> Iterator[list[np.ndarray]]:
+    """The columns (b, c_l) of each chosen parameter l, some rows at a time."""
+    for unit, skip in unit_rows(net):
         parts = _rows(net, on_device(unit.reshape(len(unit), net.samples, net.rows)))
         yield [np.asarray(part)[skip:] for part in parts]
 

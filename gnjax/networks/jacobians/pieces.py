@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any, TypeVar
 
 import jax
@@ -41,7 +40,6 @@ def pieces_of(
     items: tuple[Item, ...],
     samples: Any = None,
     *,
-    first: int = 0,
     portion: tuple[int, int] | None = None,
     through: Callable[..., Any] | None = None,
 ) -> Iterator[Any]:
@@ -55,7 +53,6 @@ def pieces_of(
       net: the network.
       items: the parameters, in the order of the columns.
       samples: the samples (x, target) in place of those of the network, which are not coupled.
-      first: the parts before the one with this number are left out.
       portion: at most how many samples are computed at once, and how many of their rows; the last
         rows of a sample are filled up with zeros. By default all rows of as many samples as the
         network takes, since each row of a sample is a backward pass.
@@ -63,14 +60,14 @@ def pieces_of(
         is compiled with them, and its results are yielded in their place.
     """
     if net.coupled:
-        for unit, skip in unit_rows(net, first):
+        for unit, skip in unit_rows(net):
             rows_of_batch = backward_products(net, on_device(unit.T)).T[None]
             yield [], take(rows_of_batch, np.s_[:, skip:]) if skip else rows_of_batch
         return
     samples = (net.x, net.target) if samples is None else samples
     most, rows = portion or (max(1, net.batch // net.rows), net.rows)
     size = even_size(sample_count(samples), most)
-    for part, skip in islice(windows(samples, size), first, None):
+    for part, skip in windows(samples, size):
         new = slice(skip, None)
         x, target = take(part, new) if skip and through is not None else part
         for start in range(0, net.rows, rows):
@@ -78,15 +75,14 @@ def pieces_of(
             yield take(pieces, new) if skip and through is None else pieces
 
 
-def unit_rows(net: Network, first: int = 0) -> Iterator[tuple[np.ndarray, int]]:
+def unit_rows(net: Network) -> Iterator[tuple[np.ndarray, int]]:
     """Yield unit vectors (b, n r) of the outputs of coupled samples, some of them at a time.
 
-    Each comes with the number of its vectors that came before, since all parts have one size. The
-    parts before the one with the number ``first`` are left out.
+    Each comes with the number of its vectors that came before, since all parts have one size.
     """
     size = net.samples * net.rows
     count = min(_ROWS, size)
-    for start in range(first * count, size, count):
+    for start in range(0, size, count):
         place = min(start, size - count)
         yield np.eye(count, size, place, dtype=net.dtype), start - place
 

@@ -18,12 +18,9 @@ from gnjax.numerics.host import on_host
 SMALL = 1e6  # the most entries of a J that is kept with its network
 
 
-def row_blocks(net: Network, first: int = 0) -> Iterator[jax.Array]:
-    """Yield J (n r, p) some rows at a time, columns in the order of the parameter vector.
-
-    The blocks before the one with the number ``first`` are left out.
-    """
-    for _, rows in pieces_of(net, as_rows(net), first=first):
+def row_blocks(net: Network) -> Iterator[jax.Array]:
+    """Yield J (n r, p) some rows at a time, columns in the order of the parameter vector."""
+    for _, rows in pieces_of(net, as_rows(net)):
         yield reshaped(rows, -1, net.parameters)
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -61,7 +60,6 @@ from gnjax.operators.factorisation import Factorisation, gram_error
 from gnjax.operators.facts import Facts, Product
 from gnjax.operators.of_networks import linearised, stored_jacobian
 from gnjax.operators.of_networks.described import described
-from gnjax.operators.of_networks.kept_rows import kept
 from gnjax.operators.of_networks.sides import chosen_side
 from gnjax.operators.prepare import multiplied
 from gnjax.operators.protocol import Operator
@@ -217,7 +215,7 @@ class NetworkGram(Algebra, ParameterTrees):
         if full is None or self.side == "parameters" or not self.net.coupled:
             return full
         columns = sum(jacobians.widths_of_coupled(self.net))
-        blocks = partial(self._blocks, jacobians.rows_of_coupled, "of fewer columns")
+        blocks = partial(self._blocks, jacobians.rows_of_coupled)
 
         def form() -> np.ndarray:
             return np.concatenate([np.asarray(rows) for rows in blocks()])
@@ -228,19 +226,14 @@ class NetworkGram(Algebra, ParameterTrees):
         """By J, which has a column for every parameter."""
         if not has_root(self.net.target):
             return None
-        by_rows, blocks = self.side == "outputs", partial(self._blocks, jacobians.row_blocks, "")
+        by_rows, blocks = self.side == "outputs", partial(self._blocks, jacobians.row_blocks)
         return Factorisation(self.factor_shape, self.factor, self.factor_error, blocks, by_rows)
 
     def _blocks(
-        self, rows_of: Callable[..., Iterator[Any]], kind: str, folder: Path | None = None
+        self, rows_of: Callable[[Network], Iterator[Any]]
     ) -> Iterator[np.ndarray | jax.Array]:
-        """R^T J times the root of the scale, or rows of another ``kind``, some at a time."""
-        root = self.scale**0.5
-
-        def computed(first: int) -> Iterator[np.ndarray | jax.Array]:
-            return map(wide, rows_of(self.net, first))
-
-        blocks = computed(0) if folder is None else kept(folder, self.net, computed, kind)
+        """R^T J times the root of the scale, or other rows of the network, some at a time."""
+        root, blocks = self.scale**0.5, map(wide, rows_of(self.net))
         for rows in watched(self.probes, blocks, self._formed.append):
             yield rows if root == 1 else times_number(rows, root)
 

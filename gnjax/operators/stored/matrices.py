@@ -174,7 +174,7 @@ class Factored(Algebra):
             (rows, columns),
             lambda: np.asarray(self.factor, np.float64),
             self._factor_error,
-            (lambda _: rows_in_parts(self.factor, _ROWS)) if there else None,
+            (lambda: rows_in_parts(self.factor, _ROWS)) if there else None,
         )
 
     def _factor_error(self) -> Error:

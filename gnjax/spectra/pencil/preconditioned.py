@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -98,16 +97,15 @@ def by_factor(
     rtol: float,
     seed: int,
     watch: Watch,
-    folder: Path | None = None,
 ) -> PreconditionedMatrix | None:
     """A = J J^T by a factor J in memory, and a preconditioner from one pass over its rows.
 
     J is held in float64 where float32 is too little for the tolerance and both fit in memory. None
-    where no matrix near J J^T is positive definite. Rows of J are kept in the folder.
+    where no matrix near J J^T is positive definite.
     """
-    ready = prepared(factor, plan, seed, watch, folder)
+    ready = prepared(factor, plan, seed, watch)
     if ready is not None and _loses(ready, rtol) and plan.wide_fits:
-        ready = prepared(factor, plan.wide(), seed, watch, folder)
+        ready = prepared(factor, plan.wide(), seed, watch)
     if ready is None:
         return None
     stored_factor = ready.factor

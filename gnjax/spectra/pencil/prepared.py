@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -52,12 +51,10 @@ class PreparedFactor:
         return Matrix(factor.shape[0], factor.products, light, factor.exact, lost)
 
 
-def prepared(
-    factor: Factorisation, plan: Plan, seed: int, watch: Watch, folder: Path | None = None
-) -> PreparedFactor | None:
+def prepared(factor: Factorisation, plan: Plan, seed: int, watch: Watch) -> PreparedFactor | None:
     """Read J once; None where no matrix near J J^T is positive definite.
 
-    Rows are kept in the folder. Ctrl-C ends the reading, as there is no answer without all rows.
+    Ctrl-C ends the reading, as there is no answer without all rows.
     """
     count = watch(lambda rows: rows)
 
@@ -68,7 +65,7 @@ def prepared(
 
     columns = columns_for(plan.width, TILE) if plan.width else TILE
     stored_factor = store(
-        factor.parts(folder),
+        factor.parts(),
         factor.shape,
         by_rows=factor.by_rows,
         dtype=plan.dtype,

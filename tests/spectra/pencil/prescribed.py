@@ -26,9 +26,7 @@ def stated(j, *, by_rows=True, height=7):
     """The factor as an operator states it, in blocks of a few rows."""
     whole = j if by_rows else j.T
     parts = [whole[start : start + height] for start in range(0, len(whole), height)]
-    return Factorisation(
-        j.shape, lambda: j, lambda: Error(0.0), lambda folder: iter(parts), by_rows
-    )
+    return Factorisation(j.shape, lambda: j, lambda: Error(0.0), lambda: iter(parts), by_rows)
 
 
 def ready(j, *, width, dtype=np.float64, by_rows=True, block=4, seed=0, on_device=False):
