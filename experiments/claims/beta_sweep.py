@@ -27,6 +27,12 @@ STRENGTHS = {CERTIFIED: ("1/H", "1/sqrt(H)"), AS_PRINTED: ("1/L", "1/sqrt(L)")}
 """The betas below 1: the published code divides by the hidden layers, the text by the matrices."""
 DIVISORS = {CERTIFIED: "H hidden layers", AS_PRINTED: "L matrices"}
 TIGHT = 2.0  # as at figure 2: the bound is at most twice kappa
+_ONE_DRAW = (
+    "From beta = 1/sqrt(H) to 1 nearly every term falls. Below that a skip changes a term by less"
+    " than one draw of the weights does, and in either direction: with ten matrices, d = 196,"
+    " m = 250 and k = 10, half of the terms of one network rise from beta = 0 to 1/H and from there"
+    " to 1/sqrt(H), while their means over 150 networks change by -11% to 2%"
+)
 
 
 def _deep(frame: DataFrame, figure: str, beta: str) -> DataFrame:
@@ -241,6 +247,7 @@ def _figure(figure: str, columns: tuple[str, ...]) -> tuple[Claim, ...]:
         _EACH_TERM,
         _every_term_falls(figure),
         panel=panel,
+        mechanism=_ONE_DRAW,
     )
     return (*lowest, _bound(figure, figure), *implied_by_eq_8, terms)
 
