@@ -36,21 +36,21 @@ def page(figure: str, sides: Sequence[Side], where: Path) -> str:
 
 def below_title(figure: str, sides: Sequence[Side], where: Path) -> Iterator[str]:
     """What stands below the title."""
-    yield from found(figure, sides, where)
+    yield from pictures(figure, sides, where)
+    yield from verdicts(figure, sides)
     yield from _beside(figure)
     yield from _settings(figure)
     yield from _data(figure, sides, where)
 
 
-def found(figure: str, sides: Sequence[Side], where: Path) -> Iterator[str]:
-    """The pictures, the sentences with their verdicts, and what else is claimed."""
+def verdicts(figure: str, sides: Sequence[Side]) -> Iterator[str]:
+    """The sentences about the figure with their verdicts, and what else is claimed."""
     claims = [c for c in (sides[0].claims if sides else []) if figure_of(c) == figure]
-    yield from _pictures(figure, sides, where)
     yield from _sentences(claims, sides)
     yield from _others(claims, sides)
 
 
-def _pictures(figure: str, sides: Sequence[Side], where: Path) -> Iterator[str]:
+def pictures(figure: str, sides: Sequence[Side], where: Path) -> Iterator[str]:
     """The picture of each profile with its caption, that of the paper's sizes first."""
     for side in reversed(sides):
         picture = side.pictures / f"{figure}.png"
@@ -75,9 +75,9 @@ def _sentences(claims: Sequence[Claim], sides: Sequence[Side]) -> Iterator[str]:
             continue
         count = len(one.deciding)
         rule = f" ({one.sentence.rule} of {count})" if count > 1 else ""
-        verdicts = (verdict(judged, one.sentence) for judged in known)
+        of_sides = (verdict(judged, one.sentence) for judged in known)
         said = (f"**{escaped(one.figures)}**", f"**{words(one.sentence)}**{rule}")
-        rows.append((*said, "", *verdicts))
+        rows.append((*said, "", *of_sides))
         for claim, _ in one.readings:
             panel, statement, *cells = _row(claim, sides)
             rows.append((panel, statement, claim.read_as, *cells))

@@ -61,8 +61,11 @@ def markdown(
     ]
     for section in sections:
         parts.append(f"## {title(section.figure)}")
-        parts += [f"**Not drawn:** {escaped(section.problem)}"] if section.problem else ()
-        parts += _lower(figure_findings.found(section.figure, sides, where))
+        if section.problem:  # what an earlier run has drawn is not shown
+            parts.append(f"**Not drawn:** {escaped(section.problem)}")
+        else:
+            parts += _lower(figure_findings.pictures(section.figure, sides, where))
+        parts += _lower(figure_findings.verdicts(section.figure, sides))
         parts.append(escaped(provenance_line(section)))
     parts += ["## Corrections", *_lower(appendices.corrections())]
     return "\n\n".join(filter(None, parts)) + "\n"

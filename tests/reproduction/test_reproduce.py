@@ -177,6 +177,14 @@ def test_the_links_of_the_text_lead_to_its_pictures_and_figures(sections, told, 
     assert {"## Figure 2", "## Figure B1"} <= set(text.splitlines())
 
 
+def test_a_figure_that_is_not_drawn_has_no_picture_of_an_earlier_run(sections, told):
+    assert "fig02.png" in told(sections)
+    text = told([replace(sections[0], picture=None, problem="no table")])
+    assert "**Not drawn:** no table" in text
+    assert "fig02.png" not in text
+    assert "exponent 1.50" in text
+
+
 def test_a_report_without_a_printed_sentence_has_no_heading_for_them(sections, told):
     """Class: a heading, or a verdict on all of something, over nothing."""
     beyond = replace(sections[0], verdicts=[(HELD, HELD.check({}))])
