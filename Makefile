@@ -75,8 +75,8 @@ $(FLOOR)/.ready: pyproject.toml constraints-floor.txt
 	$(FLOOR)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-floor.txt -e '.[dev]'
 	@touch $@
 
-test-torch: $(TORCH)/.ready  ## the tests of modules of PyTorch, in an environment that has it
-	$(TORCH)/bin/python -m pytest tests/networks/torch_modules tests/diagnosis/test_loggers.py tests/cli/test_series.py tests/test_docstrings.py -k "torch or programs or tensorboard"
+test-torch: $(TORCH)/.ready  ## the tests of modules of PyTorch and Keras, in an environment that has them
+	$(TORCH)/bin/python -m pytest tests/networks/torch_modules tests/diagnosis/test_loggers.py tests/cli/test_series.py tests/test_docstrings.py tests/networks/test_frameworks_with_state.py -k "torch or programs or tensorboard or keras"
 	$(TORCH)/bin/python -m scripts.run_examples docs/howto/models/torch_modules.md
 
 explore-torch: $(TORCH)/.ready  ## modules of PyTorch drawn at random, beside torch.autograd
@@ -87,7 +87,7 @@ explore-torch: $(TORCH)/.ready  ## modules of PyTorch drawn at random, beside to
 $(TORCH)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(TORCH)
 	grep -v '^mpmath==' constraints.txt > $(TORCH)/constraints.txt
-	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check -c $(TORCH)/constraints.txt -e '.[dev,torch]' tensorboard torchvision timm transformers
+	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check -c $(TORCH)/constraints.txt -e '.[dev,torch]' tensorboard torchvision timm transformers keras
 	@touch $@
 
 lint: $(READY)  ## ruff, and the direction of imports

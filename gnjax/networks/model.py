@@ -43,8 +43,9 @@ __all__ = [
 ]
 
 _FORMS = (
-    "a Flax NNX module, a Linen (module, variables) pair, a TrainState, an Equinox module, "
-    "(hk.transform(f), params), or (apply, params) with apply(params, x) -> outputs (n, ...)"
+    "a Flax NNX module, a Linen (module, variables) pair, a TrainState, an Equinox module or its "
+    "pair (module, state), a Keras model, (hk.transform(f), params), or (apply, params) with "
+    "apply(params, x) -> outputs (n, ...)"
 )
 _COLLECTIONS = ("batch_stats", "cache", "intermediates", "losses", "metrics", "state")
 
@@ -59,9 +60,10 @@ def functional(model: Any, **call: Any) -> tuple[Apply, Params]:
 
     Args:
       model: a Flax NNX module, a Linen pair (module, variables), a ``TrainState`` of Flax, an
-        Equinox module (it takes one sample and is mapped over them), (hk.transform(f), params) of
-        Haiku, with the state as a third entry after ``hk.transform_with_state``, or a pair (apply,
-        params) of your own.
+        Equinox module (it takes one sample and is mapped over them) or the pair (module, state) of
+        one with state, a model of Keras 3 on its backend jax, (hk.transform(f), params) of Haiku,
+        with the state as a third entry after ``hk.transform_with_state``, or a pair (apply, params)
+        of your own.
       call: keywords that are passed on in every call, such as train=False, deterministic=True or,
         with a fixed key, rngs={"dropout": key}.
 
@@ -75,6 +77,8 @@ def functional(model: Any, **call: Any) -> tuple[Apply, Params]:
         return frameworks.of_nnx(model, call)
     if frameworks.is_equinox(model):
         return frameworks.of_equinox(model, call)
+    if frameworks.is_keras(model):
+        return frameworks.of_keras(model, call)
     if frameworks.is_train_state(model):
         return frameworks.of_train_state(model, call)
     if type(model) is tuple and model and frameworks.is_haiku(model[0]):
@@ -90,10 +94,11 @@ def functional(model: Any, **call: Any) -> tuple[Apply, Params]:
     if isinstance(first, Partial):
         return frameworks.of_function(first, second, call)
     if frameworks.is_equinox(first):
+        if frameworks.is_equinox_state(second):
+            return frameworks.of_equinox(first, call, second)
         msg = (
-            "an Equinox module goes in alone, as it holds its parameters; with the state of "
-            "eqx.nn.make_with_state pass gnjax.functional(eqx.nn.inference_mode(model), "
-            "state=state) and has_aux=True"
+            "an Equinox module goes in alone, as it holds its parameters, or with its state as "
+            f"eqx.nn.make_with_state returns both; got {type(second).__name__} beside it"
         )
         raise ValueError(msg)
     if not callable(first) or isinstance(first, nnx.Module):

@@ -2,7 +2,7 @@
 
 ``apply`` is a pytree whose leaves are held fixed (batch statistics, random keys). It compares by
 the structure of the model, so that what is compiled for one set of weights is reused for the next.
-Equinox and Haiku are recognised where a caller has imported them, and never imported here.
+Equinox, Haiku and Keras are recognised where a caller has imported them, and never imported here.
 """
 
 from __future__ import annotations
@@ -78,13 +78,9 @@ class _ModuleCall:
     """The call of a module that ``rebuild`` makes from its parameters."""
 
     names: Keywords
-    one_sample: bool = False  # the module takes one sample and is mapped over them
 
     def __call__(self, rebuild: Any, arrays: Any, params: Params, x: Any) -> Any:
-        module, call = rebuild(params), self.names.joined(arrays)
-        if not self.one_sample:
-            return module(*positional(x), **call)
-        return jax.vmap(lambda sample: module(*positional(sample), **call))(x)
+        return rebuild(params)(*positional(x), **self.names.joined(arrays))
 
 
 def of_nnx(model: nnx.Module, call: dict[str, Any]) -> tuple[Apply, Params]:
@@ -197,11 +193,57 @@ def is_equinox(model: Any) -> bool:
     return equinox is not None and isinstance(model, equinox.Module)
 
 
-def of_equinox(model: Any, call: dict[str, Any]) -> tuple[Apply, Params]:
-    """A module of one sample, mapped over the samples."""
+def is_equinox_state(value: Any) -> bool:
+    """Whether this is the state of a module of Equinox."""
+    equinox = sys.modules.get("equinox")
+    return equinox is not None and isinstance(value, equinox.nn.State)
+
+
+def of_equinox(model: Any, call: dict[str, Any], *state: Any) -> tuple[Apply, Params]:
+    """A module of one sample, mapped over the samples; its ``state``, if it has one, is fixed."""
+    equinox = sys.modules["equinox"]
+    indices = jax.tree.leaves(model, is_leaf=lambda node: isinstance(node, equinox.nn.StateIndex))
+    has_state = any(isinstance(node, equinox.nn.StateIndex) for node in indices)
+    if len(state) != has_state and "state" not in call:
+        form = "(module, state), as eqx.nn.make_with_state returns them" if has_state else "module"
+        msg = f"this Equinox module has {'a' if has_state else 'no'} state; pass {form}"
+        raise ValueError(msg)
     rebuild, params = equinox_parts(model)
     names, arrays = keywords(call)
-    return Partial(_ModuleCall(names, one_sample=True), rebuild, arrays), params
+    return Partial(_EquinoxCall(names, _axis_name(model)), rebuild, arrays, state), params
+
+
+@dataclass(frozen=True)
+class _EquinoxCall:
+    names: Keywords
+    axis_name: Any  # over which a BatchNorm in training mode takes means
+
+    def __call__(self, rebuild: Any, arrays: Any, state: Any, params: Params, x: Any) -> Any:
+        module, call = rebuild(params), self.names.joined(arrays)
+        before = like(params, state)
+
+        def one(sample: Any) -> Any:
+            returned = module(*positional(sample), *before, **call)
+            return returned[0] if state else returned  # without the new state
+
+        return jax.vmap(one, axis_name=self.axis_name)(x)
+
+
+def _axis_name(model: Any) -> Any:
+    """The name that the layers of an Equinox module give to the axis of the samples."""
+
+    def is_named(node: Any) -> bool:
+        return is_equinox(node) and getattr(node, "axis_name", None) is not None
+
+    layers = filter(is_named, jax.tree.leaves(model, is_leaf=is_named))
+    axes = list(dict.fromkeys(layer.axis_name for layer in layers))
+    if len(axes) > 1:
+        msg = (
+            f"layers of the Equinox module take means over axes of the names {axes}, and samples "
+            "have one axis; pass eqx.nn.inference_mode(module), or give all layers one axis_name"
+        )
+        raise ValueError(msg)
+    return axes[0] if axes else None
 
 
 def equinox_parts(model: Any) -> tuple[Callable[[Params], Any], Params]:
@@ -232,6 +274,46 @@ class _EquinoxRebuilt:
         sources = {"parameter": jax.tree.leaves(params), "fixed": fixed, "other": self.others}
         remaining = {kind: iter(leaves) for kind, leaves in sources.items()}
         return jax.tree.unflatten(self.structure, [next(remaining[kind]) for kind in self.kinds])
+
+
+def is_keras(model: Any) -> bool:
+    """Whether this is a model or a layer of Keras 3, if that is imported at all."""
+    keras = sys.modules.get("keras")
+    return keras is not None and isinstance(model, getattr(keras, "Layer", ()))
+
+
+def of_keras(model: Any, call: dict[str, Any]) -> tuple[Apply, Params]:
+    """Its trainable variables are the parameters, by their paths; all others are held fixed."""
+    backend = sys.modules["keras"].backend.backend()
+    if backend != "jax":
+        msg = (
+            f"this Keras computes with {backend}; set the environment variable KERAS_BACKEND=jax "
+            "before keras is imported"
+        )
+        raise ValueError(msg)
+    if not model.built:
+        msg = "the Keras model has no variables yet; call it once on samples, or add keras.Input"
+        raise ValueError(msg)
+    paths = [variable.path for variable in model.trainable_variables]
+    if len(set(paths)) < len(paths):
+        paths = [f"{path}_{place}" for place, path in enumerate(paths)]
+    values = [variable.value for variable in model.trainable_variables]
+    constants = [variable.value for variable in model.non_trainable_variables]
+    names, arrays = keywords(call)
+    params = dict(zip(paths, values, strict=True))
+    return Partial(_KerasCall(model, tuple(paths), names), constants, arrays), params
+
+
+@dataclass(frozen=True)
+class _KerasCall:
+    model: Any
+    paths: tuple[str, ...]
+    names: Keywords
+
+    def __call__(self, constants: Any, arrays: Any, params: Params, x: Any) -> Any:
+        values = [params[path] for path in self.paths]
+        fixed = like(params, constants)
+        return self.model.stateless_call(values, fixed, x, **self.names.joined(arrays))[0]
 
 
 TORCH = (

@@ -19,6 +19,7 @@ RAISED = (
     IndexError,
     KeyError,
     AttributeError,
+    NameError,
     AssertionError,
     RuntimeError,
     flax.errors.FlaxError,

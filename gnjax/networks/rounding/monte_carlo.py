@@ -207,6 +207,8 @@ def _exact_below(eqn: Any) -> float:
 
 def _as_wide(eqn: Any, operand: Any) -> Any:
     """The operand of a matrix product in the dtype of the result, in which the terms are added."""
+    if hasattr(operand, "dtype") and not hasattr(operand, "shape"):
+        operand = np.asarray(operand, operand.dtype)  # a number that stands in the equation
     result = eqn.outvars[0].aval.dtype
     mixed = eqn.primitive.name in _CONTRACTIONS and jnp.result_type(operand) != result
     return jnp.asarray(operand).astype(result) if mixed else operand
