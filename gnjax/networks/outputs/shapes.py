@@ -49,7 +49,8 @@ class Outputs:
 
     def ravel(self, outputs: Any, dtype: jnp.dtype) -> jax.Array:
         """The outputs of n samples as one array (n, k)."""
-        leaves = [leaf.astype(dtype) for leaf in jax.tree.leaves(real_parts(outputs))]
+        parts = real_parts(outputs) if self.complexes else outputs
+        leaves = [leaf.astype(dtype) for leaf in jax.tree.leaves(parts)]
         flat = [leaf.reshape(len(leaf), -1) for leaf in leaves]
         return flat[0] if len(flat) == 1 else jnp.concatenate(flat, axis=1)
 
