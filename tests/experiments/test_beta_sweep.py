@@ -174,6 +174,32 @@ def test_a_term_has_no_quotient_where_the_skips_are_equal_or_it_is_infinite() ->
     assert beta_sweep.worst_terms((0.0, 1.0, 2.0), infinite) == [None, None, pytest.approx(1 / 3)]
 
 
+def test_small_skips_move_single_terms_up_and_down_and_one_of_strength_1_lowers_them() -> None:
+    """The mechanism that the claim on the terms of Eq 7 gives, by numpy's singular values."""
+    shapes, strengths, networks = [(50, 40), *[(50, 50)] * 4, (4, 50)], (0.0, 0.2, 1.0), 40
+
+    def log_kappa(product: np.ndarray) -> float:
+        sizes = np.linalg.svd(product, compute_uv=False)
+        return 2 * np.log(sizes[0] / sizes[-1])
+
+    def log_terms(matrices: Sequence[np.ndarray]) -> list[float]:
+        before = [np.eye(40), *itertools.accumulate(matrices[:-1], lambda a, w: w @ a)]
+        behind = [np.eye(4), *itertools.accumulate(reversed(matrices[1:]), lambda a, w: a @ w)]
+        pairs = zip(before, reversed(behind), strict=True)
+        return [log_kappa(left) + log_kappa(right) for right, left in pairs]
+
+    rng = np.random.default_rng(0)
+    logs = np.zeros((networks, len(strengths), len(shapes)))
+    for network in logs:
+        weights = [rng.normal(size=shape) / np.sqrt(shape[1]) for shape in shapes]
+        for terms, beta in zip(network, strengths, strict=True):
+            terms[:] = log_terms([w + beta * np.eye(*w.shape) for w in weights])
+    small, large = np.moveaxis(np.diff(logs, axis=1), 1, 0)
+    assert 0.3 < (small > 0).mean() < 0.7  # chance
+    assert abs(small.mean()) < small.std()
+    assert (large.mean(0) < 0).all()
+
+
 def test_without_a_hidden_layer_beta_changes_nothing() -> None:
     cell = beta_sweep.Residual(
         "digits", 40, 0, 3, 2, 2.0, "kaiming_normal", 1e-3, depth=1, width=12, seed=0, betas=BETAS
