@@ -61,8 +61,8 @@ def file_digest(path: Path) -> str:
 
 def numbers_of_steps(checkpoints: list[Path]) -> list[int]:
     """The last number in the name of each; their places where those are not all different."""
-    found = [re.findall(r"\d+", path.name) for path in checkpoints]
-    steps = [int(numbers[-1]) for numbers in found if numbers]
+    in_names = [re.findall(r"\d+", path.name) for path in checkpoints]
+    steps = [int(numbers[-1]) for numbers in in_names if numbers]
     whole = len(set(steps)) == len(checkpoints)
     return steps if whole else list(range(len(checkpoints)))
 

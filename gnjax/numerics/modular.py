@@ -122,18 +122,18 @@ def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def rank(matrix: np.ndarray) -> int:
     """The rank of a matrix of residues, by elimination of some columns at a time."""
-    rest, found = matrix, 0
+    rest, count = matrix, 0
     while rest.size:
         block, rest = rest[:, :_BLOCK], rest[:, _BLOCK:]
         pivots, columns = _pivots(block)
-        found += len(pivots)
+        count += len(pivots)
         others = np.delete(np.arange(len(block)), pivots)
         if rest.size and len(pivots):
             inverse = _inverse(block[pivots][:, columns])
             steps = product(block[others][:, columns], inverse)
             rest = np.concatenate([rest[pivots], rest[others]])
             rest = (rest[len(pivots) :] - product(steps, rest[: len(pivots)])) % PRIME
-    return found
+    return count
 
 
 def _pivots(block: np.ndarray) -> tuple[list[int], list[int]]:

@@ -65,9 +65,9 @@ def _axes_for(result: Any, ax: Any) -> Sequence[Axes]:
     two = isinstance(result, Diagnosis)
     if ax is None:
         return two_axes(result) if two else [_empty()]
-    found: list[Any] = list(np.ravel(np.array(ax, dtype=object)))
-    if len(found) == 1 + two and all(hasattr(axes, "get_xaxis") for axes in found):
-        return found
+    given: list[Any] = list(np.ravel(np.array(ax, dtype=object)))
+    if len(given) == 1 + two and all(hasattr(axes, "get_xaxis") for axes in given):
+        return given
     several = "two pairs of axes, ax=(left, right)" if two else "one pair of axes"
     msg = f"a {type(result).__name__} is drawn on {several}; ax={ax!r} is something else"
     raise ValueError(msg)

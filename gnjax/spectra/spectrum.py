@@ -50,12 +50,12 @@ class Spectrum(Result):
 
     def __str__(self) -> str:
         """One line: both ends of the spectrum, the largest error, and what the error rests on."""
-        shown = [f"{value:.6g}" for value in self.values]
-        if len(shown) > 6:
-            shown = [*shown[:3], "...", *shown[-3:]]
+        numbers = [f"{value:.6g}" for value in self.values]
+        if len(numbers) > 6:
+            numbers = [*numbers[:3], "...", *numbers[-3:]]
         state = "" if self.converged else ", NOT CONVERGED"
         return (
-            f"{len(self.values)} eigenvalues {', '.join(shown)}, each to {self.errors.max():.2g} "
+            f"{len(self.values)} eigenvalues {', '.join(numbers)}, each to {self.errors.max():.2g} "
             f"({self.method}, {self.certificate.brief}){state}"
         )
 

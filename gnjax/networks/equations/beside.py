@@ -143,12 +143,12 @@ def _differing(results: Sequence[_Product], tolerance: float) -> str:
 
 def _apart(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
     """The largest distance of entries over the largest entry; where both are NaN, it is 0."""
-    found, expected = (
+    numbers, expected = (
         np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in leaves])
         for leaves in (ours, theirs)
     )
-    same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+    same = (numbers == expected) | (np.isnan(numbers) & np.isnan(expected))
     largest = np.abs(expected[np.isfinite(expected)]).max(initial=0.0)
     with np.errstate(invalid="ignore", over="ignore"):
-        distance = np.abs(found - expected)[~same] / (largest or 1.0)
+        distance = np.abs(numbers - expected)[~same] / (largest or 1.0)
     return float(np.nan_to_num(distance, nan=np.inf, posinf=np.inf).max(initial=0.0))

@@ -125,9 +125,9 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
             raise NotFollowedError(name)
         results = [Number(None, value) for value in values]
     else:
-        found = _residues(eqn, numbers, values)
-        plain = values or [None] * len(found)
-        results = [Number(*pair) for pair in zip(found, plain, strict=True)]
+        residues = _residues(eqn, numbers, values)
+        plain = values or [None] * len(residues)
+        results = [Number(*pair) for pair in zip(residues, plain, strict=True)]
     return results if eqn.primitive.multiple_results else results[0]
 
 
@@ -139,8 +139,8 @@ def _plain(eqn: Any, numbers: Sequence[Number]) -> list[Any] | None:
     """The values as the network computes them; None where some operand has none."""
     if any(each.plain is None for each in numbers):
         return None
-    found = result_by_numpy(eqn, [each.plain for each in numbers])
-    return list(found) if eqn.primitive.multiple_results else [found]
+    values = result_by_numpy(eqn, [each.plain for each in numbers])
+    return list(values) if eqn.primitive.multiple_results else [values]
 
 
 def _check_decided(numbers: Sequence[Number]) -> None:
@@ -192,12 +192,12 @@ def _kept(given: Number, converted: Any) -> bool:
 
 def _unknown(name: str, numbers: Sequence[Number], value: Any) -> np.ndarray:
     """The value of a function that no algebra describes; at zero that of many is known."""
-    found = modular.unknowns(name, *(each.known for each in numbers))
+    unknowns = modular.unknowns(name, *(each.known for each in numbers))
     if name not in _KNOWN_AT_ZERO:
-        return found
+        return unknowns
     (argument,) = numbers
     at_zero = (argument.known == 0) & (argument.plain == 0)
-    return np.where(at_zero, modular.residues(np.asarray(value)), found)
+    return np.where(at_zero, modular.residues(np.asarray(value)), unknowns)
 
 
 def _moved(eqn: Any, numbers: Sequence[Number]) -> list[np.ndarray]:
@@ -240,18 +240,18 @@ def _product(eqn: Any, a: Number, b: Number) -> np.ndarray:
     operation = OPERATIONS[eqn.primitive.name]
 
     def multiplied(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        found = operation(params, left, right)
-        if found is NotImplemented:
+        product = operation(params, left, right)
+        if product is NotImplemented:
             raise NotFollowedError(eqn.primitive.name)
-        return np.asarray(found)
+        return np.asarray(product)
 
     return modular.bilinear(multiplied, a.known, b.known)
 
 
 def _power(eqn: Any, base: Number) -> np.ndarray:
     exponent = eqn.params["y"]
-    found = modular.powers(base.known, abs(exponent))
-    return found if exponent >= 0 else modular.inverses(found)
+    power = modular.powers(base.known, abs(exponent))
+    return power if exponent >= 0 else modular.inverses(power)
 
 
 def _convert(eqn: Any, given: Number) -> np.ndarray:

@@ -148,8 +148,8 @@ def perturbed(
     signs: RandomSigns, jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]
 ) -> list[Any]:
     """The results of a jaxpr in Monte Carlo arithmetic; constants and arguments are exact."""
-    flushed = (list(map(signs.flushed, values)) for values in (consts, args))
-    return evaluate(jaxpr, *flushed, partial(_bind, signs), ALL_CALLS)
+    exact_consts, exact_args = (list(map(signs.flushed, values)) for values in (consts, args))
+    return evaluate(jaxpr, exact_consts, exact_args, partial(_bind, signs), ALL_CALLS)
 
 
 def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:

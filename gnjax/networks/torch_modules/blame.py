@@ -53,19 +53,19 @@ def blamed(
       leaves: the leaves of x.
     """
     known, values = {step.name: step for step in steps}, dict[str, Any]()
-    found: list[str] = []
+    blames: list[str] = []
 
     class Compared(torch().fx.Interpreter):  # type: ignore[misc]
         def run_node(self, node: Any) -> Any:
             value = values[node.name] = super().run_node(node)
             step = known.get(node.name)
-            if step and not found and (what := _difference(step, node, values)):
-                found.append(f"The operator {step.operator} (in {step.module}) {what}")
+            if step and not blames and (what := _difference(step, node, values)):
+                blames.append(f"The operator {step.operator} (in {step.module}) {what}")
             return value
 
     with torch().no_grad(), jax.numpy_rank_promotion("allow"):
         Compared(exported.graph_module).run(*_inputs(exported, paths, parameters, leaves))
-    return found[0] if found else ""
+    return blames[0] if blames else ""
 
 
 def _inputs(
@@ -109,16 +109,16 @@ def _difference(step: Step, node: Any, values: Mapping[str, Any]) -> str:
         floats = []
         theirs = _by_torch(node, values, floats, directions)
     (product,) = pull([jnp.asarray(u, a.dtype) for u, a in zip(directions, ours, strict=True)])
-    found = _Product(ours, [product[name] for name in floats])
-    formats = [array.dtype for array in (*found.results, *found.derivatives)]
+    computed = _Product(ours, [product[name] for name in floats])
+    formats = [array.dtype for array in (*computed.results, *computed.derivatives)]
     eps = max([step.eps, *(float(jnp.finfo(dtype).eps) for dtype in formats)])
     sizes = jax.tree.map(largest, theirs)
-    if not _beyond(found, theirs, sizes, eps):
+    if not _beyond(computed, theirs, sizes, eps):
         return ""
 
     def beyond_changes(changes: _Product) -> str:
         amplified = jax.tree.map(lambda change: largest(change) / step_of(eps), changes)
-        return _beyond(found, theirs, jax.tree.map(max, sizes, amplified), eps)
+        return _beyond(computed, theirs, jax.tree.map(max, sizes, amplified), eps)
 
     def compute() -> _Product:
         return _by_torch(node, values, floats, directions)
@@ -140,7 +140,7 @@ def _wrapped(values: Iterable[Any]) -> str:
     return ""
 
 
-def _beyond(found: _Product, exact: _Product, sizes: _Product, eps: float) -> str:
+def _beyond(computed: _Product, exact: _Product, sizes: _Product, eps: float) -> str:
     """How two products differ by more than rounding that is relative to these sizes."""
 
     def differ(ours: Any, theirs: np.ndarray, size: Any) -> bool:
@@ -149,9 +149,9 @@ def _beyond(found: _Product, exact: _Product, sizes: _Product, eps: float) -> st
             return True
         return bool(apart(ours, theirs).max(initial=0.0) > _ROUNDINGS * eps * size)
 
-    if any(map(differ, found.results, exact.results, sizes.results)):
+    if any(map(differ, computed.results, exact.results, sizes.results)):
         return f"computes something else than PyTorch's; {_REMEDY}"
-    if any(map(differ, found.derivatives, exact.derivatives, sizes.derivatives)):
+    if any(map(differ, computed.derivatives, exact.derivatives, sizes.derivatives)):
         return f"has another derivative than PyTorch's; {_REMEDY}"
     return ""
 

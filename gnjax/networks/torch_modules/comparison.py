@@ -124,8 +124,8 @@ def compare(
         cotangents = _random_like(outputs)
         expected = _Jacobian(outputs, original.product(cotangents))
         original.check_again(outputs)
-    found = _by_jax(function, params, x, cotangents)
-    difference = _difference(found, expected, _roundings(expected, eps))
+    computed = _by_jax(function, params, x, cotangents)
+    difference = _difference(computed, expected, _roundings(expected, eps))
     if not difference:
         return outputs
     if operator := blame():
@@ -136,24 +136,24 @@ def compare(
             lambda: _Jacobian(original.outputs(), original.product(cotangents)),
             expected,
             eps,
-            lambda changes: not _difference(found, expected, _roundings(expected, eps, changes)),
+            lambda changes: not _difference(computed, expected, _roundings(expected, eps, changes)),
         )
-    _check_beside_changes(found, expected, changes, eps)
+    _check_beside_changes(computed, expected, changes, eps)
     return outputs
 
 
 def _check_beside_changes(
-    found: _Jacobian, expected: _Jacobian, changes: _Jacobian, eps: float
+    computed: _Jacobian, expected: _Jacobian, changes: _Jacobian, eps: float
 ) -> None:
     """Refuse a difference that is no rounding which the module amplifies.
 
     The module's own numbers have changed by ``changes``, when those on the way to them were moved
     by a share h. So one rounding along the way changes them by eps / h of this.
     """
-    difference = _difference(found, expected, _roundings(expected, eps, changes))
+    difference = _difference(computed, expected, _roundings(expected, eps, changes))
     if not difference:
         return
-    if _difference(found, expected, jax.tree.map(lambda change: 2 * change, _spread(changes))):
+    if _difference(computed, expected, jax.tree.map(lambda change: 2 * change, _spread(changes))):
         msg = f"what gnjax.from_torch has made is not the module: {difference}. {_LOST}"
         raise Refused(msg)
     msg = (
@@ -244,30 +244,30 @@ def _outputs_and_product(function: Any, params: Any, x: Any, cotangents: list[An
     return outputs, gradient
 
 
-def _difference(found: _Jacobian, expected: _Jacobian, allowed: _Jacobian) -> str:
+def _difference(computed: _Jacobian, expected: _Jacobian, allowed: _Jacobian) -> str:
     """The words for the first output or derivative beyond what is allowed, or nothing."""
-    return _different_output(found, expected, allowed) or _different_derivative(
-        found, expected, allowed
+    return _different_output(computed, expected, allowed) or _different_derivative(
+        computed, expected, allowed
     )
 
 
-def _different_output(found: _Jacobian, expected: _Jacobian, allowed: _Jacobian) -> str:
-    triples = zip(found.outputs, expected.outputs, allowed.outputs, strict=True)
+def _different_output(computed: _Jacobian, expected: _Jacobian, allowed: _Jacobian) -> str:
+    triples = zip(computed.outputs, expected.outputs, allowed.outputs, strict=True)
     for number, (ours, theirs, most) in enumerate(triples):
         if ours.shape != theirs.shape:
             return f"its outputs have the shape {ours.shape}, and those of PyTorch {theirs.shape}"
         distance = apart(ours, theirs)
         if (distance > most).any():
-            which = f"output {number}" if len(found.outputs) > 1 else "its output"
+            which = f"output {number}" if len(computed.outputs) > 1 else "its output"
             share = _percent(distance / _sizes(theirs))
             return f"{which} differs from PyTorch's by {share} of its size"
     return ""
 
 
-def _different_derivative(found: _Jacobian, expected: _Jacobian, allowed: _Jacobian) -> str:
+def _different_derivative(computed: _Jacobian, expected: _Jacobian, allowed: _Jacobian) -> str:
     """The words for the last parameter whose derivative differs: the cause comes behind it."""
     for name, theirs in reversed(list(expected.product.items())):
-        distance = apart(found.product[name], theirs)
+        distance = apart(computed.product[name], theirs)
         if (distance > allowed.product[name]).any():
             share = _percent(distance / (largest(theirs) or 1.0))
             return f"the derivative by {name} differs from PyTorch's by {share} of its size"

@@ -55,8 +55,8 @@ class Original:
         """u^T J by the parameters' paths, for the outputs computed last."""
         tensors, self._tensors = self._tensors, []  # the graph is freed afterwards
         with _differentiating(), _told("PyTorch cannot differentiate the module"):
-            found = gradients(tensors, list(self._trained.values()), cotangents)
-        return dict(zip(self._trained, found, strict=True))
+            derivatives = gradients(tensors, list(self._trained.values()), cotangents)
+        return dict(zip(self._trained, derivatives, strict=True))
 
     def check_again(self, outputs: Sequence[np.ndarray]) -> None:
         """Refuse a module that gives other outputs when it is called once more."""
@@ -89,14 +89,14 @@ def gradients(
     ]
     if not pairs:
         return [np.zeros(tuple(tensor.shape)) for tensor in inputs]
-    found = torch().autograd.grad(
+    derivatives = torch().autograd.grad(
         [tensor for tensor, _ in pairs],
         list(inputs),
         [u for _, u in pairs],
         allow_unused=True,
         materialize_grads=True,
     )
-    return [as_float64(tensor) for tensor in found]
+    return [as_float64(tensor) for tensor in derivatives]
 
 
 def in_format(module: Any, floating: Any) -> Any:

@@ -41,15 +41,15 @@ def moved(
       enough: whether the changes so far explain a difference, so that no more are drawn.
     """
 
-    def larger(change: np.ndarray, found: np.ndarray, exact: np.ndarray) -> np.ndarray:
-        distance = apart(found, exact)
+    def larger(change: np.ndarray, computed: np.ndarray, exact: np.ndarray) -> np.ndarray:
+        distance = apart(computed, exact)
         return np.maximum(change, np.where(np.isfinite(distance), distance, 0.0))
 
     changes: Numbers = jax.tree.map(lambda array: np.zeros(array.shape), expected)
     for seed in range(_DRAWS):
         with _moving(step_of(eps), seed):
-            found = compute()
-        changes = jax.tree.map(larger, changes, found, expected)
+            computed = compute()
+        changes = jax.tree.map(larger, changes, computed, expected)
         if enough(changes):
             break
     return changes
@@ -69,13 +69,13 @@ def _moving(step: float, seed: int) -> Any:
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            found = func(*args, **(kwargs or {}))
+            result = func(*args, **(kwargs or {}))
             if any(returned.alias_info for returned in func._schema.returns):
-                return found  # a view, or an operand in place
+                return result  # a view, or an operand in place
             operands = [leaf for leaf in jax.tree.leaves((args, kwargs)) if _floats(leaf)]
             if func is torch().ops.aten.clone.default:
                 operands = []  # what is given is moved as well
-            return jax.tree.map(lambda value: off(value, operands), found)
+            return jax.tree.map(lambda value: off(value, operands), result)
 
     return Moving()
 

@@ -89,12 +89,12 @@ def locate(
     pencil, rows = end.start()
     rows = rows if beyond is None else beyond
     space = Space(pencil, end.sign, np.linalg.qr(pencil.preimage(rows).T)[0].T)
-    found = space.ritz(end.block)
+    pairs = space.ritz(end.block)
     extra, before, several = 0, np.full(count, np.inf), max(end.block // 2, count)
     for _ in range(_STEPS):
-        if found is None:
+        if pairs is None:
             return None
-        values, rows, residuals = found
+        values, rows, residuals = pairs
         first = values[:count]
         if len(first) == count and (abs(first - before) <= _SETTLED * rtol * abs(first)).all():
             extra += 1
@@ -103,7 +103,7 @@ def locate(
                 break
         if stopped() or not space.grow(residuals):
             break
-        before, found = np.resize(first, count), space.ritz(end.block)
+        before, pairs = np.resize(first, count), space.ritz(end.block)
     return Located(refined(end, rows), pencil, space.products + len(rows))
 
 

@@ -69,12 +69,14 @@ def _norm(
 def extreme(find: Callable[..., jax.Array]) -> Callable[..., Any]:
     """The value and its index along one axis: of equal ones the first, which has the derivative."""
 
-    def found(x: jax.Array, dim: int, keepdim: bool = False) -> tuple[jax.Array, jax.Array]:
+    def value_and_index(
+        x: jax.Array, dim: int, keepdim: bool = False
+    ) -> tuple[jax.Array, jax.Array]:
         indices = find(x, axis=dim, keepdims=True)
         values = jnp.take_along_axis(x, indices, dim)
         return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
-    return found
+    return value_and_index
 
 
 def _max(x: jax.Array, *args: Any) -> Any:
