@@ -19,7 +19,7 @@ from gnjax.networks.jacobians import rows
 _ROOT = os.path.dirname(gnjax.__file__)
 
 # The numbers of today: they may fall, and what would raise them needs a reason.
-_FUNCTIONS, _FILES = 233, 56
+_FUNCTIONS, _FILES = 233, 55
 
 
 @contextmanager

@@ -17,11 +17,11 @@ from gnjax.conditioning.positive import least_eigenvalue, matrix_on_range
 from gnjax.numerics.certificate import PROVED, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import RankBound
+from gnjax.numerics.validation import is_count
 from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.facts import error_of, twin_of
 from gnjax.operators.protocol import Operator
 from gnjax.operators.scaled import at_unit_scale
-from gnjax.spectra.eigenvalues import is_count
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import Progress, watching
 from gnjax.spectra.whole import dense_spectrum

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -202,3 +203,8 @@ def _describe(value: object) -> str:
         if hasattr(value, "__len__")
         else (type(value).__name__)
     )
+
+
+def is_count(value: Any) -> bool:
+    """Whether a value is an integer, and not a truth value."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from gnjax.numerics.certificate import certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import SHAPES
 from gnjax.numerics.rounding import spectral_error
+from gnjax.numerics.validation import is_count
 from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.facts import factorisation_of, facts_of, symmetry_of, twin_of, unshifted_of
 from gnjax.operators.protocol import Operator
@@ -255,8 +255,3 @@ def _check_arguments(size: int, k: Any, which: str, rtol: float, seed: Any) -> N
     if which != "all" and (not is_count(k) or not 1 <= k <= size):
         msg = f"which={which!r} needs an integer k between 1 and {size}, got k={k!r}"
         raise ValueError(msg)
-
-
-def is_count(value: Any) -> bool:
-    """Whether a value is an integer, and not a truth value."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_)
