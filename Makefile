@@ -103,9 +103,9 @@ docs: $(READY_DOCS)  ## the documentation site in build/docs, and its examples
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky docs build/docs
 	ls docs/*.md docs/*/*.md docs/howto/*/*.md | xargs -n 4 -P 2 $(BIN)/python -m scripts.run_examples
 
-notebook: $(READY_DOCS)  ## renew notebooks/colab.ipynb from its text, and run it (PROFILE=laptop)
+notebook: $(READY_DOCS)  ## renew notebooks/colab.ipynb from its text, and run it (PROFILE=laptop, KEEP=1 keeps outputs)
 	$(BIN)/jupytext --quiet --update --to ipynb --output notebooks/colab.ipynb notebooks/colab.py
-	GNJAX_PROFILE=$(PROFILE) $(BIN)/jupyter-execute notebooks/colab.ipynb
+	GNJAX_PROFILE=$(PROFILE) $(BIN)/jupyter-execute $(if $(KEEP),--inplace) notebooks/colab.ipynb
 
 $(READY_DOCS): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'

@@ -5,6 +5,7 @@ import sys
 from importlib.metadata import version as installed
 from pathlib import Path
 
+from docutils import nodes
 from sphinx.application import Sphinx
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
@@ -63,6 +64,7 @@ nitpick_ignore = [  # of annotations, classes that are no public names
 
 
 def setup(app: Sphinx) -> None:
+    app.connect("doctree-read", _without_an_empty_line)
     app.connect("builder-inited", _write_pages)
     app.connect("autodoc-process-signature", _with_aliases)
     app.connect("autodoc-process-docstring", _as_written, priority=400)  # before napoleon
@@ -74,6 +76,13 @@ def _write_pages(app: Sphinx) -> None:
 
     figure_pages.write(Path(app.srcdir) / "reference" / "figures")
     gallery_pages.write(Path(app.srcdir) / "gallery")
+
+
+def _without_an_empty_line(app: Sphinx, doctree: nodes.document) -> None:
+    """An example in a page of Markdown ends with its last line, as one in a docstring does."""
+    for block in doctree.findall(nodes.literal_block):
+        block.rawsource = block.astext().rstrip("\n")
+        block.children[:] = [nodes.Text(block.rawsource)]
 
 
 def _as_written(

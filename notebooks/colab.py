@@ -16,7 +16,8 @@
 #
 # A model of yours first: its condition number, which layer makes it, and what would help. Then the
 # figures of two papers: 2, 5 and 1, and those of your choice. Whatever is there computes, a GPU or
-# a CPU, and each step of the papers says how long it took.
+# a CPU, and each step of the papers says how long it took. The outputs that stand here are those of
+# toy sizes (`make notebook PROFILE=smoke KEEP=1`), at which the papers are not judged.
 
 # %%
 REPOSITORY = "https://github.com/OWNER/gnjax"  # put the address of your copy here
@@ -90,8 +91,23 @@ print(diagnosis)
 # The spectrum above its floor, and each layer's share of both ends:
 
 # %%
+import io
+
+import PIL.Image
+
+
+def small(path, width=900):
+    """A picture in fewer pixels and colours, so that a notebook with outputs stays small."""
+    with PIL.Image.open(path) as picture:
+        shown = picture.convert("RGB")
+    shown.thumbnail((width, shown.height))
+    stored = io.BytesIO()
+    shown.quantize(48).save(stored, "png", optimize=True)
+    return Image(stored.getvalue())
+
+
 gnjax.plot(diagnosis).savefig("diagnosis.png")
-display(Image("diagnosis.png", width=900))
+display(small("diagnosis.png"))
 
 # %% [markdown]
 # Every layer as a row of a table, with its own kappa, the interval of it and the evidence:
@@ -136,7 +152,7 @@ def show(profile, *figures):
     """Show pictures with their captions."""
     for name in figures:
         picture = RESULTS / "figures" / profile / f"{name}.png"
-        display(Image(str(picture), width=900))
+        display(small(picture))
         print(picture.with_suffix(".txt").read_text())
 
 
