@@ -427,17 +427,6 @@ def test_sharpness_is_not_independent_of_n_on_real_data():
     assert last == pytest.approx(printed, rel=0.02)  # the realised share differs by rounding
 
 
-@given(st.floats(0.05, 1.4), st.floats(1.0, 12.0))
-def test_sharpness_grows_with_depth_only_above_the_line(norm, depth):
-    line = balanced.growth_depth(norm)
-    slope = balanced.sharpness(norm, depth + 1e-4) - balanced.sharpness(norm, depth)
-    if abs(depth - line) > 1e-2:
-        assert (slope > 0) == (depth > line)
-    alpha, sigma_x = 0.1, SIGMA
-    expected = np.log(sigma_x**2 / alpha)
-    assert balanced.growth_depth(alpha**0.5 / sigma_x) == pytest.approx(expected)
-
-
 def test_sharpness_takes_the_grid_of_a_contour():
     norms, depths = np.linspace(0, 1.5, 4)[None, :], np.arange(1, 4)[:, None]
     grid = balanced.sharpness(norms, depths, SIGMA)
@@ -465,7 +454,6 @@ def test_sharpness_takes_the_grid_of_a_contour():
         (lambda: balanced.minimiser(np.eye(2) * 2**0.5, np.ones((3, 1))), "y has 3 rows"),
         (lambda: balanced.sharpness(-1.0, 2), "must not be negative"),
         (lambda: balanced.shallow_gap(np.eye(2), np.eye(2), np.eye(2), np.ones((1, 2))), "x / n"),
-        (lambda: balanced.growth_depth(0.0), "must be positive"),
     ],
 )
 def test_mistakes_say_what_came(call, words):

@@ -10,7 +10,6 @@ sigma_i.
 
 from gnjax.models.initializers import balanced as sample
 from gnjax.papers.balanced.minima import (
-    growth_depth,
     layer_singular_values,
     least_sharpness,
     minimiser,
@@ -24,7 +23,6 @@ __all__ = [
     "Shallow",
     "bound",
     "eigenvalues",
-    "growth_depth",
     "layer_singular_values",
     "least_sharpness",
     "minimiser",

@@ -95,20 +95,3 @@ def printed_sharpness(x: ArrayLike, y: ArrayLike, depth: int, sigma_x: float = 1
     """
     largest = layer_singular_values(x, y, 1, sigma_x, fitted=True)[0]
     return float(sharpness(largest, check_depth(depth), sigma_x))
-
-
-def growth_depth(norm: ArrayLike) -> np.ndarray:
-    """The depth above which Eq 14 grows with depth: -2 log(norm), and 0 for a norm of 1 or more.
-
-    The answer is a real number. The derivative of Eq 14 with respect to L is
-    (1 + 2 log(norm) / L) norm^{2 - 2/L} sigma_x^2. With norm^2 = alpha / sigma_x^2 it is positive
-    for L > log(sigma_x^2 / alpha).
-
-    >>> gnjax.papers.balanced.growth_depth([0.1, 0.5]).round(3).tolist()
-    [4.605, 1.386]
-    """
-    size = np.asarray(norm, float)
-    if not (np.isfinite(size).all() and (size > 0).all()):
-        msg = f"norms must be positive, got {norm}"
-        raise ValueError(msg)
-    return np.maximum(0.0, -2 * np.log(size))

@@ -13,7 +13,6 @@ W_l = U_l w_l U_{l-1}^T with orthonormal columns, onto such spans:
     row_space        C = c I: U_0 spans the rows of B and of W_1; 784 inputs become k + m
     core             any data: U_l spans the columns of W_l and the rows of W_{l+1}; the hidden
                      widths of balanced weights become their rank
-    aligned          C = c I and balanced weights in the singular vectors of B: one scalar each
 
     path = descend(linear_descent.loss, reduced.weights, reduced.data, keep=(10_000,))
 
@@ -200,28 +199,3 @@ def lift(weights: Weights, reduced: ReducedProblem) -> list[jax.Array]:
         _inside(w, None if after is None else after.T, None if before is None else before.T)
         for w, before, after in sides
     ]
-
-
-class AlignedData(NamedTuple):
-    """c of C = c I, the singular values m_i of B, and |Y|^2 / 2n."""
-
-    variance: jax.Array
-    cross: jax.Array
-    energy: jax.Array
-
-
-def aligned(data: Moments) -> AlignedData:
-    """The data for weights W_l = U_l diag(s) U_{l-1}^T, with U_0 and U_L from the SVD of B.
-
-    Descending ``aligned_loss`` from s, (L, k), is the recursion
-    s_i <- s_i - rate s_i^{L-1} (c s_i^L - m_i).
-    """
-    strengths = np.linalg.svd(np.asarray(data.cross), compute_uv=False)
-    variance = jnp.asarray(_isotropic(data.covariance))
-    return AlignedData(variance, jnp.asarray(strengths), data.energy)
-
-
-def aligned_loss(singular_values: jax.Array, data: AlignedData) -> jax.Array:
-    """sum_i (c p_i^2 / 2 - m_i p_i) + |Y|^2 / 2n, p_i the product over the layers (rows)."""
-    p = jnp.prod(singular_values, axis=0)
-    return (data.variance * p**2 / 2 - data.cross * p).sum() + data.energy

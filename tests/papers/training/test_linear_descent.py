@@ -127,44 +127,6 @@ def test_hidden_layers_shrink_to_the_rank_of_balanced_weights(white):
     assert_same_path([core, after], weights, x, y)
 
 
-def test_weights_aligned_with_the_labels_follow_scalars():
-    x, y = labelled(4, 50, 12, 4, white=True)
-    data = linear_descent.moments(x, y)
-    lefts, strengths, rights = np.linalg.svd(np.asarray(data.cross), full_matrices=False)
-    hidden = [np.linalg.qr(np.random.default_rng(i).standard_normal((6, 4)))[0] for i in range(2)]
-    bases = [rights.T, *hidden, lefts]
-    weights = [0.5 * after @ before.T for before, after in pairwise(bases)]
-    small = linear_descent.aligned(data)
-    path = descend(
-        linear_descent.aligned_loss,
-        np.full((3, 4), 0.5),
-        small,
-        keep=(EPOCHS,),
-        rate=RATE,
-        halving=OFTEN,
-    )
-    expected, rate = plain(weights, x, y, EPOCHS, RATE, OFTEN)
-    assert np.asarray(path.rates)[-1] == rate
-    for layer in range(3):
-        scalars = bases[layer + 1].T @ expected[layer] @ bases[layer]
-        found = np.diag(np.asarray(path.params)[-1, layer])
-        np.testing.assert_allclose(found, scalars, rtol=0, atol=1e-10)
-    s = 0.5
-    for _ in range(EPOCHS):  # the recursion itself, at a constant rate
-        s = s - RATE * s**2 * (float(small.variance) * s**3 - strengths[0])
-    constant = descend(
-        linear_descent.aligned_loss,
-        np.full((3, 4), 0.5),
-        small,
-        keep=(EPOCHS,),
-        rate=RATE,
-        halving=None,
-    )
-    np.testing.assert_allclose(
-        np.asarray(constant.params)[-1, :, 0], np.full(3, s), rtol=0, atol=1e-12
-    )
-
-
 @given(st.integers(0, 10**6), st.lists(st.integers(1, 6), min_size=2, max_size=5), st.booleans())
 @settings(max_examples=10)
 def test_the_loss_of_moments_is_the_loss_of_samples(seed, widths, diagonal):
