@@ -79,13 +79,14 @@ def compiled_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
         raise ValueError(msg)
     if switch == "off" or any(environment.get(name) for name in _SETTINGS_OF_JAX):
         return None
-    return cache_folder("compiled") / _machine()
+    return cache_folder("compiled") / _instruction_set()
 
 
-def _machine() -> str:
-    """A name for the instructions of the CPU, on which compiled programs depend.
+def _instruction_set() -> str:
+    """A short name of the instructions that this CPU has, for a cache of compiled programs.
 
-    JAX may not look at them, and a home on a network drive is used by several machines.
+    A program compiled for one CPU may not run on another, and a home folder on a network drive is
+    shared by several machines. JAX's own name of a cached program may leave the instructions out.
     """
     lines = _CPUINFO.read_text().splitlines() if _CPUINFO.is_file() else []
     flags = [line for line in lines if line.startswith(("flags", "Features"))][:1]

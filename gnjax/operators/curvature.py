@@ -259,7 +259,8 @@ def hessian(
     """The Hessian of the mean loss; symmetric, and in general not positive semidefinite.
 
     The loss may be any that can be differentiated twice. The arguments are those of
-    :func:`gauss_newton`; a Hessian has one side only.
+    :func:`gauss_newton`, but ``side`` can only be that of the parameters. With samples in batches
+    the matrix is streamed.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
@@ -268,7 +269,7 @@ def hessian(
     >>> len(spectrum), spectrum.certificate.kind
     (26, 'measured')
     """
-    return _hessian(False, **locals())
+    return _hessian(functional=False, **locals())
 
 
 def functional_hessian(
@@ -296,10 +297,10 @@ def functional_hessian(
     >>> np.allclose(whole, gauss_newton + residual)
     True
     """
-    return _hessian(True, **locals())
+    return _hessian(functional=True, **locals())
 
 
-def _hessian(functional: bool, side: str, **arguments: Any) -> NetworkHessian | Streamed:
+def _hessian(*, functional: bool, side: str, **arguments: Any) -> NetworkHessian | Streamed:
     if side not in ("parameters", "auto"):
         msg = f"side={side!r}: a Hessian has the side of the parameters only"
         raise ValueError(msg)

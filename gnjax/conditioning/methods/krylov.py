@@ -38,7 +38,7 @@ from gnjax.spectra.whole import dense_error
 MISSED_AT_EITHER_END = 1e-3  # the probability, for both ends together, that an eigenvalue is missed
 _BLOCK = 4
 OVERHEAD = 2e10  # the time of compiling and of many small calls, counted in multiplications
-_RUN = 2.0  # the rounding of the recurrence and of T's eigenvalues, in units of LAPACK's error
+_RUN_ROUNDING = 2.0  # that of the recurrence and of T's eigenvalues, in units of LAPACK's error
 _LOOK = 8  # steps from one check of both ends to the next
 _OPAQUE = 3.4e10  # the cost where only products are known; above 1500 rows "dense" costs more
 
@@ -54,7 +54,11 @@ def _cost(problem: Problem) -> float:
 
 
 def _ends(problem: Problem) -> Ends | None:
-    """Both ends by Lanczos, until they are certified, the space is exhausted or memory is full."""
+    """Both ends by Lanczos, until they are certified, the space is exhausted or memory is full.
+
+    None where the whole operator is within the error of its products. Lanczos stops by that error,
+    and the ends are certified with more: what the run drops, and its own rounding.
+    """
     op, size = problem.op, problem.size
     norm = operator_norm(op)
     error = dense_error(op, norm)
@@ -72,7 +76,7 @@ def _ends(problem: Problem) -> Ends | None:
             seed=problem.seed,
         )
     error += Error(run.dropped, reason="entries of T that Lanczos set to zero as rounding")
-    error += LAPACK.to(_RUN * spectral_error(size, op.dtype) * norm)
+    error += LAPACK.to(_RUN_ROUNDING * spectral_error(size, op.dtype) * norm)
     values, residuals, _ = lanczos.ritz(run)
     check_semidefinite(float(values[0]), float(values[-1]), noise + run.dropped)
     if run.complete:

@@ -110,7 +110,12 @@ def _evaluated(closed: Any, operands: Sequence[Any]) -> list[Number]:
 
 
 def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
-    """The results of an equation on numbers."""
+    """The results of one equation of a jaxpr.
+
+    Its operands and results are of the class Number: residues modulo the prime, which integers and
+    booleans need not have, and the values themselves where they are known. An equation that
+    neither can follow is refused.
+    """
     numbers, name = [_number(operand) for operand in operands], eqn.primitive.name
     if name in _LOOPS:
         return _LOOPS[name](eqn, numbers)

@@ -119,13 +119,18 @@ def plan(net: Network, *, blocks: bool) -> tuple[MomentPlan, list[np.ndarray]]:
 def _biases(
     net: Network, part: _Part, entries: np.ndarray, others: Sequence[int]
 ) -> tuple[int, ...]:
-    names, rows = parameter_names(net), len(entries) * entries.shape[2]
-    beside = names[part.place].rpartition("/")[0]
+    """The places, among ``others``, of what may be the bias that goes with a weight.
+
+    It is a whole parameter of the same module with an entry for each output of the weight. A lookup
+    has none. ``entries`` (g, i, o) are the indices of the weight's groups, inputs and outputs.
+    """
+    names, outputs = parameter_names(net), len(entries) * entries.shape[2]
+    module = names[part.place].rpartition("/")[0]
     return tuple(
         place
         for place in others
-        if names[place].rpartition("/")[0] == beside
-        and net.counts[place] == rows
+        if names[place].rpartition("/")[0] == module
+        and net.counts[place] == outputs
         and net.entry_indices[place] is None
         and not part.is_lookup
     )

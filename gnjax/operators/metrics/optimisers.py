@@ -63,7 +63,7 @@ def optimizer_metric(
     >>> gnjax.metrics.optimizer_metric(state)["w"].round(6).tolist()  # |g| after the first step
     [2.0, 3.0]
     """
-    states = list(_states_with_moments(state, {}))
+    states = list(_recognised_states(state, {}))
     for inner, _ in states:
         reason = _NO_METRIC.get(type(inner).__name__)
         if reason:
@@ -94,7 +94,7 @@ def _check_update(optimizer: Any, state: Any, metric_of: Callable[[Any], Any]) -
     With the gradient 0 the update is a multiple of mu / P. Without such a mean, half the difference
     between the updates of a gradient and its negative is one of g / P. Parameters 0 have no decay.
     """
-    (inner, _), *_ = _states_with_moments(state, {})
+    (inner, _), *_ = _recognised_states(state, {})
     kind = type(inner).__name__
     if kind.startswith("ScaleByRStdDev"):
         msg = "a centred RMSprop is not compared with its optimizer; leave optimizer out"
@@ -104,7 +104,7 @@ def _check_update(optimizer: Any, state: Any, metric_of: Callable[[Any], Any]) -
     has_mean = hasattr(inner, "mu")
     gradient = zeros if has_mean else jax.tree.map(lambda s: jnp.sqrt(s) + 1, like)
     update, after = optimizer.update(gradient, state, zeros)
-    (inner_after, _), *_ = _states_with_moments(after, {})
+    (inner_after, _), *_ = _recognised_states(after, {})
     if not has_mean:
         opposite = jax.tree.map(jnp.negative, gradient)
         other, _ = optimizer.update(opposite, state, zeros)
@@ -176,10 +176,14 @@ def _wide(leaf: Any) -> jax.Array:
     return jnp.asarray(leaf, jnp.promote_types(float, jnp.asarray(leaf).dtype))
 
 
-def _states_with_moments(
+def _recognised_states(
     state: Any, constants: Mapping[str, Any]
 ) -> Iterator[tuple[Any, Mapping[str, Any]]]:
-    """Yield each state that has second moments, or is known to have none, with its constants."""
+    """Yield each part of an optimiser's state whose type is recognised, with its constants.
+
+    These are the types with second moments and those that are known to define no metric. The
+    constants are ``constants`` and what ``inject_hyperparams`` has put around this part.
+    """
     kinds = (*_KNOWN, *_NO_METRIC)
     return (pair for pair in _nodes(state, constants) if type(pair[0]).__name__ in kinds)
 

@@ -262,5 +262,6 @@ def factored(factor: ArrayLike, *, error: Error | None = None) -> Factored:
     if error is None:
         return Factored(array, stored_bound(rounding, array.dtype))
     total = error + Error(rounding)
-    bound = stored_bound(raised(total.value) if rounding else total.value, array.dtype)
+    sum_of_both = raised(total.value) if rounding else total.value  # above the sum's own rounding
+    bound = stored_bound(sum_of_both, array.dtype)
     return Factored(array, bound, total.kind, total.failure, reason=total.reason)

@@ -120,15 +120,18 @@ def none_missed_beyond(run: Run, edge: float, reach: float, probability: float) 
 
 
 def null_bound(run: Run, chance: float) -> float:
-    """A bound on the norm of A on the complement of a complete run's basis.
+    """A bound on ||A|| on the complement of a complete run's basis.
 
-    It fails with at most the given probability.
+    It fails with probability at most ``chance``. ``null_image`` is ||A Z^T|| for ``null_rows``
+    random orthonormal rows Z in the complement, whose dimension is ``null_room``. The square of
+    what Z sees of one unit vector there has a beta distribution, and dividing by the root of its
+    quantile bounds the whole vector.
     """
     if not run.complete:
         return np.inf
-    if run.null_rows == run.null_room:  # Z spans the complement, or there is none
+    if run.null_rows == run.null_room:  # the rows of Z span the complement, or there is none
         return run.null_image
     from scipy.special import betaincinv
 
-    half, rest = run.null_rows / 2, (run.null_room - run.null_rows) / 2
-    return run.null_image / float(betaincinv(half, rest, chance)) ** 0.5
+    seen, unseen = run.null_rows / 2, (run.null_room - run.null_rows) / 2
+    return run.null_image / float(betaincinv(seen, unseen, chance)) ** 0.5

@@ -246,16 +246,17 @@ def _larger(weights: np.ndarray) -> np.ndarray:
 def _variation(
     at: np.ndarray, nodes: np.ndarray, weights: np.ndarray, width: float, edge: float
 ) -> np.ndarray:
-    """The sum over gaps of the larger weight times the variation of exp(-((t - x) / width)^2 / 2).
+    """What bounds the error of a density, at each t of ``at``, for the nodes x of a quadrature.
 
-    The axis begins at ``edge``, and nodes below it are moved there, so that the value of the curve
-    at ``edge`` is added to the variation.
+    It is the sum over the gaps between neighbouring nodes of the larger weight of the gap's two
+    ends, times the variation in the gap of exp(-((t - x) / width)^2 / 2) as a function of x. The
+    axis begins at ``edge``, where the curve's value there counts as variation, too.
     """
     larger = _larger(weights)
     ends = np.concatenate([[edge], nodes, [math.inf]])
     left, right = ((ends[some] - at[..., None]) / width for some in (slice(-1), slice(1, None)))
     low, high = np.exp(-(left**2) / 2), np.exp(-(right**2) / 2)
-    peaked = (left < 0) & (right > 0)
+    peaked = (left < 0) & (right > 0)  # the curve rises to 1 and falls again inside this gap
     inside = np.where(peaked, 2 - low - high, np.abs(high - low)) @ larger
     start = larger[np.searchsorted(nodes, edge, side="right")]
     return inside + start * np.exp(-(((edge - at) / width) ** 2) / 2)

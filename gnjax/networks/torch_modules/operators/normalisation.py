@@ -66,6 +66,10 @@ def _layer_norm(
     bias: jax.Array | None,
     eps: float,
 ) -> tuple[jax.Array, None, None]:
+    """PyTorch's native_layer_norm over the last axes, as many as ``shape`` has.
+
+    Its two other results, the mean and the inverse deviation, serve PyTorch's derivative alone.
+    """
     normalised = _normalised(x, range(x.ndim - len(shape), x.ndim), eps)
     normalised = normalised if weight is None else normalised * weight
     return (normalised if bias is None else normalised + bias), None, None
