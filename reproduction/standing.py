@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -169,9 +170,10 @@ def answers(sides: Sequence[Side], links: Links = FROM_SCREEN, *, numbers: bool)
 
 
 def _apart(found: Sequence[Standing]) -> str:
-    """What each sentence of an answer does, in brackets, where they do not do the same."""
-    statuses = [one.status for one in found]
-    return f" (its sentences: {', '.join(statuses)})" if len(set(statuses)) > 1 else ""
+    """How many sentences of an answer hold, fail and so on, where they do not do the same."""
+    counts = Counter(one.status for one in found)
+    told = ", ".join(f"{status} {number}" for status, number in counts.items())
+    return f" (of its {len(found)} printed sentences: {told})" if len(counts) > 1 else ""
 
 
 def _answer(row: texts.Answer, found: Sequence[Standing], links: Links) -> str:

@@ -211,7 +211,7 @@ def test_the_readme_has_the_ten_answers_of_the_records():
     assert len(answers.splitlines()) == len(texts.answers()) == 10
     assert "Not run" not in answers
     for line in answers.splitlines():
-        assert ("its sentences: " in line) == ("It depends" in line)
+        assert ("printed sentences: " in line) == ("It depends" in line)
 
 
 def test_what_a_rank_rule_gives_is_what_the_published_tables_say():
