@@ -180,6 +180,10 @@ def not_testable(why: str) -> Verdict:
     return Verdict(NOT_TESTABLE, math.nan, why)
 
 
+class NotTestableError(ValueError):
+    """A table in which a check cannot be made, with the reason; :func:`judge` gives the verdict."""
+
+
 def every(*checks: Callable[[DataFrame], Verdict]) -> Callable[[DataFrame], Verdict]:
     """The check of a statement with several parts, which holds where each of them does."""
     worst_first = (FAILS, NOT_TESTABLE, UNDECIDED, HOLDS)
@@ -197,12 +201,15 @@ def judge(claim: Claim, frame: DataFrame, paper: regimes.Rows) -> Verdict:
     """The verdict of a claim's check, if the table's decisive ratios and data are the paper's.
 
     A reading of other data or settings is judged by its own numbers. Without a row there is nothing
-    to judge.
+    to judge, and a check that raises :class:`NotTestableError` has not judged.
     """
     shown = _shown(claim, frame)
     if shown.empty:
         return not_testable("the table has no row of the panel")
-    found = claim.check(frame)
+    try:
+        found = claim.check(frame)
+    except NotTestableError as error:
+        return not_testable(str(error))
     if "seed" in shown:
         found = replace(found, seeds=found.seeds or shown["seed"].nunique())
     if "data" in shown:

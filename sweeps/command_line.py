@@ -315,6 +315,14 @@ def colored(status: str, count: int | None = None) -> Text:
 
 
 def _report(console: Terminal, job: Job, seconds: float) -> None:
+    """The verdicts, and last the table's path, which is told whatever a claim of the user does."""
+    try:
+        console.print(_verdict_table(job))
+    finally:
+        console.say(f"{job.folder / 'table.csv'} ({progress.duration(seconds)})")
+
+
+def _verdict_table(job: Job) -> Table:
     """Each printed sentence with its verdict, its readings below, then what no sentence says."""
     readings = verdicts(job)
     found = dict(readings)
@@ -328,8 +336,7 @@ def _report(console: Terminal, job: Job, seconds: float) -> None:
     for claim, verdict in readings:
         if not isinstance(claim.source, Sentence):
             shown.add_row(claim.figure, *_told(claim, verdict))
-    console.print(shown)
-    console.say(f"{job.folder / 'table.csv'} ({progress.duration(seconds)})")
+    return shown
 
 
 def _told(claim: Claim, found: Verdict) -> tuple[str, Text, str]:

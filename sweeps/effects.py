@@ -12,7 +12,15 @@ import scipy.stats
 from numpy.typing import NDArray
 from pandas import DataFrame
 
-from sweeps.claims import FAILS, HOLDS, UNDECIDED, Verdict, not_testable, verdict
+from sweeps.claims import (
+    FAILS,
+    HOLDS,
+    UNDECIDED,
+    NotTestableError,
+    Verdict,
+    not_testable,
+    verdict,
+)
 from sweeps.rows import geometric_means, growth_exponent, points, where
 
 LEVEL = 0.95
@@ -123,7 +131,11 @@ def exponent(rows: DataFrame, over: str, of: str = "kappa", together: int = 1) -
 
     Of a sweep of which a part is computed, the seeds count that have more than half of the points,
     two at least.
+
+    Raises:
+      NotTestableError: a value of either column has no logarithm; the text names it.
     """
+    _refuse_what_has_no_logarithm(rows, over, of)
     seeds = [each for _, each in rows.groupby("seed")]
     counts = [each[over].nunique() for each in seeds]
     enough = max(2, max(counts) // 2 + 1)
@@ -132,6 +144,18 @@ def exponent(rows: DataFrame, over: str, of: str = "kappa", together: int = 1) -
         growth_exponent(each[over].to_numpy(), each[of].to_numpy()) for each in fitted or seeds
     ]
     return mean(np.array(slopes), together=together)
+
+
+def _refuse_what_has_no_logarithm(rows: DataFrame, *names: str) -> None:
+    """An error that names the first value of these columns that is not positive and finite."""
+    for name in names:
+        for value in rows[name].to_numpy(float):
+            if not 0 < value < math.inf:
+                msg = (
+                    f"the column {name} has the value {value:g}, and a slope of logarithms needs"
+                    " positive, finite values; leave its rows out of the trend"
+                )
+                raise NotTestableError(msg)
 
 
 def decide(
@@ -226,7 +250,7 @@ def trend(
 
     The slope is one number for all points. Where a curve is no power of ``over`` it bends, so the
     text has the range of points and the slopes between neighbours, too. What ``from_one_seed`` does
-    stands at :func:`decide`.
+    stands at :func:`decide`. Both columns must be positive, as at :func:`exponent`.
     """
     if rows[over].nunique() < 2:
         return not_testable(f"fewer than 2 values of {symbol}")

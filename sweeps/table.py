@@ -26,7 +26,7 @@ class TableError(ValueError):
     """A saved table that is missing, or is not what a figure needs."""
 
 
-def read(path: Path, needed: Iterable[str] = (), *, foreign: bool = False) -> DataFrame:
+def read(path: Path | str, needed: Iterable[str] = (), *, foreign: bool = False) -> DataFrame:
     """The table of a comma-separated file with a header, each column of the narrowest type.
 
     An empty cell in a column of numbers stands for no value and is nan. Of a foreign table only the
@@ -41,6 +41,7 @@ def read(path: Path, needed: Iterable[str] = (), *, foreign: bool = False) -> Da
     Raises:
       TableError: the file is no such table; the text says where.
     """
+    path = Path(path)
     header, *lines = _lines(path)
     if not lines:
         msg = f"{path} has no rows; run its experiment to the end"
@@ -102,16 +103,17 @@ def _number(cell: str) -> float | None:
         return None
 
 
-def provenance_beside(path: Path) -> Path:
+def provenance_beside(path: Path | str) -> Path:
     """The provenance of a table: NAME.json of a published NAME.csv, else provenance.json."""
+    path = Path(path)
     published = path.with_suffix(".json")
     return published if published.is_file() else path.parent / "provenance.json"
 
 
-def read_provenance(path: Path) -> dict[str, Any]:
+def read_provenance(path: Path | str) -> dict[str, Any]:
     """The provenance of a table; captions need at least its `precision`."""
     try:
-        provenance = json.loads(path.read_text(encoding="utf-8"))
+        provenance = json.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:  # of JSON or of UTF-8
         msg = f"{path} is not a file of JSON: {error}"
         raise TableError(msg) from error

@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
 from gnjax.cli.terminal import Terminal
-from sweeps import command_line, progress
+from sweeps import command_line, progress, table
+from sweeps.claims import BEYOND, Claim
 from sweeps.launchers import launch
 from tests import toy
 from tests.sweeps import program
@@ -66,6 +68,21 @@ def test_a_sentence_stands_with_its_verdict_above_its_readings(tmp_path, capsys,
     assert "holds" in readings[1]
     order = [lines.index(line) for line in (said, *readings, other)]
     assert order == sorted(order)
+
+
+def test_the_path_of_the_table_is_told_whatever_a_claim_does(tmp_path, capsys):
+    """Class: all cells are computed, and a mistake in a check hides where their table is."""
+
+    def mistaken(frame):
+        return frame["no such column"]
+
+    claims = [Claim("1", "a check with a mistake", BEYOND, mistaken)]
+    with pytest.raises(KeyError, match="no such column"):
+        command_line.main(replace(program.EXPERIMENT, claims=claims), _command(tmp_path)[3:])
+    (path,) = tmp_path.glob("program/*/table.csv")
+    told = "".join(capsys.readouterr().out.split())
+    assert "".join(str(path).split()) in told
+    assert table.read(str(path)).equals(table.read(path))
 
 
 @pytest.mark.parametrize("terminal", [True, False])

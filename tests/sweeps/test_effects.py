@@ -120,6 +120,21 @@ def test_a_trend_says_from_where_to_where_and_how_it_bends():
     assert found.text == f"{found.short}: 2 at m=1.0, 4 at m=2.0, 16 at m=4.0, 256 at m=8.0"
 
 
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
+@pytest.mark.parametrize("column", ["skip", "kappa"])
+def test_a_value_without_a_logarithm_is_named_and_the_claim_is_not_testable(column, value):
+    """Class: a claim about a column that has 0 ends a sweep in a traceback of the SVD."""
+    x = np.array([0.5, 1.0, 2.0])
+    rows = _rows(x, skip=x)
+    rows.loc[0, column] = value
+    claim = Claim("1", "", BEYOND, lambda frame: effects.trend(frame, "skip", "s", rises=True))
+    with np.errstate(all="raise"):
+        found = judge(claim, rows, ())
+    assert found.status == NOT_TESTABLE
+    assert f"the column {column} has the value {value:g}, " in found.text
+    assert "positive" in found.text
+
+
 @pytest.mark.parametrize(("low", "high", "status"), [(1, 3, HOLDS), (3, 9, FAILS), (0, 1, FAILS)])
 def test_between_fails_on_either_side_and_tells_the_worse(low, high, status):
     found = effects.between({"": Effect(2.0, 1.9, 2.1)}, "x", low, high)
