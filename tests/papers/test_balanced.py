@@ -427,6 +427,15 @@ def test_sharpness_is_not_independent_of_n_on_real_data():
     assert last == pytest.approx(printed, rel=0.02)  # the realised share differs by rounding
 
 
+@given(st.floats(0.05, 1.4), st.floats(1.0, 12.0))
+def test_sharpness_grows_with_depth_only_above_the_line(norm, depth):
+    """Eq 14 grows with L where L > -2 log(norm), by the sign of its derivative."""
+    line = -2 * np.log(norm)
+    slope = balanced.sharpness(norm, depth + 1e-4) - balanced.sharpness(norm, depth)
+    if abs(depth - line) > 1e-2:
+        assert (slope > 0) == (depth > line)
+
+
 def test_sharpness_takes_the_grid_of_a_contour():
     norms, depths = np.linspace(0, 1.5, 4)[None, :], np.arange(1, 4)[:, None]
     grid = balanced.sharpness(norms, depths, SIGMA)
