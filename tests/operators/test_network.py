@@ -354,7 +354,10 @@ def test_bad_inputs_are_refused_with_a_remedy(x):
         ((lambda p, x: x @ p, np.full((3, 2), np.nan)), "parameter"),
         ((lambda p, x: x @ p, np.ones((3, 2), int)), "dtype int"),
         ((lambda p, x: x, {}), "no parameters"),
-        ((lambda p, x: (x @ p).argmax(1, keepdims=True), np.ones((3, 2))), "floating point numbers"),
+        (
+            (lambda p, x: (x @ p).argmax(1, keepdims=True), np.ones((3, 2))),
+            "floating point numbers",
+        ),
         (nnx.Linear(7, 2, rngs=nnx.Rngs(0)), "raises TypeError"),
     ],
 )
