@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ml_collections import ConfigDict
+from ml_collections import ConfigDict as ConfigDict  # a config of one's own takes it from here
 
 from gnjax import data
 

@@ -1,6 +1,7 @@
 """What is installed: the engine runs on its own dependencies, and what is missing is named."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import gnjax
+import sweeps
 from gnjax.cli.main import main
 from gnjax.numerics.extras import MissingExtraError, optional
 
@@ -19,6 +21,7 @@ _PROJECT = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
 _MODULES = {
     "orbax-checkpoint": "orbax",
     "scikit-learn": "sklearn",
+    "markdown-it-py": "markdown_it",
 }  # of packages whose module is called otherwise
 
 
@@ -83,6 +86,41 @@ def test_commands_say_what_is_missing_before_they_compute(monkeypatch, capsys, t
     for command, extra in ((picture, "plot"), (["data", "fetch", "mnist"], "data")):
         assert main(command) == 1
         assert f"gnjax[{extra}]" in capsys.readouterr().err
+
+
+_COMMANDS = (
+    "-m experiments.depth_sweep --config=configs/depth_sweep.py:smoke --dry_run",
+    "-m experiments.reproduce --profile=smoke",
+    "-m figures fig02",
+    "-m reproduction.verdicts",
+    "docs/howto/own_sweep.py --config=docs/howto/own_sweep.py:small",
+)
+
+
+@pytest.mark.parametrize("command", _COMMANDS)
+def test_a_command_of_the_checkout_names_the_extra_in_one_sentence(command, tmp_path):
+    """Class: with gnjax[plot] alone every experiment and figure ends in a traceback."""
+    code = "import sys\nfor name in ('ml_collections', 'pandas'):\n    sys.modules[name] = None\n"
+    (tmp_path / "sitecustomize.py").write_text(code)
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{_ROOT}"}
+    done = subprocess.run(
+        [sys.executable, *command.split()],
+        cwd=_ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    (told,) = done.stderr.splitlines()
+    assert "ml_collections, pandas" in told
+    assert told.endswith("pip install 'gnjax[experiments]'")
+
+
+def test_everything_that_experiments_look_for_comes_with_their_extra():
+    extras = _PROJECT["optional-dependencies"]
+    parts = [*extras["experiments"], *extras["plot"], *extras["tables"]]
+    assert set(sweeps._NEEDED) == _modules(parts) - {"gnjax"}
 
 
 def test_something_else_that_is_missing_is_not_called_an_extra(monkeypatch, tmp_path):

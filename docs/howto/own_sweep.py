@@ -6,11 +6,11 @@ PYTHONPATH=. python docs/howto/own_sweep.py --config=docs/howto/own_sweep.py:sma
 import sys
 
 import jax
-from ml_collections import ConfigDict
 
 import gnjax
 from sweeps import command_line
 from sweeps.claims import BEYOND, Claim
+from sweeps.config import ConfigDict
 from sweeps.effects import trend
 from sweeps.experiment import Experiment
 
