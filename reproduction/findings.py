@@ -106,6 +106,9 @@ def screen(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+NO_SENTENCE = "No printed sentence."  # other claims may fail, be open or hold: they stand elsewhere
+
+
 def printed(sides: Sequence[Side], links: Links = FROM_SCREEN) -> Iterator[str]:
     """The printed sentences in three tables: those that fail, are open, and hold."""
     known = standing.standings(sides)
@@ -134,7 +137,7 @@ def _failing(known: Mapping[Sentence, Standing], links: Links) -> str:
         under = [one.one.difference, *one.under(), one.elsewhere()]
         held = "; ".join(filter(None, under)) or "no reading"
         rows.append((one.linked(links), words(one.sentence), escaped(told), escaped(held)))
-    return table(("figure", "printed", "found", "holds"), rows) if rows else "Nothing."
+    return table(("figure", "printed", "found", "holds"), rows) if rows else NO_SENTENCE
 
 
 def _undecided(known: Mapping[Sentence, Standing], links: Links) -> str:
@@ -148,7 +151,7 @@ def _undecided(known: Mapping[Sentence, Standing], links: Links) -> str:
         for one in standing.chosen(known, UNDECIDED, NOT_TESTABLE)
     ]
     heads = ("figure", "printed", "why", "what it would take")
-    return table(heads, rows) if rows else "Nothing."
+    return table(heads, rows) if rows else NO_SENTENCE
 
 
 def _holding(known: Mapping[Sentence, Standing], links: Links) -> str:
@@ -161,7 +164,7 @@ def _holding(known: Mapping[Sentence, Standing], links: Links) -> str:
         )
         for one in standing.chosen(known, HOLDS)
     ]
-    return table(("figure", "printed", "effect", "data, seeds"), rows) if rows else "Nothing."
+    return table(("figure", "printed", "effect", "data, seeds"), rows) if rows else NO_SENTENCE
 
 
 def _errors() -> str:

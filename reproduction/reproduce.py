@@ -218,9 +218,10 @@ def _sections(
 def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: float) -> None:
     """Write the report as text and as a page."""
     title = f"gnjax: the {options.run} profile"
+    figures = "1 figure" if len(sections) == 1 else f"{len(sections)} figures"
     summary = (
-        f"{len(sections)} figures. This run took {progress.duration(seconds)}; finished cells were"
-        " not computed again."
+        f"{figures}. This run took {progress.duration(seconds)}; finished cells were not computed"
+        " again."
     )
     folder, pictures = options.results / options.run, options.results / "figures" / options.run
     text = report.markdown(sections, options.profile, title, summary, pictures, folder)

@@ -107,6 +107,26 @@ class ConditionNumber(Result):
         return f"kappa >= {within}, NOT RESOLVED: lambda_min is below the floor"
 
 
+ASSUMED = "* at an assumed rank: a gap in the spectrum is taken for its end, so kappa may be larger"
+"""What the mark of :func:`short` means; where a table or a picture has the mark, it says this."""
+
+
+def is_assumed(condition: ConditionNumber | None) -> bool:
+    """Whether kappa has an upper bound, but at a rank that a gap in the spectrum suggests."""
+    return condition is not None and condition.bounded and not condition.resolved
+
+
+def short(condition: ConditionNumber, digits: int = 3) -> str:
+    """The value alone, for tables and pictures, with a sign of what is not known about it.
+
+    An assumed rank has the mark *, which :data:`ASSUMED` explains, and a lower bound has ">=".
+    """
+    if condition.rank == 0 or math.isnan(condition.value):
+        return "zero"
+    relation = "" if condition.bounded else ">="
+    return f"{relation}{condition.value:.{digits}g}{'*' if is_assumed(condition) else ''}"
+
+
 def answer_of(problem: Problem, ends: Ends, size: int) -> ConditionNumber:
     """The answer for an operator of ``size`` rows, of which ``problem.op`` may be a smaller form.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gnjax.conditioning.answer import ASSUMED, is_assumed, short
 from gnjax.conditioning.condition_number import ConditionNumber, condition_of_spectrum
 from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.parameters import Groups, grouped, natural_order
@@ -141,6 +142,7 @@ class BlockSpectra(Result):
                 f"mean distance {self.mean_distance:.4g} +- {self.mean_distance_error:.2g}",
                 f"  {'block':{width}}  {'parameters':>9}  {'trace':>9}  kappa",
                 *rows,
+                *([f"  {ASSUMED}"] if any(is_assumed(b.condition) for b in self.blocks) else []),
             ]
         )
 
@@ -301,6 +303,4 @@ def _block(
 
 
 def _kappa(block: BlockSpectrum) -> str:
-    if block.condition is None:
-        return "indefinite"
-    return f"{block.condition.value:.6g}{'' if block.condition.resolved else ' or more'}"
+    return "indefinite" if block.condition is None else short(block.condition, 6)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gnjax.conditioning.answer import is_assumed, short
 from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.diagnosis.diagnose import Diagnosis
 from gnjax.numerics.extras import optional
@@ -57,8 +58,13 @@ def with_kappa(name: str, condition: ConditionNumber | None) -> str:
     """The name of a layer or a block, and its own kappa below it where that is known."""
     if condition is None or math.isnan(condition.value):
         return name
-    relation = "" if condition.bounded else "\N{GREATER-THAN OR EQUAL TO} "
-    return f"{name}\nkappa {relation}{condition.value:.3g}"
+    return f"{name}\nkappa {short(condition)}"
+
+
+def explain_mark(axes: Axes, conditions: Iterable[ConditionNumber | None]) -> None:
+    """Write below the axes what * means, if a kappa on them has that mark."""
+    if any(map(is_assumed, conditions)):
+        axes.set_xlabel("* at an assumed rank: kappa may be larger", color=_GREY)
 
 
 def _spectrum(axes: Axes, diagnosis: Diagnosis) -> None:
@@ -78,8 +84,8 @@ def _spectrum(axes: Axes, diagnosis: Diagnosis) -> None:
             "floor ", (1, condition.floor), xycoords=("axes fraction", "data"), ha="right",
             va="bottom", color=_GREY,
         )  # fmt: skip
-    relation = "=" if condition.bounded else "\N{GREATER-THAN OR EQUAL TO}"
-    axes.set_title(f"kappa {relation} {condition.value:.4g}, rank {condition.rank}", loc="left")
+    rank = "the assumed rank" if is_assumed(condition) else "rank"
+    axes.set_title(f"kappa {short(condition, 4)}, {rank} {condition.rank}", loc="left")
     axes.set_xlabel("index")
     axes.set_ylabel("eigenvalue of G")
 
@@ -95,6 +101,7 @@ def _shares(axes: Axes, diagnosis: Diagnosis) -> None:
     names = [layer.name for layer in diagnosis.layers[::step]]
     if step == 1:
         names = [with_kappa(layer.name, layer.block) for layer in diagnosis.layers]
+        explain_mark(axes, [layer.block for layer in diagnosis.layers])
     axes.set_yticks(places[::step], names)
     axes.invert_yaxis()
     axes.set_xlim(0, 1)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gnjax.conditioning.answer import ASSUMED, is_assumed, short
 from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.diagnosis.remedies.learning_rate import own_rate
 from gnjax.diagnosis.remedies.suggestion import HELPS, Suggestion, count_of
@@ -21,7 +22,7 @@ _LAYERS = 8  # how many layers have a line of their own
 
 def report(diagnosis: Diagnosis) -> str:
     """The whole report, its parts separated by empty lines."""
-    parts = (_heading, _kappa, _rates, _layers, _classes, _remedies)
+    parts = (_heading, _kappa, _rates, _layers, _classes, _remedies, _mark)
     return "\n\n".join(text for text in (part(diagnosis) for part in parts) if text)
 
 
@@ -111,7 +112,7 @@ def _layers(diagnosis: Diagnosis) -> str:
     for layer in _most_telling(diagnosis.layers):
         name = layer.name if len(layer.name) <= width else "~" + layer.name[1 - width :]
         bottom = "-" if layer.bottom is None else f"{layer.bottom:.1%}"
-        alone = "-" if layer.block is None else _short(layer.block)
+        alone = "-" if layer.block is None else short(layer.block)
         lines.append(
             f"{name:{width}}  {layer.parameters:11,}  {layer.top:10.1%}  {bottom:>10}  {alone:>11}"
         )
@@ -134,12 +135,6 @@ def _by_differentiation(diagnosis: Diagnosis) -> str:
         "computed by automatic differentiation rather than by the structure of their layers: "
         + ", ".join(texts)
     )
-
-
-def _short(condition: ConditionNumber) -> str:
-    if condition.rank == 0:
-        return "zero"
-    return f"{'' if condition.bounded else '>='}{condition.value:.3g}"
 
 
 def _verdict(diagnosis: Diagnosis) -> str:
@@ -167,7 +162,7 @@ def _verdict(diagnosis: Diagnosis) -> str:
 
 
 def _change(suggestion: Suggestion) -> str:
-    return f"from {_short(suggestion.before)} to {_short(suggestion.after)}"
+    return f"from {short(suggestion.before)} to {short(suggestion.after)}"
 
 
 def _most_telling(layers: Sequence[LayerShare]) -> list[LayerShare]:
@@ -206,6 +201,14 @@ def _remedies(diagnosis: Diagnosis) -> str:
     return "\n".join(lines)
 
 
+def _mark(diagnosis: Diagnosis) -> str:
+    """What * means, where a number of the report has it."""
+    marked = [layer.block for layer in diagnosis.layers]
+    for suggestion in diagnosis.suggestions:
+        marked += [suggestion.before, suggestion.after]
+    return "\n".join(_filled(ASSUMED, 0)) if any(map(is_assumed, marked)) else ""
+
+
 def _by_reason(diagnosis: Diagnosis) -> dict[str, list[str]]:
     reasons: dict[str, list[str]] = {}
     for missing in diagnosis.left_out:
@@ -223,8 +226,8 @@ def _within(condition: ConditionNumber) -> str:
     """kappa to four digits, with its interval if not all four digits are certain."""
     low, high = condition.at_rank
     if condition.bounded and high - low <= _FOUR_DIGITS * condition.value:
-        return f"{condition.value:.4g}"
-    return f"{_short(condition)} in [{low:.4g}, {high:.4g}]"
+        return short(condition, 4)
+    return f"{short(condition)} in [{low:.4g}, {high:.4g}]"
 
 
 def _filled(text: str, indent: int = 2) -> list[str]:

@@ -11,7 +11,7 @@ from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.diagnosis.block_spectra import BlockSpectra
 from gnjax.diagnosis.diagnose import Diagnosis
 from gnjax.diagnosis.monitor import Monitor
-from gnjax.diagnosis.picture import blank, draw, two_axes, with_kappa
+from gnjax.diagnosis.picture import blank, draw, explain_mark, two_axes, with_kappa
 from gnjax.numerics.extras import optional
 from gnjax.spectra.density import SpectralDensity
 from gnjax.spectra.spectrum import Spectrum
@@ -184,6 +184,7 @@ def _blocks(axes: Axes, spectra: BlockSpectra) -> None:
     turned = 90 if len(names) > _FEW_NAMES else 0
     axes.set_xticks(range(0, len(names), step), names[::step], rotation=turned, fontsize="small")
     axes.set_xlim(-0.6, len(names) - 0.4)
+    explain_mark(axes, [block.condition for block in spectra.blocks])
     axes.set_ylabel("size of eigenvalue")
     text = f"{100 * spectra.off_block_share:.3g}% off the blocks, mean distance "
     axes.set_title(text + f"{spectra.mean_distance:.3g}", loc="left", fontsize="medium")

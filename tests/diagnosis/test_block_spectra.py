@@ -312,6 +312,39 @@ def test_results_are_saved_drawn_and_shown():
     assert "off the blocks" in gnjax.plot(found).axes[0].get_title(loc="left")
 
 
+def _shown(result):
+    """Each kappa as text and picture show it, and all of the text and of the picture."""
+    axes = gnjax.plot(result).axes[-1]
+    labels = [label.get_text() for label in (*axes.get_xticklabels(), *axes.get_yticklabels())]
+    return str(result), "\n".join([*labels, axes.get_xlabel()])
+
+
+@pytest.mark.parametrize("ask", [gnjax.block_spectra, gnjax.diagnose])
+def test_a_kappa_at_an_assumed_rank_is_marked_wherever_it_is_shown(ask):
+    """Class: kappa of a layer looks certain where its rank is a guess from a gap."""
+    x = np.random.default_rng(0).standard_normal((12, 3))
+    params = {"a": np.ones((3, 2)), "b": np.ones((3, 2))}
+    twice = x.copy()
+    twice[:, 2] = twice[:, 0] + 1e-9 * x[:, 1]  # one eigenvalue in 1e18 of the others, or zero
+
+    def model(p, inputs):
+        return inputs["x"] @ p["a"] + inputs["twice"] @ p["b"]
+
+    inputs = {"x": x, "twice": twice}
+    blocks = gnjax.block_spectra((model, params), inputs)
+    known, guessed = (blocks[name].condition for name in ("a", "b"))
+    assert known.resolved
+    assert guessed.bounded
+    assert not guessed.resolved
+    marked, bare = f"{guessed.value:.3g}*", f"{known.value:.3g}"
+    for text in _shown(ask((model, params), inputs)):
+        assert "* at an assumed rank" in text
+        assert f"{bare}*" not in text
+        assert marked in text or f"{guessed.value:.6g}*" in text
+    for text in _shown(ask((model, params), {"x": x, "twice": x**3})):
+        assert "*" not in text
+
+
 def test_what_cannot_be_split_is_refused():
     mlp = _reference("mlp")
     op = gnjax.gauss_newton(mlp.model, mlp.x)

@@ -263,6 +263,10 @@ def test_an_operator_prints_as_one_line():
     parameters = "20 of 26 parameters in known layers"  # the biases are in none
     expected = f"J J^T, 10 x 10, float64, {parameters}, 5 samples of 2 outputs"
     assert repr(op) == f"<NetworkGram: {expected}>"
+    y, asked = np.zeros(5, int), {"loss": "cross_entropy", "side": "outputs"}
+    flat = gnjax.gauss_newton(model, np.ones((5, 3)), y=y, **asked)
+    assert "5 x 5, " in repr(flat)
+    assert "5 samples of 2 outputs (curved in 1 of 2 directions)" in repr(flat)
     assert repr(gnjax.preconditioned(op, "diagonal")) == "<Preconditioned: 10 x 10, float64>"
     assert repr(gnjax.linearised(op)) == "<Linearised: 10 x 10, float64>"
     assert repr(gnjax.with_jacobian(op)) == "<WithJacobian: 10 x 10, float64>"

@@ -4,6 +4,7 @@ import html
 import io
 import json
 import re
+from argparse import Namespace
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -194,6 +195,17 @@ def test_a_report_without_a_printed_sentence_has_no_heading_for_them(sections, t
     assert "What holds" not in text
 
 
+@pytest.mark.parametrize(("count", "text"), [(1, "1 figure. "), (2, "2 figures. ")])
+def test_a_report_counts_its_figures_in_words_that_agree(sections, tmp_path, count, text):
+    options = Namespace(run="run", profile="smoke", results=tmp_path)
+    pictures = tmp_path / "figures" / "run"
+    pictures.mkdir(parents=True)
+    picture = sections[0].picture.rename(pictures / "fig02.png")
+    drawn = [replace(sections[0], picture=picture), sections[1]]
+    reproduce._write(options, drawn[:count], 1.0)
+    assert text in (tmp_path / "run" / "report.md").read_text()
+
+
 CLAIMS = (HELD, FAILED, replace(FAILED, statement="b < c, too"), UNTESTED)
 OPEN = replace(UNTESTED, source=Sentence("B", "Section 4", "it increases"))
 
@@ -224,7 +236,7 @@ def test_the_first_screen_says_what_fails_and_what_was_not_decided(sections):
         " (the laptop's sizes). Why: b is 3 | no reading |",
         "## What could not be decided",
         '| [B1](findings/b1.md) | "it increases" (B, Section 4) | one point |',
-        "## What holds\n\nNothing.",
+        f"## What holds\n\n{findings.NO_SENTENCE}",
         "## Errors in the papers",
         "## How verdicts are to be read",
         records.LEGEND,

@@ -17,7 +17,10 @@ def described(op: Operator, form: str, net: Network, *, layers: bool) -> str:
         parameters = f"{in_known_layers:,} of {net.parameters:,} parameters in known layers"
     wider = ", float32 inside computed in float64" if is_widened(net.apply) else ""
     samples = f"{net.samples} coupled samples" if net.coupled else f"{net.samples} samples"
+    outputs = f"{net.k} outputs"
+    if net.rows != net.k:  # softmax is flat along the sum of its k outputs
+        outputs += f" (curved in {net.rows} of {net.k} directions)"
     return (
         f"<{type(op).__name__}: {form}, {op.shape[0]} x {op.shape[1]}, {jnp.dtype(op.dtype).name},"
-        f" {parameters}, {samples} of {net.rows} outputs{wider}>"
+        f" {parameters}, {samples} of {outputs}{wider}>"
     )
