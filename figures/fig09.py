@@ -47,7 +47,8 @@ def draw(frame: DataFrame) -> Figure:
             style.whole_numbers(axes, [1, shown["assumed_rank"].max()], xlabel)
             axes.set_ylabel(ylabel)
         there = [rule for rule in MARKERS if len(_at(shown, rule))]
-        style.key(kappas, [(MARKERS[rule][1], _marker(MARKERS[rule][0])) for rule in there])
+        signs = [(MARKERS[rule][1], _marker(MARKERS[rule][0])) for rule in there]
+        style.key(kappas, signs, "lower right")
         style.shared_legend(figure, spectra)
         style.footer(figure, captions.data_line(shown))
     return figure
@@ -56,7 +57,7 @@ def draw(frame: DataFrame) -> Figure:
 def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes of the table behind the figure."""
     shown = _shown(frame)
-    seeds = len(distinct(frame[frame["figure"] == "9"], "seed"))
+    seeds = len(distinct(_of_reading(frame), "seed"))
     return captions.paragraph(
         "Figure 9. Left: the eigenvalues of the Gauss-Newton matrix of a network with one hidden"
         f" layer of m = {distinct(shown, 'width')[0]} ReLU units, in their order, before and after"
@@ -71,11 +72,15 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
 
 
 def _shown(frame: DataFrame) -> DataFrame:
-    """The first seed of the first reading that the table has."""
+    """The first seed of the reading."""
+    return DataFrame(of_first_seed(_of_reading(frame))).sort_values("assumed_rank")
+
+
+def _of_reading(frame: DataFrame) -> DataFrame:
+    """The spectra of the first reading that the table has."""
     spectra = frame[frame["figure"] == "9"]
     reading = next(name for name in READINGS if name in set(spectra["reading"]))
-    first = of_first_seed(spectra[spectra["reading"] == reading])
-    return DataFrame(first).sort_values("assumed_rank")
+    return spectra[spectra["reading"] == reading]
 
 
 def _at(rows: DataFrame, rule: str) -> DataFrame:

@@ -203,6 +203,10 @@ _FLOAT32 = (
     " before training and after, whatever the network. The eigenvalues that spread over many"
     " decades lie below the cut"
 )
+_NO_GAP = (
+    "the spectrum has no gap: its smaller eigenvalues fall over many decades into rounding, before"
+    " training as well as after it, and this rule cuts in the middle of that fall"
+)
 
 
 def _of_rank(reading: str, rule: str, column: str, words: str = "") -> tuple[Claim, Claim]:
@@ -217,6 +221,7 @@ def _of_rank(reading: str, rule: str, column: str, words: str = "") -> tuple[Cla
             _robust_at_first(reading, rule),
             panel=panel,
             column=column,
+            mechanism="" if rule == "float32" else _NO_GAP,
         ),
         Claim(
             "9",

@@ -40,7 +40,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 GREY = "#5F5F5F"
 CHARACTERS_PER_INCH = 23  # of running text at the footer's size
 Dashes = str | tuple[int, tuple[float, ...]]
-KeyPlace = Literal["upper left", "center left"]
+KeyPlace = Literal["upper left", "center left", "lower right"]
 DASHED: Dashes = (0, (4, 1.6))
 DASH_DOT: Dashes = (0, (5, 1.4, 1, 1.4))
 
