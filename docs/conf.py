@@ -64,6 +64,7 @@ nitpick_ignore = [  # of annotations, classes that are no public names
 
 
 def setup(app: Sphinx) -> None:
+    app.connect("source-read", _with_its_own_pages)
     app.connect("doctree-read", _without_an_empty_line)
     app.connect("builder-inited", _write_pages)
     app.connect("autodoc-process-signature", _with_aliases)
@@ -76,6 +77,13 @@ def _write_pages(app: Sphinx) -> None:
 
     figure_pages.write(Path(app.srcdir) / "reference" / "figures")
     gallery_pages.write(Path(app.srcdir) / "gallery")
+
+
+def _with_its_own_pages(app: Sphinx, page: str, source: list[str]) -> None:
+    """Links to the repository's findings, which lead to the pages that the site has of them."""
+    folder = "../" * page.count("/") + "reference/figures/"
+    text = re.sub(r"\]\((?:\.\./)+figures/FINDINGS\.md\)", rf"]({folder}findings.md)", source[0])
+    source[0] = re.sub(r"\]\((?:\.\./)+figures/findings/", rf"]({folder}", text)
 
 
 def _without_an_empty_line(app: Sphinx, doctree: nodes.document) -> None:

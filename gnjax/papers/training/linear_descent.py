@@ -9,10 +9,12 @@ The gradient is S_l^T (W C - B) P_l^T with P_l = W_{l-1} .. W_1 and S_l = W_L ..
 W_l never leaves the span of its start and B. Each reduction here is an exact change of coordinates,
 W_l = U_l w_l U_{l-1}^T with orthonormal columns, onto such spans:
 
-    principal_axes   any data: U_0 the eigenvectors of C, which becomes a diagonal
-    row_space        C = c I: U_0 spans the rows of B and of W_1; 784 inputs become k + m
-    core             any data: U_l spans the columns of W_l and the rows of W_{l+1}; the hidden
-                     widths of balanced weights become their rank
+- ``principal_axes``, for any data: U_0 the eigenvectors of C, which becomes a diagonal.
+- ``row_space``, for C = c I: U_0 spans the rows of B and of W_1; 784 inputs become k + m.
+- ``core``, for any data: U_l spans the columns of W_l and the rows of W_{l+1}; the hidden widths of
+  balanced weights become their rank.
+
+For instance::
 
     path = descend(linear_descent.loss, reduced.weights, reduced.data, keep=(10_000,))
 
