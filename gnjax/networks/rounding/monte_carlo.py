@@ -147,9 +147,14 @@ def _repeated(times: int, leaf: Any) -> Any:
 def perturbed(
     signs: RandomSigns, jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]
 ) -> list[Any]:
-    """The results of a jaxpr in Monte Carlo arithmetic; constants and arguments are exact."""
-    exact_consts, exact_args = (list(map(signs.flushed, values)) for values in (consts, args))
-    return evaluate(jaxpr, exact_consts, exact_args, partial(_bind, signs), ALL_CALLS)
+    """The results of a jaxpr in Monte Carlo arithmetic.
+
+    Each operation's result is moved by a random sign times its rounding. Constants and arguments
+    are taken as they are, but for numbers below the smallest normal one, which a device may take
+    for 0: these are moved by their own size.
+    """
+    consts, args = (list(map(signs.flushed, values)) for values in (consts, args))
+    return evaluate(jaxpr, consts, args, partial(_bind, signs), ALL_CALLS)
 
 
 def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
