@@ -197,7 +197,7 @@ def test_zero_weights_and_equal_samples():
     )
     size = float(jnp.abs(fewer.as_matrix()).max())
     np.testing.assert_allclose(op.as_matrix(), fewer.as_matrix(), rtol=0, atol=1e-12 * size)
-    assert op.twin.net.samples == 3
+    assert op.twin.net.samples == 4
     values = [np.linalg.eigvalsh(np.asarray(m.as_matrix()))[::-1][:12] for m in (op, op.twin)]
     np.testing.assert_allclose(values[0], values[1], rtol=0, atol=1e-12 * size * 10)
 

@@ -108,8 +108,13 @@ def _least_product(eqn: Any, operands: Sequence[Any]) -> float:
 
 
 def _ends(operand: Any) -> tuple[float, float]:
-    """The smallest absolute value of the entries that are not zero, and the largest of all."""
+    """The smallest absolute value of the entries that are not zero, and the largest of all.
+
+    A complex entry counts as its two parts.
+    """
     array = by_numpy(operand) if hasattr(operand, "dtype") else np.asarray(operand)
+    if np.iscomplexobj(array):
+        array = np.stack([array.real, array.imag])
     sizes = abs(array.astype(float))
     positive = sizes.min(where=sizes > 0, initial=np.inf)
     return float(positive), float(sizes.max(initial=0))

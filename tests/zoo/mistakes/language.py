@@ -62,7 +62,10 @@ SEQUENCES = {
         language.scanned,
         {
             "only= of other names": (lambda m: wrong(m, only="layers/*"), "leave no parameter of"),
-            "traced": (lambda m: jax.jit(lambda x: wrong(m, x=x))(case_of(m).x), "traced by jax"),
+            "a matrix of traced x": (
+                lambda m: jax.jit(lambda x: wrong(m, x=x).as_matrix())(case_of(m).x),
+                "inside",
+            ),
         },
     ),
     "gru": (
