@@ -16,7 +16,7 @@ from figures import catalogue
 from reproduction.published import gallery, table_of
 from reproduction.readings import all_claims, figure_of, name
 from sweeps import command_line, table
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, Claim, judge
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, Claim, NotTestableError, judge
 from sweeps.experiment import Experiment
 
 PLACES = {"samples", "inputs", "outputs", "parameters", "size", "index", "epoch", "step"}
@@ -88,7 +88,8 @@ def _reversed(frame: DataFrame, names: list[str], over: str) -> DataFrame:
 
 def _tilted(frame: DataFrame, one: str, over: str, power: int) -> DataFrame:
     """A column that is larger by powers of ten at each further value of another."""
-    place = frame[over].rank(method="dense").clip(upper=250 ** (1 / power))
+    place = frame[over].rank(method="dense")
+    place *= min(1.0, 250 ** (1 / power) / place.max())  # or the powers overflow
     return frame.assign(**{one: frame[one] * 10.0 ** (place**power)})
 
 
@@ -106,7 +107,7 @@ def _status(claim: Claim, frame: DataFrame) -> str:
     """Its status; a table of which nothing can be computed tests nothing."""
     try:
         return claim.check(frame).status
-    except (ArithmeticError, np.linalg.LinAlgError):
+    except (ArithmeticError, np.linalg.LinAlgError, NotTestableError):
         return NOT_TESTABLE
 
 
