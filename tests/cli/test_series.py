@@ -268,7 +268,6 @@ def test_the_state_of_an_optimiser_is_not_read_as_parameters(tmp_path, below):
     assert at_checkpoint((None, {"w": np.zeros(2)}), path)[1]["w"].tolist() == [3.0, 3.0]
 
 
-TWO_NAMES = {"params": {"w": np.zeros(2)}, "w": np.zeros(2)}
 COLLIDING = {
     "in the checkpoint": ({"w": np.zeros(2)}, ["params.w", "value.w"]),
     "in both, by other names": (

@@ -323,7 +323,6 @@ def test_large_batches_of_a_coupled_network_are_refused():
         gnjax.gauss_newton(model, x, batch_size=2)
 
 
-_good = st.just(np.random.default_rng(0).standard_normal((4, 3)))
 _bad_inputs = st.one_of(
     st.sampled_from([np.zeros((0, 3)), np.zeros((4, 2)), np.zeros((4, 3, 1)), np.zeros(())]),
     st.tuples(st.integers(0, 3), st.sampled_from([np.nan, np.inf])).map(

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.networks.forms.real_form import real_parts
 from gnjax.networks.jaxprs import inexact
 from gnjax.networks.rounding.numpy_operations import result_by_numpy
 from gnjax.numerics.host import by_numpy
@@ -113,9 +114,7 @@ def _ends(operand: Any) -> tuple[float, float]:
     A complex entry counts as its two parts.
     """
     array = by_numpy(operand) if hasattr(operand, "dtype") else np.asarray(operand)
-    if np.iscomplexobj(array):
-        array = np.stack([array.real, array.imag])
-    sizes = abs(array.astype(float))
+    sizes = abs(real_parts(array).astype(float))
     positive = sizes.min(where=sizes > 0, initial=np.inf)
     return float(positive), float(sizes.max(initial=0))
 

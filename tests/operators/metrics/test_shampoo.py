@@ -18,7 +18,6 @@ PARAMS = {
     "one": jax.device_put(RNG.standard_normal((2, 3, 4))),  # of three axes
     "two": jax.device_put(RNG.standard_normal((4, 3))),
 }
-POWERS = {2: 0.25, 1: 0.5}  # of a matrix, of a vector
 
 
 def apply(params, x):
