@@ -16,7 +16,9 @@ What is perturbed:
   product one after the other in long runs, so that its error grows with the square root of their
   number.
 - Elementary functions: the result, by 4 u, because XLA computes them to a few units only.
-- Functions with a relative error that grows in their tails (erfc): the operand by 2 u as well.
+- Functions with a relative error that grows in their tails (erfc, exp2, cosh, sinh): the operand by
+  2 u as well.
+- log1p and atanh: the result, by 128 u, because XLA's log1p errs by 240 u near -0.41.
 - Everything else (special functions, decompositions of matrices, library calls, whatever cannot be
   entered): the operands by 8 u and the results by 32 u. A call that is less accurate than that is
   not seen to be.
@@ -51,7 +53,8 @@ from gnjax.numerics.host import by_numpy, on_host
 from gnjax.numerics.rounding import unit_roundoff
 
 _AT_ONCE = 3e7  # the most numbers that the vectors of one evaluation write
-_ELEMENTARY, _TAILS, _OTHER = (0.0, 4.0), (2.0, 4.0), (8.0, 32.0)  # operands, results, in u
+# By how many u the operands and the results of functions are moved.
+_ELEMENTARY, _TAILS, _LOGARITHM, _OTHER = (0.0, 4.0), (2.0, 4.0), (0.0, 128.0), (8.0, 32.0)
 _RUN = 8.0  # a sum of K terms is perturbed like 1 + sqrt(K) / 8 roundings, see the tests
 
 _EXACT = frozenset(
@@ -75,12 +78,12 @@ _CONTRACTIONS = ("dot_general", "conv_general_dilated")
 _FUNCTIONS = {
     **dict.fromkeys(
         str.split("""
-        acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf exp exp2 expm1 log logistic rsqrt
-        sin sinh tan tanh
+        acos acosh asin asinh atan atan2 cbrt cos erf exp expm1 log logistic rsqrt sin tan tanh
         """),
         _ELEMENTARY,
     ),
-    "erfc": _TAILS,
+    **dict.fromkeys(("cosh", "erfc", "exp2", "sinh"), _TAILS),
+    **dict.fromkeys(("atanh", "log1p"), _LOGARITHM),
 }
 
 
