@@ -256,6 +256,14 @@ def test_one_start_decides_no_sentence_about_networks_in_general():
     assert claim.check(frame).status == HOLDS
 
 
+def test_one_start_decides_on_the_images_of_the_paper_alone():
+    """On smaller images kappa after training is another one on the next machine."""
+    frame = pandas.DataFrame([_stop(0.0, 100, 10.0), _stop(0.8, 100, 99.0)])
+    claim = _claim_of("after training kappa, kernels alone pruned, J with the columns left")
+    assert claim.check(frame).status == HOLDS
+    assert claim.check(frame.assign(data="fashion_mnist_5000, cut")).status == UNDECIDED
+
+
 def test_resnets_certified_kappa_has_its_lambda_ends(folder):
     of = kernels.function(RUN, protocol.network_at(RUN, 1, folder), "batches", 1)
     values = np.linalg.eigvalsh(np.asarray(kernels.matrices(of)["all"]))
