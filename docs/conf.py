@@ -24,7 +24,7 @@ extensions = [
 autosummary_generate = False  # its tables have a line for each name; the names stand below them
 myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "history"]  # CHANGELOG leads to the latter
 
 html_theme = "furo"
 html_title = f"gnjax {version}"

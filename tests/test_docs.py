@@ -37,6 +37,7 @@ _PAGES = [
     *_DOCS.glob("*.md"),
     *(page for part in _PARTS for page in sorted((_DOCS / part).glob("*.md"))),
 ]
+_OF_RELEASES = [_ROOT / "CHANGELOG.md", *sorted((_DOCS / "history").glob("*.md"))]
 _TEXT, _NOTEBOOK = (_ROOT / "notebooks" / f"colab{suffix}" for suffix in (".py", ".ipynb"))
 
 
@@ -49,7 +50,11 @@ def _module(name):
     return module
 
 
-@pytest.mark.parametrize("page", [*sorted(_ROOT.glob("*.md")), *_PAGES], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [*sorted({*_ROOT.glob("*.md"), *_OF_RELEASES}), *_PAGES],
+    ids=lambda page: page.stem,
+)
 def test_no_page_has_the_marks_of_an_unfinished_merge(page):
     lines = page.read_text().splitlines()
     assert not [line for line in lines if line.startswith(("<<<<<<<", "=======", ">>>>>>>"))]
@@ -237,7 +242,9 @@ _WRITTEN_FOR_THE_SITE = ("reference/figures", "gallery")  # they are in no fresh
 
 
 @pytest.mark.parametrize(
-    "page", [*_PAGES, _ROOT / "README.md", _ROOT / "CONTRIBUTING.md"], ids=lambda path: path.name
+    "page",
+    [*_PAGES, _ROOT / "README.md", _ROOT / "CONTRIBUTING.md", *_OF_RELEASES],
+    ids=lambda path: path.name,
 )
 def test_links_lead_somewhere(page):
     """They are relative, so that they work in the site and in the repository alike."""

@@ -153,9 +153,22 @@ def _text(name):
     return (_ROOT / name).read_text()
 
 
+def _cited(field):
+    return re.search(rf"^{field}: (.*)$", _text("CITATION.cff"), re.MULTILINE).group(1)
+
+
+def test_each_release_has_a_page_and_the_next_changes_have_their_place():
+    """The page is for a user; what else has changed stands in the file of docs/history."""
+    _, unreleased, *pages = re.split(r"^## ", _text("CHANGELOG.md"), flags=re.MULTILINE)
+    assert unreleased.startswith("Unreleased\n")
+    assert pages[0].startswith(f"{_PROJECT['version']} - {_cited('date-released')}\n")
+    for page in pages:
+        assert len(page.split()) <= 600
+        assert f"(docs/history/{page.split()[0]}.md)" in page
+
+
 def test_version_and_address_have_one_place():
-    version = re.search(r"^version: (.*)$", _text("CITATION.cff"), re.MULTILINE).group(1)
-    assert version == _PROJECT["version"]
+    assert _cited("version") == _PROJECT["version"]
     address = _PROJECT["urls"]["Repository"]
     for name in ("CITATION.cff", "SECURITY.md", "notebooks/colab.py", "notebooks/colab.ipynb"):
         assert address in _text(name), name
