@@ -20,14 +20,14 @@ from gnjax.networks.forms.derivatives import check_second_derivative
 from gnjax.networks.outputs.targets import Target, loss_sum
 from gnjax.numerics.bounded_jit import bounded_jit
 
-LARGEST_ROOT = 512
-_CONCAVE = 1e-8
-_PROBES = 4
-_CHECKED_AT_ONCE = 1e7  # output Hessians with so many numbers in all are checked at once
+LARGEST_ROOT = 512  # outputs k of a sample, up to which B (k, k) of a caller's loss is formed
+_CONCAVE = 1e-8  # rounding makes eigenvalues this negative, as a share of the largest one
+_PROBES = 4  # random vectors u for the sign of u^T B u where B is not formed
+_NUMBERS_AT_ONCE = 1e7  # entries of the formed B_i of all samples that are checked at once
 
 
 class OutputHessian(Protocol):
-    """B (k, k) and R (k, r) of every sample, as functions of u."""
+    """Products with B (k, k) and with R (k, r), R R^T = B, for each of n samples."""
 
     def apply(self, u: jax.Array) -> jax.Array:
         """B u for u (n, k)."""
@@ -43,18 +43,26 @@ class OutputHessian(Protocol):
 
 
 def has_root(target: Target | None) -> bool:
-    """Whether the factor R can be applied, which the side of the outputs needs."""
+    """Whether R with R R^T = B can be applied, which operators of the size of the outputs need.
+
+    It cannot for a loss of the caller's with so many outputs that B is never formed.
+    """
     return target is None or not callable(target.loss) or target.outputs.k <= LARGEST_ROOT
 
 
 def output_hessian(target: Target, outputs: jax.Array, *, rooted: bool) -> OutputHessian:
-    """B at the outputs (n, k); with ``rooted`` also R can be applied."""
+    """B, the second derivative of each sample's weighted loss at the outputs (n, k).
+
+    With ``rooted`` a loss of the caller's has its R with R R^T = B formed once. The other losses
+    can always apply their R.
+    """
     weights = target.weights
     if target.loss == "cross_entropy":
         return _softmax(target, outputs)
     if target.loss == "binary_cross_entropy":
-        logs = jax.nn.log_sigmoid(outputs) + jax.nn.log_sigmoid(-outputs)
-        root = jnp.exp(logs / 2)
+        # log(p (1 - p)) keeps its digits where p rounds to 1
+        log_curvature = jax.nn.log_sigmoid(outputs) + jax.nn.log_sigmoid(-outputs)
+        root = jnp.exp(log_curvature / 2)
         return DiagonalHessian(root if weights is None else root * jnp.sqrt(_flat(weights)))
     if not callable(target.loss):
         ones = jnp.ones((len(outputs), 1), outputs.dtype)
@@ -65,14 +73,14 @@ def output_hessian(target: Target, outputs: jax.Array, *, rooted: bool) -> Outpu
 
 
 def _flat(weights: jax.Array) -> jax.Array:
-    """Weights as (n, 1) or (n, terms)."""
+    """Weights of n samples (n,) as (n, 1), and those of their terms (n, ...) as (n, terms)."""
     return weights.reshape(len(weights), -1)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class DiagonalHessian:
-    """B = diag(root^2)."""
+    """B = diag(root^2), and R = R^T = diag(root)."""
 
     root: jax.Array  # (n, k) or (n, 1)
 
@@ -89,13 +97,13 @@ class DiagonalHessian:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Softmax:
-    """w (diag(p) - p p^T) for the logits of every token."""
+    """B = w (diag(p) - p p^T), p = softmax(f), for the v logits f and the weight w of a token."""
 
-    logits: jax.Array  # (n, t, v)
-    weights: jax.Array | None  # (n, t) or (n, 1)
+    logits: jax.Array  # (n, t, v) for n samples of t tokens
+    weights: jax.Array | None  # (n, t) or (n, 1); None: all are 1
 
     def apply(self, u: jax.Array) -> jax.Array:
-        """p (u - <p, u>) token by token, without cancellation.
+        """w p (u - <p, u>) for each token, without cancellation, for u (n, t v).
 
         B does not see a number that is added to all entries of u. Where one class has more than
         half of the probability, its entry of u is subtracted first: what is left of the sum <p, u>
@@ -108,39 +116,52 @@ class Softmax:
         f, u = self.logits, u.reshape(self.logits.shape)
         largest = f.max(axis=-1, keepdims=True)
         total = jnp.exp(f - largest).sum(axis=-1, keepdims=True)
-        top = jnp.argmax(f, axis=-1)[..., None]
-        shift = jnp.where(total < 2, jnp.take_along_axis(u, top, axis=-1), 0)
+        likeliest = jnp.argmax(f, axis=-1)[..., None]
+        # the likeliest class has the probability 1 / total
+        shift = jnp.where(total < 2, jnp.take_along_axis(u, likeliest, axis=-1), 0)
         f, u, *constants = jax.lax.optimization_barrier((f, u, largest, jnp.log(total), shift))
-        largest, logs, shift = constants
-        mean = (jnp.exp(f - largest - logs) * (u - shift)).sum(axis=-1, keepdims=True)
+        largest, log_total, shift = constants
+        mean = (jnp.exp(f - largest - log_total) * (u - shift)).sum(axis=-1, keepdims=True)
         f, u, mean = jax.lax.optimization_barrier((f, u, mean))
-        scale = 1 if self.weights is None else self.weights[..., None]
-        product = scale * (jnp.exp(f - largest - logs) * (u - shift - mean))
+        weight = 1 if self.weights is None else self.weights[..., None]
+        product = weight * (jnp.exp(f - largest - log_total) * (u - shift - mean))
         return product.reshape(len(product), -1)
 
     def apply_root(self, u: jax.Array) -> jax.Array:
-        """R u, with the R of :func:`_elimination` for each token."""
-        last, p, diagonal, below = _elimination(self.logits)
-        u = self._weighed(u.reshape(*self.logits.shape[:-1], -1))
-        before = jnp.cumsum(below * u, axis=-1)
+        """R u (n, t v) for u (n, t (v - 1)), where R R^T = B for each token.
+
+        R (v, v - 1) is the lower triangular factor of :func:`_elimination`, with the classes in
+        the order that it chooses: R_jj = diagonal_j and R_ij = -p_i below_j for i > j, so that
+        (R u)_i = diagonal_i u_i - p_i sum_{j < i} below_j u_j. There is one column fewer than
+        classes because B has rank v - 1: it maps the vector of ones to zero.
+        """
+        class_swapped_last, p, diagonal, below = _elimination(self.logits)
+        u = self._times_root_of_weights(u.reshape(*self.logits.shape[:-1], -1))
+        sums_before = jnp.cumsum(below * u, axis=-1)
         zero = jnp.zeros_like(u[..., :1])
-        scaled = jnp.concatenate([diagonal * u, zero], axis=-1)
-        image = scaled - p * jnp.concatenate([zero, before], axis=-1)
-        return _swapped(image, last).reshape(len(image), -1)
+        from_diagonal = jnp.concatenate([diagonal * u, zero], axis=-1)  # row v has no diagonal
+        image = from_diagonal - p * jnp.concatenate([zero, sums_before], axis=-1)
+        return _swapped(image, class_swapped_last).reshape(len(image), -1)
 
     def apply_root_transposed(self, u: jax.Array) -> jax.Array:
-        """R^T u, with the R of :func:`_elimination` for each token."""
-        last, p, diagonal, below = _elimination(self.logits)
-        u = _swapped(u.reshape(self.logits.shape), last)
-        behind = jnp.cumsum((p * u)[..., :0:-1], axis=-1)[..., ::-1]
-        image = self._weighed(diagonal * u[..., :-1] - below * behind)
+        """R^T u (n, t (v - 1)) for u (n, t v), where R R^T = B for each token.
+
+        With the lower triangular R (v, v - 1) of :func:`_elimination`, R_jj = diagonal_j and
+        R_ij = -p_i below_j for i > j, (R^T u)_j = diagonal_j u_j - below_j sum_{i > j} p_i u_i.
+        """
+        class_swapped_last, p, diagonal, below = _elimination(self.logits)
+        u = _swapped(u.reshape(self.logits.shape), class_swapped_last)
+        sums_behind = jnp.cumsum((p * u)[..., :0:-1], axis=-1)[..., ::-1]
+        image = self._times_root_of_weights(diagonal * u[..., :-1] - below * sums_behind)
         return image.reshape(len(image), -1)
 
-    def _weighed(self, u: jax.Array) -> jax.Array:
+    def _times_root_of_weights(self, u: jax.Array) -> jax.Array:
+        """sqrt(w) u for u (n, t, ..), w being the weight of each token."""
         return u if self.weights is None else jnp.sqrt(self.weights)[..., None] * u
 
 
 def _softmax(target: Target, outputs: jax.Array) -> Softmax:
+    """B of the cross-entropy; of outputs (n, ..., v) the last axis runs over the classes."""
     shape = target.outputs.shape
     logits = outputs.reshape(len(outputs), math.prod(shape[:-1]), shape[-1])
     return Softmax(logits, None if target.weights is None else _flat(target.weights))
@@ -149,7 +170,8 @@ def _softmax(target: Target, outputs: jax.Array) -> Softmax:
 def _elimination(logits: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """The Cholesky factor R (v, v - 1) of diag(p) - p p^T, p = softmax(f), in closed form.
 
-    With the tail sums q_j = sum_{i >= j} p_i, elimination of one class after the other gives
+    f are the logits (..., v) of a token. With the tail sums q_j = sum_{i >= j} p_i, elimination of
+    one class after the other gives
 
         R_jj = sqrt(p_j q_{j+1} / q_j),   R_ij = -p_i sqrt(p_j / (q_j q_{j+1})) for i > j,
 
@@ -165,23 +187,28 @@ def _elimination(logits: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, ja
     likeliest itself would change with the rounding of logits that are equal, and R with it.
 
     Returns:
-      The class that is swapped with the last one (..., 1), p in that order, R_jj, and R_ij / -p_i.
+      The class that changes places with the last one (..., 1); p (..., v) in that order; R_jj
+      (..., v - 1); and -R_ij / p_i (..., v - 1), which is the same for all i > j.
     """
     largest = logits.max(axis=-1, keepdims=True)
-    last = jnp.argmax(logits >= largest - math.log(2.0), axis=-1)[..., None]
-    logs = jax.nn.log_softmax(_swapped(logits, last), axis=-1)
-    p, root = jnp.exp(logs), jnp.exp(logs[..., :-1] / 2)
-    tails = jnp.cumsum(p[..., ::-1], axis=-1)[..., ::-1]
+    class_swapped_last = jnp.argmax(logits >= largest - math.log(2.0), axis=-1)[..., None]
+    log_p = jax.nn.log_softmax(_swapped(logits, class_swapped_last), axis=-1)
+    p, root_p = jnp.exp(log_p), jnp.exp(log_p[..., :-1] / 2)
+    tails = jnp.cumsum(p[..., ::-1], axis=-1)[..., ::-1]  # q_j
     tail, next_tail = tails[..., :-1], tails[..., 1:]
-    return last, p, root * jnp.sqrt(next_tail / tail), root / jnp.sqrt(tail * next_tail)
+    diagonal, below = root_p * jnp.sqrt(next_tail / tail), root_p / jnp.sqrt(tail * next_tail)
+    return class_swapped_last, p, diagonal, below
 
 
-def _swapped(array: jax.Array, place: jax.Array) -> jax.Array:
-    """The array with the entry at a place of its last axis and the last entry exchanged."""
-    entry = jnp.take_along_axis(array, place, axis=-1)
-    index = jax.lax.broadcasted_iota(place.dtype, array.shape, array.ndim - 1)
-    with_last = jnp.where(index == place, array[..., -1:], array)
-    return jnp.where(index == array.shape[-1] - 1, entry, with_last)
+def _swapped(array: jax.Array, chosen: jax.Array) -> jax.Array:
+    """The array (..., v) with its entry of index ``chosen`` (..., 1) and its last one exchanged.
+
+    Both entries are written by masks, without a scatter.
+    """
+    chosen_entry = jnp.take_along_axis(array, chosen, axis=-1)
+    indices = jax.lax.broadcasted_iota(chosen.dtype, array.shape, array.ndim - 1)
+    with_last = jnp.where(indices == chosen, array[..., -1:], array)
+    return jnp.where(indices == array.shape[-1] - 1, chosen_entry, with_last)
 
 
 @jax.tree_util.register_dataclass
@@ -204,12 +231,13 @@ class StoredRoot:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class ByDerivative:
-    """B u as the derivative of the loss's gradient along u."""
+    """B u as the derivative along u of the gradient of the caller's loss, without forming B."""
 
     target: Target
-    outputs: jax.Array
+    outputs: jax.Array  # (n, k)
 
     def apply(self, u: jax.Array) -> jax.Array:
+        """B u for u (n, k), a forward derivative of the gradient by the outputs."""
         gradient = jax.grad(lambda f: loss_sum(self.target, f))
         image: jax.Array = jax.jvp(gradient, (self.outputs,), (u,))[1]
         return image
@@ -222,24 +250,25 @@ class ByDerivative:
 
 
 def root_rows(target: Target | None, outputs: jax.Array) -> jax.Array:
-    """R^T (r, k) of one sample with outputs (k,), the identity without a target.
+    """R^T (r, k) of one sample with outputs (k,), where R R^T is its output Hessian B.
 
-    The target is that of one sample too.
+    The arrays of ``target`` are those of this sample, without an axis for samples. Without a
+    target B and R are the identity.
     """
     if target is None:
         return jnp.eye(len(outputs), dtype=outputs.dtype)
-    alone = jax.tree.map(lambda leaf: leaf[None], target)
-    hessian = output_hessian(alone, outputs[None], rooted=True)
-    unit = jnp.eye(target.rows, dtype=outputs.dtype)
-    return jax.vmap(lambda row: hessian.apply_root(row[None])[0])(unit)
+    one_sample_target = jax.tree.map(lambda array: array[None], target)
+    hessian = output_hessian(one_sample_target, outputs[None], rooted=True)
+    unit_vectors = jnp.eye(target.rows, dtype=outputs.dtype)
+    return jax.vmap(lambda unit: hessian.apply_root(unit[None])[0])(unit_vectors)
 
 
 def formed_hessians(target: Target, outputs: jax.Array) -> jax.Array:
-    """B (n, k, k) of a loss of the caller's, by differentiation."""
+    """B (n, k, k) of a loss of the caller's at the outputs (n, k), by differentiating it twice."""
 
-    def of_sample(f: jax.Array, part: Target) -> jax.Array:
-        alone = jax.tree.map(lambda leaf: leaf[None], part)
-        hessian: jax.Array = jax.hessian(lambda row: loss_sum(alone, row[None]))(f)
+    def of_sample(f: jax.Array, sample_target: Target) -> jax.Array:
+        one_sample_target = jax.tree.map(lambda array: array[None], sample_target)
+        hessian: jax.Array = jax.hessian(lambda row: loss_sum(one_sample_target, row[None]))(f)
         return hessian
 
     return jax.vmap(of_sample)(outputs, target)
@@ -259,36 +288,38 @@ def _symmetric_root(hessian: jax.Array) -> jax.Array:
 def check_convex(target: Target, outputs: jax.Array) -> None:
     """Refuse a loss of the caller's whose output Hessian B is indefinite at these outputs.
 
-    The smallest eigenvalue decides, or, for more outputs than ``LARGEST_ROOT``, the sign of
-    u^T B u for a few random u.
+    With up to ``LARGEST_ROOT`` (512) outputs a sample, B (k, k) is formed and its smallest
+    eigenvalue decides; with more, the sign of u^T B u for a few random u. Either way it is traced
+    first, so that a loss that has no second derivative is refused by a sentence of its own.
     """
     if not callable(target.loss):
         return
     n, k = outputs.shape
     if k > LARGEST_ROOT:
-        check_second_derivative("the loss", _smallest_and_largest_quotient, target, outputs)
-        _check_curvatures(*_smallest_and_largest_quotient(target, outputs))
+        check_second_derivative("the loss", _extreme_quotients, target, outputs)
+        _check_curvatures(*_extreme_quotients(target, outputs))
         return
-    size = max(1, int(_CHECKED_AT_ONCE / k**2))
-    for start in range(0, n, size):
-        part = slice(start, start + size)
-        some = jax.tree.map(lambda leaf, part=part: leaf[part], target)
-        check_second_derivative("the loss", _smallest_and_largest, some, outputs[part])
-        _check_curvatures(*_smallest_and_largest(some, outputs[part]))
+    samples_at_once = max(1, int(_NUMBERS_AT_ONCE / k**2))
+    for start in range(0, n, samples_at_once):
+        part = slice(start, start + samples_at_once)
+        part_target = jax.tree.map(lambda array, part=part: array[part], target)
+        check_second_derivative("the loss", _extreme_eigenvalues, part_target, outputs[part])
+        _check_curvatures(*_extreme_eigenvalues(part_target, outputs[part]))
 
 
 @bounded_jit
-def _smallest_and_largest(target: Target, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The smallest eigenvalue of the B_i, and the largest absolute one."""
+def _extreme_eigenvalues(target: Target, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The smallest eigenvalue of the output Hessians B_i, and the largest absolute one."""
     values = jnp.linalg.eigvalsh(formed_hessians(target, outputs))
     return values.min(), jnp.abs(values).max()
 
 
 @bounded_jit
-def _smallest_and_largest_quotient(
-    target: Target, outputs: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """The smallest and the largest u^T B u / u^T u of a sample."""
+def _extreme_quotients(target: Target, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The smallest Rayleigh quotient u^T B_i u / u^T u of a sample i, and the largest absolute one.
+
+    They are taken over a few random vectors u, and lie between the extreme eigenvalues of B_i.
+    """
     hessian = output_hessian(target, outputs, rooted=False)
     probes = jax.random.normal(jax.random.key(0), (_PROBES, *outputs.shape), outputs.dtype)
     images = jnp.stack([hessian.apply(u) for u in probes])
@@ -297,6 +328,10 @@ def _smallest_and_largest_quotient(
 
 
 def _check_curvatures(smallest: jax.Array, largest: jax.Array) -> None:
+    """Refuse output Hessians with NaN, or with a negative eigenvalue that is no rounding error.
+
+    ``smallest`` is the smallest eigenvalue, and ``largest`` the largest absolute one.
+    """
     if not (bool(jnp.isfinite(smallest)) and bool(jnp.isfinite(largest))):
         msg = (
             "the loss has an output Hessian with NaN or Inf at these outputs and targets; look for "

@@ -55,7 +55,10 @@ class Outputs:
         return flat[0] if len(flat) == 1 else jnp.concatenate(flat, axis=1)
 
     def unravel(self, row: jax.Array) -> Any:
-        """The numbers (k,) of one sample in the shapes that the model returns."""
+        """The numbers (k,) of one sample as the arrays that the model returns for it.
+
+        A complex array has its real and imaginary parts along a last axis of length 2.
+        """
         leaves, start = [], 0
         for shape in self.shapes:
             size = math.prod(shape)
@@ -70,7 +73,11 @@ def flat_outputs(k: int) -> Outputs:
 
 
 def described_outputs(outputs: Any, samples: int) -> Outputs:
-    """Check the shapes and types that a model returns for so many samples."""
+    """The shapes of one sample's outputs, from arrays of which each has ``samples`` entries.
+
+    What a model returns in another shape, or in integers, is refused. ``outputs`` may be arrays or
+    their shapes and dtypes.
+    """
     leaves = jax.tree.leaves(outputs)
     shapes = [tuple(getattr(leaf, "shape", ())) for leaf in leaves]
     if not leaves or any(shape[:1] != (samples,) or 0 in shape for shape in shapes):

@@ -59,7 +59,7 @@ class Target:
 
     @property
     def weighs(self) -> bool:
-        """Whether the output Hessian is anything but the identity."""
+        """Whether the output Hessian B differs from the identity, so that G differs from J^T J."""
         return not is_squared(self.loss) or self.weights is not None
 
 
@@ -74,7 +74,10 @@ def sample_losses(target: Target, outputs: jax.Array) -> jax.Array:
 
 
 def term_losses(target: Target, outputs: jax.Array) -> jax.Array:
-    """The weighted terms (n, t) of every sample's loss, such as those of its tokens."""
+    """The t weighted terms (n, t) of every sample's loss, such as those of its tokens.
+
+    The outputs are (n, k).
+    """
     terms = loss_terms(target.loss)
 
     def sample(row: jax.Array, y: Any, weights: jax.Array | None) -> jax.Array:
@@ -106,9 +109,20 @@ def make_target(
 ) -> tuple[Target, float]:
     """The checked target, and the number by which to divide :func:`loss_sum` for the mean loss.
 
-    With ``idle`` it is allowed that no sample counts, as in a batch of padding among others. Where
-    that number depends on traced arrays, the weights are divided by it, and it is 1. The numbers of
-    traced arrays are not checked.
+    Labels of -1, which do not count, become weights that are zero.
+
+    Args:
+      loss: the name of a loss, or a function of one sample's outputs and targets.
+      y: the targets of all samples, or None.
+      weights: the weights (n,) or (n, terms), or None where all are 1.
+      outputs: the shapes of one sample's outputs.
+      n: how many samples there are.
+      dtype: the working precision, which floating targets and weights are converted to.
+      idle: it is allowed that no sample counts, as in a batch of padding among others.
+
+    Returns:
+      The target and the divisor. Where the divisor depends on traced arrays, the weights are
+      divided by it already, and 1 is returned. The numbers of traced arrays are not checked.
     """
     check_loss(loss)
     _check_outputs(loss, outputs)
@@ -116,9 +130,9 @@ def make_target(
     terms = _terms(loss, outputs, targets, dtype)
     weights_array = None if weights is None else _checked_weights(weights, n, terms, dtype)
     counts = _labels_that_count(loss, targets, y)
-    total = _total(loss, n, terms, weights_array, counts)
-    known = not is_traced((total, counts))
-    if known and not (total > 0 or idle):
+    divisor = _sum_of_weights(loss, n, terms, weights_array, counts)
+    known = not is_traced((divisor, counts))
+    if known and not (divisor > 0 or idle):
         raise ValueError(NOTHING_COUNTS)
     if counts is not None and not (known and counts.all()):
         mask = jnp.asarray(counts, dtype)
@@ -126,13 +140,14 @@ def make_target(
             mask if weights_array is None else mask * _with_axes(weights_array, mask.ndim)
         )
     if loss == "binary_cross_entropy" and targets is not None:
-        targets = jnp.maximum(targets, 0)
+        targets = jnp.maximum(targets, 0)  # labels of -1 have the weight zero, and stay finite
     if not known:
-        weights_array, total = weights_array / total, 1.0
-    return Target(targets, weights_array, loss, outputs), total
+        weights_array, divisor = weights_array / divisor, 1.0
+    return Target(targets, weights_array, loss, outputs), divisor
 
 
 def _check_outputs(loss: Loss, outputs: Outputs) -> None:
+    """Refuse outputs that a cross-entropy does not take: complex, several, or one class alone."""
     if callable(loss) or is_squared(loss):
         return
     if outputs.complexes:
@@ -153,7 +168,10 @@ def _check_outputs(loss: Loss, outputs: Outputs) -> None:
 
 
 def _terms(loss: Loss, outputs: Outputs, y: Any, dtype: jnp.dtype) -> tuple[int, ...]:
-    """The shape of the terms of one sample's loss."""
+    """The shape of the terms whose sum is one sample's loss, such as one for each token.
+
+    ``y`` are the checked targets of all samples; the caller's loss is traced with them.
+    """
     if callable(loss):
         return check_call(loss, outputs, y, dtype)
     if loss == "cross_entropy":
@@ -168,9 +186,12 @@ def check_targets(loss: Loss, y: ArrayLike, outputs: jax.ShapeDtypeStruct | jax.
 
 
 def checked_targets(loss: Loss, y: Any, outputs: Outputs, n: int, dtype: jnp.dtype) -> Any:
-    """Targets in the shape that the loss takes; integer labels of squared errors become one-hot.
+    """Targets of n samples in the shape that the loss takes, in the precision ``dtype``.
 
-    Complex targets of the shape of complex outputs become their parts, as those do.
+    A loss of the caller's gets them unchanged. The cross-entropy takes integer labels
+    (n, ...) or probabilities (n, ..., classes); a squared error takes targets in the shape of the
+    outputs, or labels, which become one-hot. Complex targets of the shape of complex outputs become
+    their real and imaginary parts, as the outputs do. Other targets are refused.
     """
     parts = real_parts(y)
     if outputs.complexes and _shapes(parts) == outputs.shapes:
@@ -188,11 +209,11 @@ def checked_targets(loss: Loss, y: Any, outputs: Outputs, n: int, dtype: jnp.dty
     array: jax.Array = jax.tree.leaves(targets)[0]
     if loss == "binary_cross_entropy":
         return _binary_targets(array, (n, *outputs.shape), dtype)
-    labels = (n, *outputs.shape[:-1]) if outputs.shape and not outputs.complexes else None
-    if array.shape == labels and not jnp.issubdtype(array.dtype, jnp.floating):
+    label_shape = (n, *outputs.shape[:-1]) if outputs.shape and not outputs.complexes else None
+    if array.shape == label_shape and not jnp.issubdtype(array.dtype, jnp.floating):
         return _labels(loss, array, outputs.shape[-1], dtype)
     if array.shape != (n, *outputs.shape):
-        hint = f"integer labels {labels} or " if labels and outputs.shape[-1] > 1 else ""
+        hint = f"integer labels {label_shape} or " if label_shape and outputs.shape[-1] > 1 else ""
         msg = (
             f"y has shape {array.shape} and dtype {array.dtype}; {hint}targets "
             f"{(n, *outputs.shape)} are needed, as the outputs have"
@@ -204,8 +225,9 @@ def checked_targets(loss: Loss, y: Any, outputs: Outputs, n: int, dtype: jnp.dty
 
 
 def _check_kind(y: Any) -> None:
-    for leaf in jax.tree.leaves(y, is_leaf=lambda v: isinstance(v, list)):
-        array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    """Refuse a number without an axis for samples, and what is neither a label nor real."""
+    for given in jax.tree.leaves(y, is_leaf=lambda v: isinstance(v, list)):
+        array = given if isinstance(given, jax.Array) else np.asarray(given)
         if array.ndim == 0:
             msg = f"y has shape {array.shape}: one target a sample is needed"
             raise ValueError(msg)
@@ -216,12 +238,12 @@ def _check_kind(y: Any) -> None:
 
 
 def _shapes(y: Any) -> tuple[tuple[int, ...], ...]:
-    """The shapes of one sample's targets."""
+    """The shapes of one sample's targets, without the first axis, which runs over the samples."""
     return tuple(np.shape(leaf)[1:] for leaf in jax.tree.leaves(y))
 
 
 def _several_targets(outputs: Outputs, y: Any, n: int, dtype: jnp.dtype) -> jax.Array:
-    """Targets (n, k) of a squared error over several arrays."""
+    """Targets (n, k) of a squared error over the several arrays that the model returns."""
     shapes = _shapes(y)
     if jax.tree.structure(y) != outputs.structure or shapes != outputs.shapes:
         msg = (
@@ -233,7 +255,10 @@ def _several_targets(outputs: Outputs, y: Any, n: int, dtype: jnp.dtype) -> jax.
 
 
 def _labels(loss: Loss, labels: jax.Array, classes: int, dtype: jnp.dtype) -> jax.Array:
-    """Checked labels; one-hot where the loss is not the cross-entropy."""
+    """Integer labels (n, ...) between 0 and ``classes`` - 1; of -1 too for the cross-entropy.
+
+    They are returned one-hot, (n, ..., classes), where the loss is not the cross-entropy.
+    """
     if not is_traced(labels):
         _check_labels(loss, labels, classes)
     labels = labels.astype(int)
@@ -241,10 +266,11 @@ def _labels(loss: Loss, labels: jax.Array, classes: int, dtype: jnp.dtype) -> ja
 
 
 def _check_labels(loss: Loss, labels: jax.Array, classes: int) -> None:
+    """Refuse labels that name no class; -1 is allowed where it leaves a label out."""
     host_labels = np.asarray(labels) if on_cpu(labels) else labels  # NumPy compiles nothing
     lowest, highest = int(host_labels.min()), int(host_labels.max())
-    least = -1 if loss == "cross_entropy" else 0
-    if lowest < least or highest >= classes:
+    least_allowed = -1 if loss == "cross_entropy" else 0
+    if lowest < least_allowed or highest >= classes:
         hint = "and -1 says that a label does not count"
         if loss != "cross_entropy":
             hint = (
@@ -270,8 +296,12 @@ def _binary_targets(y: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> j
 
 
 def _check_binary_labels(y: jax.Array) -> None:
-    least = 0 if jnp.issubdtype(y.dtype, jnp.floating) else -1
-    if float(y.min()) < least or float(y.max()) > 1:
+    """Refuse labels outside of [0, 1], except for the integer -1, which leaves a label out.
+
+    Labels that are all -1 or 1 are refused as well: they seem to be two classes.
+    """
+    least_allowed = 0 if jnp.issubdtype(y.dtype, jnp.floating) else -1
+    if float(y.min()) < least_allowed or float(y.max()) > 1:
         msg = (
             f"labels of the binary cross-entropy lie between 0 and 1, or are the integer -1 where "
             f"they do not count; got labels from {float(y.min()):.3g} to {float(y.max()):.3g}"
@@ -286,6 +316,7 @@ def _check_binary_labels(y: jax.Array) -> None:
 
 
 def _check_probabilities(targets: jax.Array) -> None:
+    """Refuse targets (n, ..., classes) whose rows are not probabilities of the classes."""
     sums = targets.sum(axis=-1)
     if float(jnp.abs(sums - 1).max()) > _SUM_OF_TARGETS or float(targets.min()) < 0:
         msg = (
@@ -297,7 +328,10 @@ def _check_probabilities(targets: jax.Array) -> None:
 
 
 def _checked_weights(weights: Any, n: int, terms: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
-    """The weights (n,) or (n, terms), none of them negative."""
+    """The weights as an array (n,) or (n, *terms), or a refusal; none of them is negative.
+
+    ``terms`` is the shape of the terms of one sample's loss.
+    """
     if not (hasattr(weights, "__array__") or isinstance(weights, list)):
         kind = type(weights).__name__
         msg = f"weights must be one array, with a number for each sample or label, got {kind}"
@@ -314,24 +348,41 @@ def _checked_weights(weights: Any, n: int, terms: tuple[int, ...], dtype: jnp.dt
 
 
 def _labels_that_count(loss: Loss, targets: Any, y: Any) -> np.ndarray | jax.Array | None:
-    """Which labels count; None where the loss has no labels."""
+    """A mask of the labels that count, those that are not -1; None where no label can be -1.
+
+    That is so for other losses than the cross-entropies, and for targets ``y`` that float.
+    """
     if callable(loss) or is_squared(loss) or targets is None:
         return None
     if jnp.issubdtype(jnp.asarray(jax.tree.leaves(y)[0]).dtype, jnp.floating):
         return None
     binary = loss == "binary_cross_entropy"
-    return None if not (binary or targets.dtype.kind == "i") else _numbers(targets) >= 0
+    return None if not (binary or targets.dtype.kind == "i") else _on_host(targets) >= 0
 
 
-def _total(
+def _sum_of_weights(
     loss: Loss,
     n: int,
     terms: tuple[int, ...],
     weights: jax.Array | None,
     counts: np.ndarray | jax.Array | None,
 ) -> Any:
-    """The number by which the sum over all weighted terms is divided for the mean loss."""
-    factors = np.ones(n) if weights is None else _numbers(weights).astype(float)
+    """The number by which the sum over all weighted terms is divided for the mean loss.
+
+    The mean is over the samples that have a label that counts. For the cross-entropy, and where
+    each term has a weight of its own, it is over the terms that count.
+
+    Args:
+      loss: the loss.
+      n: how many samples there are.
+      terms: the shape of the terms of one sample's loss.
+      weights: the weights (n,) or (n, *terms); None where all are 1.
+      counts: a mask of the labels that count, (n, *terms); None where all do.
+
+    Returns:
+      A number, or a traced array where the weights or labels are traced.
+    """
+    factors = np.ones(n) if weights is None else _on_host(weights).astype(float)
     if loss != "cross_entropy" and factors.ndim == 1:
         sample_counts = np.ones(n) if counts is None else counts.reshape(n, -1).any(axis=1)
         total = (factors * sample_counts).sum()
@@ -342,7 +393,7 @@ def _total(
     return total if is_traced(total) else float(total)
 
 
-def _numbers(array: jax.Array) -> Any:
+def _on_host(array: jax.Array) -> Any:
     """The array in host memory; itself, where it is traced."""
     return array if is_traced(array) else np.asarray(array)
 

@@ -17,22 +17,26 @@ _SUM_OF_PROBABILITIES = 1e-3  # a softmax in half precision sums to one to about
 
 
 def check_values(target: Target, outputs: jax.Array) -> None:
-    """Refuse probabilities as logits, and a loss that is no number or misreads labels of -1."""
+    """Refuse probabilities as logits, and a caller's loss that is no number or misreads -1.
+
+    The outputs are (n, k). The caller's loss is computed without weights, so that a weight of zero
+    does not turn an infinite term into NaN; terms with the weight zero may be infinite.
+    """
     if target.loss == "cross_entropy":
         _check_logits(target, outputs)
     if not callable(target.loss):
         return
-    plain = replace(target, weights=None)
-    terms = _terms(plain, outputs)
+    unweighted = replace(target, weights=None)
+    terms = _terms(unweighted, outputs)
     if not bool(_finite_where_they_count(terms, target.weights)):
         msg = (
             "the loss is NaN or infinite for some sample at these outputs and targets; look for "
             "labels that name no output, and for a log or a division by zero"
         )
         raise ValueError(msg)
-    _check_negative_labels(plain, outputs, terms)
-    first = [] if target.y is None else [jax.tree.map(lambda leaf: leaf[0], target.y)]
-    check_maxima(target.loss, target.outputs.unravel(outputs[0]), *first)
+    _check_negative_labels(unweighted, outputs, terms)
+    first_target = [] if target.y is None else [jax.tree.map(lambda array: array[0], target.y)]
+    check_maxima(target.loss, target.outputs.unravel(outputs[0]), *first_target)
 
 
 _terms = bounded_jit(term_losses)
@@ -40,7 +44,11 @@ _terms = bounded_jit(term_losses)
 
 @jax.jit
 def _finite_where_they_count(terms: jax.Array, weights: jax.Array | None) -> jax.Array:
-    """Whether each term (n, t) is finite if its weight, or that of its sample, is not zero."""
+    """Whether each term (n, t) of the loss is finite if its weight is not zero.
+
+    Weights that are not one for each term count for their sample: its terms must be finite if any
+    of its weights is not zero.
+    """
     finite = jnp.isfinite(terms)
     if weights is None:
         return finite.all()
@@ -64,18 +72,22 @@ def _check_logits(target: Target, outputs: jax.Array) -> None:
 
 
 def _check_negative_labels(target: Target, outputs: jax.Array, terms: jax.Array) -> None:
-    """Refuse a loss that reads the label -1 as the last class, as an index of Python is read."""
+    """Refuse a loss that reads the label -1 as the last class, as an index of Python is read.
+
+    Its terms (n, t) are computed again with the negative labels counted from the end; if none of
+    them changes where a label is negative, the loss has counted from the end as well.
+    """
     y, shape = target.y, target.outputs.shapes[0]
-    labels = target.outputs.is_array and shape and hasattr(y, "shape")
-    if not labels or y.shape[1:] != shape[:-1] or not jnp.issubdtype(y.dtype, jnp.integer):
+    may_be_labels = target.outputs.is_array and shape and hasattr(y, "shape")
+    if not may_be_labels or y.shape[1:] != shape[:-1] or not jnp.issubdtype(y.dtype, jnp.integer):
         return
     negative = (y < 0).reshape(len(outputs), -1)
     if not bool(negative.any()):
         return
-    last = replace(target, y=jnp.where(y < 0, y + shape[-1], y))
-    same = _terms(last, outputs) == terms
-    per_term = negative if negative.shape == terms.shape else negative.any(axis=1, keepdims=True)
-    if bool(jnp.where(per_term, same, True).all()):
+    from_end = replace(target, y=jnp.where(y < 0, y + shape[-1], y))
+    unchanged = _terms(from_end, outputs) == terms
+    in_terms = negative if negative.shape == terms.shape else negative.any(axis=1, keepdims=True)
+    if bool(jnp.where(in_terms, unchanged, True).all()):
         msg = (
             "the loss takes a label of -1 for the last class; pass loss='cross_entropy', for which "
             "such labels do not count, or labels from 0 on with weights that are zero"
