@@ -27,7 +27,7 @@ from gnjax.operators.curvature import (
     ntk,
 )
 from gnjax.operators.elsewhere.recognised import as_operator
-from gnjax.operators.metrics.preconditioned import preconditioned
+from gnjax.operators.metrics.with_metric import preconditioned
 from gnjax.operators.of_networks.function_hessian import hessian_of
 from gnjax.operators.of_networks.linearised import linearised
 from gnjax.operators.of_networks.stored_jacobian import with_jacobian
@@ -38,7 +38,7 @@ from gnjax.pictures.plot import plot
 from gnjax.spectra.certified_pairs import CertifiedPairs
 from gnjax.spectra.certify import certify
 from gnjax.spectra.density import Estimate, SpectralDensity, spectral_density
-from gnjax.spectra.diagonal import estimate_diagonal
+from gnjax.spectra.diagonal_estimate import estimate_diagonal
 from gnjax.spectra.eigenvalues import eigenvalues
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.trace import Trace, trace

@@ -112,6 +112,12 @@ def test_no_folder_of_the_library_has_more_than_a_dozen_modules():
         assert len(modules) <= 12, folder
 
 
+def test_no_module_of_the_library_has_the_name_of_another():
+    """A file's name alone says what is in it."""
+    names = [path.name for module, path in _modules() if module.split(".")[0] == "gnjax"]
+    assert not {name for name in names if names.count(name) > 1} - {"__init__.py"}
+
+
 _ONE_A_FILE = {"METHOD", "METHODS", "TABLE", "TYPE"}  # what each file of a folder states
 _OF_ROOMS = {"eigenvalues", "functional_hessian", "names", "trace"}  # called by their room
 

@@ -14,7 +14,7 @@ import jax
 import pytest
 
 import gnjax
-from gnjax.networks.jacobians import rows
+from gnjax.networks.jacobians import row_by_row
 
 _ROOT = os.path.dirname(gnjax.__file__)
 
@@ -71,8 +71,8 @@ def test_asking_again_does_not_call_the_model(ask: Callable[[], Any]) -> None:
 
 
 def test_a_jacobian_is_formed_once(ask: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    times, formed = [], rows.row_blocks
-    monkeypatch.setattr(rows, "row_blocks", lambda net: times.append(1) or formed(net))
+    times, formed = [], row_by_row.row_blocks
+    monkeypatch.setattr(row_by_row, "row_blocks", lambda net: times.append(1) or formed(net))
     ask()
     assert len(times) == 1
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 import gnjax
 from gnjax import data
-from gnjax.cli import doctor, series, spectrum
+from gnjax.cli import doctor, series, spectrum_command
 from gnjax.cli.compilation import keep_compiled
 from gnjax.cli.factories import (
     MistakeError,
@@ -49,7 +49,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         if arguments is None and parsed.run in (
             _diagnose,
-            spectrum.run_spectrum,
+            spectrum_command.run_spectrum,
             series.run_series,
         ):  # this is a command
             keep_compiled()
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="command", required=True)
     _add_data(commands)
     _add_diagnose(commands)
-    spectrum.add_spectrum(commands)
+    spectrum_command.add_spectrum(commands)
     series.add_series(commands)
     _add_doctor(commands)
     return parser

@@ -19,7 +19,7 @@ from gnjax.cli.factories import (
     told_with,
     write_picture,
 )
-from gnjax.cli.rows import Rows
+from gnjax.cli.row_file import Rows
 from gnjax.diagnosis.monitor import Monitor
 from gnjax.diagnosis.monitor_row import MonitorRow
 from gnjax.diagnosis.picture import check_format

@@ -17,8 +17,8 @@ from gnjax.numerics.certificate import Error
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.validation import check_known
-from gnjax.operators.blocks.columns import DiagonalBlocks, diagonal_blocks, entry_blocks
-from gnjax.operators.blocks.rows import row_parts
+from gnjax.operators.blocks.diagonal_blocks import DiagonalBlocks, diagonal_blocks, entry_blocks
+from gnjax.operators.blocks.label_parts import row_parts
 from gnjax.operators.curvature import gauss_newton
 from gnjax.operators.metrics.exact import on_parameters
 from gnjax.operators.protocol import Operator

@@ -37,7 +37,7 @@ from gnjax.networks.parameters import Only, layer_name
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.operators.curvature import hessian
-from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.protocol import Operator
 from gnjax.spectra import eigenvalues as spectrum
 from gnjax.spectra.watch import Progress, stages

@@ -11,7 +11,7 @@ from gnjax.numerics.host import on_device
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.factorisation import compact
-from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.spectra import eigenvalues as spectrum
 from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.krylov.host_products import beside_xla, host_product

@@ -13,7 +13,7 @@ from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import layer_name, natural_order
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.limits import LIMITS
-from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.of_networks.network_gram import NetworkGram
 
 _STANDS_OUT = 0.1  # the least sensitivity for which a layer is named
 

@@ -37,7 +37,7 @@ from gnjax.operators.curvature import gauss_newton, hessian
 from gnjax.operators.facts import symmetry_of
 from gnjax.operators.of_networks.hessian import NetworkHessian
 from gnjax.operators.of_networks.linearised import Linearised, fits
-from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.spectra.krylov.tracked import Tracked, tracked
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from jax.tree_util import Partial
 
 from gnjax.diagnosis.remedies.suggestion import ModelOnData, count_of
 from gnjax.networks.forms.samples import take
-from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.of_networks.network_gram import NetworkGram
 
 
 def part_of_samples(problem: ModelOnData, op: NetworkGram, rows: int) -> tuple[ModelOnData, str]:

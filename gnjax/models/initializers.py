@@ -14,7 +14,7 @@ from flax import nnx
 from jax.nn import initializers as jax_initializers
 from jax.typing import ArrayLike
 
-from gnjax.models.reduced import reduced_chain as reduced_chain
+from gnjax.models.gaussian_chains import reduced_chain as reduced_chain
 from gnjax.numerics.host import by_numpy, on_device
 from gnjax.numerics.precision import real_dtype
 

@@ -5,10 +5,10 @@ of what an operator is; ``Facts`` is the record in which an operator states what
 """
 
 from gnjax.operators.facts import Facts
-from gnjax.operators.metrics.preconditioned import Preconditioned
+from gnjax.operators.metrics.with_metric import Preconditioned
 from gnjax.operators.of_networks.cross import CrossKernel
 from gnjax.operators.of_networks.hessian import NetworkHessian
-from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.of_networks.streamed import Streamed
 from gnjax.operators.stored.diagonal import Diagonal
 from gnjax.operators.stored.matrices import Dense, Factored

@@ -20,7 +20,7 @@ from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.validation import check_known
 from gnjax.operators.of_networks.cross import CrossKernel, MeasuredJacobian
 from gnjax.operators.of_networks.hessian import NetworkHessian, checked_hessian
-from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.of_networks.sides import chosen_side, without_idle_target
 from gnjax.operators.of_networks.streamed import Streamed, streamed
 

@@ -6,17 +6,17 @@ network its operator states as facts, and it brings its own methods of computing
 """
 
 from gnjax.papers import balanced, bounds, training
+from gnjax.papers.assumed_rank import RankSensitivity, rank_sensitivity
 from gnjax.papers.closed_form import normalised
-from gnjax.papers.closed_form.convolution import linear_cnn_gauss_newton, toeplitz
+from gnjax.papers.closed_form.from_weights import linear_gauss_newton, linear_gauss_newtons
 from gnjax.papers.closed_form.gauss_newton import LinearGaussNewton
 from gnjax.papers.closed_form.leaky_relu import (
     leaky_relu_gauss_newton,
     leaky_relu_gauss_newtons,
 )
-from gnjax.papers.closed_form.linear import linear_gauss_newton, linear_gauss_newtons
+from gnjax.papers.closed_form.linear_cnn import linear_cnn_gauss_newton, toeplitz
 from gnjax.papers.kronecker.factors import KroneckerFactors
 from gnjax.papers.kronecker.operator import SumOfKroneckers, sum_of_kroneckers
-from gnjax.papers.ranks import RankSensitivity, rank_sensitivity
 
 __all__ = [
     "KroneckerFactors",

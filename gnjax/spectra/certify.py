@@ -27,7 +27,7 @@ from gnjax.spectra.certified_pairs import CertifiedPairs
 from gnjax.spectra.eigenvectors import arcsines
 from gnjax.spectra.krylov.complement import Complement, complement
 from gnjax.spectra.krylov.host_products import beside_xla, host_product, too_large
-from gnjax.spectra.krylov.places import group_radii
+from gnjax.spectra.krylov.ritz_places import group_radii
 from gnjax.spectra.watch import Progress, watching
 from gnjax.spectra.whole import dense_error
 

@@ -209,7 +209,7 @@ def test_ctrl_c_prints_one_line(there):
 
 def test_a_spectrum_that_did_not_converge_says_so_by_its_code(there, capsys, monkeypatch):
     found = gnjax.Spectrum(np.ones(1), np.ones(1), "krylov", converged=False)
-    monkeypatch.setattr("gnjax.cli.spectrum.eigenvalues", lambda op, **options: found)
+    monkeypatch.setattr("gnjax.cli.spectrum_command.eigenvalues", lambda op, **options: found)
     code, out, err = _run(capsys, "spectrum", "users_module:matrix", "--k=1")
     assert code == 1
     assert "NOT CONVERGED" in out

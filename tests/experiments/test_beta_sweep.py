@@ -18,8 +18,8 @@ from experiments.beta_sweep import EXPERIMENT
 from experiments.shared.linear_network import initial_weights
 from experiments.shared.whitened import whitened
 from gnjax import Limits, data, papers
-from gnjax.papers.closed_form import linear as closed_form
-from gnjax.papers.closed_form.linear import linear_gauss_newtons
+from gnjax.papers.closed_form import from_weights as closed_form
+from gnjax.papers.closed_form.from_weights import linear_gauss_newtons
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim
 from sweeps.config import ConfigError
 from sweeps.rows import where

@@ -15,7 +15,7 @@ import numpy as np
 
 import gnjax
 from gnjax.spectra.pencil import Enclosed, Products, certified
-from gnjax.spectra.pencil.ends import Matrix, MatrixEnd, largest_end, smallest_end
+from gnjax.spectra.pencil.cholesky_ends import Matrix, MatrixEnd, largest_end, smallest_end
 from gnjax.spectra.pencil.triangle import HostTriangle
 from tests.held_out import campaigns, many_digits
 from tests.held_out import matrices as drawn

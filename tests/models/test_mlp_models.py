@@ -10,7 +10,7 @@ from flax import nnx
 
 from gnjax.models import CNN, MLP, LinearCNN, freeze_statistics
 from gnjax.models.mlp import mlp_weights
-from gnjax.papers.closed_form.convolution import toeplitz
+from gnjax.papers.closed_form.linear_cnn import toeplitz
 from tests.models import outputs
 
 _PHI = {

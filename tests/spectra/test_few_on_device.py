@@ -12,8 +12,8 @@ from gnjax.operators import prepare
 from gnjax.operators.of_networks import stored_jacobian
 from gnjax.operators.prepare import in_float64
 from gnjax.operators.recast import narrowed, widened
-from gnjax.spectra import on_device as module
-from gnjax.spectra.krylov import on_device
+from gnjax.spectra import few_on_device as module
+from gnjax.spectra.krylov import device_run
 from gnjax.spectra.krylov.search import least_rows
 
 
@@ -171,7 +171,7 @@ def test_the_basis_has_as_many_vectors_as_are_stated(monkeypatch):
 
 
 def test_what_does_not_converge_says_so_with_errors_that_hold(monkeypatch):
-    monkeypatch.setattr(on_device, "most_products", lambda rows: 40)
+    monkeypatch.setattr(device_run, "most_products", lambda rows: 40)
 
     class Diagonal:
         shape, dtype = (3500, 3500), np.dtype(np.float32)

@@ -108,7 +108,7 @@ def test_python_imports_nothing_that_the_closures_miss():
     imported = set(done.stdout.split())
     files = [Path(import_module(f"experiments.{name}").__file__) for name in _EXPERIMENTS]
     counted = set().union(*(closure.closure(path).files for path in files))
-    assert {"gnjax.papers.closed_form.linear", "experiments.shared.whitened"} <= imported
+    assert {"gnjax.papers.closed_form.from_weights", "experiments.shared.whitened"} <= imported
     aside = ("gnjax.cli", "experiments.claims")  # no number of a cell comes from there
     assert {name for name in imported - counted if not name.startswith(aside)} == set()
 

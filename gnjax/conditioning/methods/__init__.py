@@ -12,7 +12,7 @@ from gnjax.conditioning.methods import (
     preconditioned,
     stated,
 )
-from gnjax.conditioning.methods.base import Method
+from gnjax.conditioning.methods.method import Method
 from gnjax.operators.facts import facts_of
 from gnjax.operators.protocol import Operator
 

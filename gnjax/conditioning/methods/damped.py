@@ -20,7 +20,7 @@ from gnjax.conditioning.ends import (
     semidefinite,
 )
 from gnjax.conditioning.methods import dense, krylov
-from gnjax.conditioning.methods.base import Method
+from gnjax.conditioning.methods.method import Method
 from gnjax.numerics.certificate import UNKNOWN, Certificate, Error, certificate
 from gnjax.numerics.outward import above, below
 from gnjax.numerics.rank_bound import SHAPES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gnjax.conditioning.ends import ends_of_spectrum
-from gnjax.conditioning.methods.base import Method
+from gnjax.conditioning.methods.method import Method
 from gnjax.operators.facts import forming_work
 from gnjax.spectra.whole import dense_spectrum, why_not_dense
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gnjax.conditioning.ends import Problem, ends_of_spectrum
-from gnjax.conditioning.methods.base import Method
+from gnjax.conditioning.methods.method import Method
 from gnjax.operators.facts import factorisation_of
 from gnjax.spectra.whole import factored_spectrum, why_not_factored
 

@@ -25,8 +25,8 @@ from gnjax.conditioning.ends import (
 )
 from gnjax.conditioning.indefinite import indefinite
 from gnjax.conditioning.methods import dense
-from gnjax.conditioning.methods.base import Method
 from gnjax.conditioning.methods.krylov import MISSED_AT_EITHER_END
+from gnjax.conditioning.methods.method import Method
 from gnjax.conditioning.positive import is_semidefinite, lower_factor, matrix_on_range
 from gnjax.numerics.certificate import Error, certificate
 from gnjax.numerics.host import HostProduct

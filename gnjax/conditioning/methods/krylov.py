@@ -23,7 +23,7 @@ from gnjax.conditioning.ends import (
     check_semidefinite,
     ends_of_spectrum,
 )
-from gnjax.conditioning.methods.base import Method
+from gnjax.conditioning.methods.method import Method
 from gnjax.numerics.certificate import Error, certificate
 from gnjax.numerics.rounding import LAPACK, spectral_error
 from gnjax.operators.facts import facts_of, symmetry_of

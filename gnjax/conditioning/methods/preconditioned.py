@@ -13,15 +13,15 @@ import numpy as np
 
 from gnjax.conditioning.ends import FLOOR, GIVEN, Enclosure, Ends, Problem, bound_source
 from gnjax.conditioning.methods import inverse
-from gnjax.conditioning.methods.base import Method
 from gnjax.conditioning.methods.krylov import MISSED_AT_EITHER_END
+from gnjax.conditioning.methods.method import Method
 from gnjax.numerics.certificate import certificate
 from gnjax.operators.facts import factorisation_of, symmetry_of
 from gnjax.spectra.krylov.missed import chance
 from gnjax.spectra.pencil import Enclosed, End, certified
-from gnjax.spectra.pencil.ends import largest_end, smallest_end
+from gnjax.spectra.pencil.cholesky_ends import largest_end, smallest_end
 from gnjax.spectra.pencil.plan import Plan, planned
-from gnjax.spectra.pencil.preconditioned import PreconditionedMatrix, by_factor, by_products
+from gnjax.spectra.pencil.preconditioned_matrix import PreconditionedMatrix, by_factor, by_products
 
 _OVERHEAD = 3e10  # the time of small steps, counted in multiplications
 _SLOWER = 2.2  # how much longer its multiplications take than those of a matrix product, measured

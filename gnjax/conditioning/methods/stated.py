@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gnjax.conditioning.ends import Ends, Problem, ends_of_spectrum
-from gnjax.conditioning.methods.base import Method
+from gnjax.conditioning.methods.method import Method
 from gnjax.spectra.whole import stated_spectrum
 
 

@@ -13,7 +13,7 @@ from gnjax.conditioning.condition_number import ConditionNumber, condition_numbe
 from gnjax.data.transforms import standardise, whiten
 from gnjax.diagnosis.remedies.suggestion import Baseline, ModelOnData, NotMeasurableError, Remedy
 from gnjax.numerics.host import on_device
-from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.stored.matrices import factored
 
 

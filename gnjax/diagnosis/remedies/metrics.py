@@ -14,8 +14,8 @@ from gnjax.diagnosis.remedies.suggestion import (
     Remedy,
 )
 from gnjax.operators.metrics.kronecker import kfac
-from gnjax.operators.metrics.preconditioned import preconditioned
-from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.metrics.with_metric import preconditioned
+from gnjax.operators.of_networks.network_gram import NetworkGram
 
 _DAMPING = 1e-4  # of lambda_max
 

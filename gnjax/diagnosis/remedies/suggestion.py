@@ -15,7 +15,7 @@ from gnjax.networks.parameters import Only
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.host import on_device
 from gnjax.operators.curvature import gauss_newton
-from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.stored.matrices import Factored
 
 HELPS, HURTS, SAME, UNKNOWN = "helps", "makes it worse", "changes little", "cannot be told"

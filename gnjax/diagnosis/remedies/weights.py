@@ -26,7 +26,7 @@ from gnjax.networks.layer_types import Use
 from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import natural_order
 from gnjax.numerics.host import on_device
-from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.of_networks.network_gram import NetworkGram
 
 _DRAWS = 5
 _SAME_OUTPUT = 1e-8

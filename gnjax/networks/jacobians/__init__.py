@@ -12,7 +12,7 @@ from gnjax.networks.jacobians.items import (
     uses_of,
 )
 from gnjax.networks.jacobians.pieces import joined, pieces_of
-from gnjax.networks.jacobians.rows import SMALL, jacobian, parameter_gram, row_blocks
+from gnjax.networks.jacobians.row_by_row import SMALL, jacobian, parameter_gram, row_blocks
 
 __all__ = [
     "SMALL",

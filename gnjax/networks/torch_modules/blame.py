@@ -21,7 +21,7 @@ from gnjax.networks.torch_modules.arrays import (
 from gnjax.networks.torch_modules.operators import OPERATORS
 from gnjax.networks.torch_modules.original import gradients
 from gnjax.networks.torch_modules.program import Step, filled, typed
-from gnjax.networks.torch_modules.rounding import moved, step_of
+from gnjax.networks.torch_modules.torch_rounding import moved, step_of
 
 _ROUNDINGS = 1e4  # of one operator, in units of eps
 _REMEDY = "put another in its place"

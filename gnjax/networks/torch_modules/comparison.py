@@ -25,7 +25,7 @@ from gnjax.networks.forms.samples import take
 from gnjax.networks.torch_modules.arrays import apart, largest
 from gnjax.networks.torch_modules.names import flat
 from gnjax.networks.torch_modules.original import Original, same_numbers_afterwards
-from gnjax.networks.torch_modules.rounding import moved, step_of
+from gnjax.networks.torch_modules.torch_rounding import moved, step_of
 
 _FEW = 4  # samples
 _ROUNDINGS = 1000.0  # in units of eps; networks of public packages differ by 30

@@ -11,9 +11,9 @@ import numpy as np
 
 from gnjax.networks.jacobians import row_blocks
 from gnjax.numerics.limits import LIMITS, Limits
-from gnjax.operators.columns import diagonal_by_products
 from gnjax.operators.facts import facts_of
-from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.of_networks.network_gram import NetworkGram
+from gnjax.operators.unit_vectors import diagonal_by_products
 
 
 def diagonal_of(op: Any, *, limits: Limits = LIMITS) -> Any:

@@ -32,7 +32,7 @@ from gnjax.operators.metrics.moments import (
     plan,
     squared_sensitivities,
 )
-from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.of_networks.streamed import Streamed
 
 

@@ -2,7 +2,7 @@
 
     H = G + H_F,  H_F = 1/n sum_i sum_c (d loss / d f_c) nabla^2 F_c(x_i)    (Eq 17),
 
-with G the Gauss-Newton matrix of :mod:`gnjax.operators.of_networks.network`.
+with G the Gauss-Newton matrix of :mod:`gnjax.operators.of_networks.network_gram`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.scale import exponent_of
 from gnjax.operators.algebra import Algebra
-from gnjax.operators.columns import symmetric_columns
 from gnjax.operators.facts import Facts, Product
 from gnjax.operators.of_networks import linearised
 from gnjax.operators.of_networks.described import described
@@ -49,6 +48,7 @@ from gnjax.operators.prepare import multiplied
 from gnjax.operators.protocol import Operator
 from gnjax.operators.recast import recast_in_float64
 from gnjax.operators.trees import ParameterTrees, takes_trees
+from gnjax.operators.unit_vectors import symmetric_columns
 
 
 @jax.tree_util.register_dataclass

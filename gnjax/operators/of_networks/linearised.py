@@ -40,7 +40,7 @@ from gnjax.operators.trees import ParameterTrees, takes_trees
 
 if TYPE_CHECKING:
     from gnjax.operators.of_networks.hessian import NetworkHessian
-    from gnjax.operators.of_networks.network import NetworkGram
+    from gnjax.operators.of_networks.network_gram import NetworkGram
 
 
 @dataclass(frozen=True, repr=False)

@@ -36,7 +36,7 @@ from gnjax.operators.protocol import Operator
 from gnjax.operators.trees import takes_trees
 
 if TYPE_CHECKING:
-    from gnjax.operators.of_networks.network import NetworkGram
+    from gnjax.operators.of_networks.network_gram import NetworkGram
 
 _READ = 4  # multiplications of a convolution that take as long as reading a number
 _GAIN = 2  # J is made by itself only if products get this much faster

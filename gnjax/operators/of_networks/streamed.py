@@ -32,7 +32,7 @@ from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import gram_error
 from gnjax.operators.facts import Facts
 from gnjax.operators.of_networks.hessian import NetworkHessian, checked_hessian
-from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.of_networks.sides import without_idle_target
 from gnjax.operators.prepare import devices_of_arrays
 from gnjax.operators.recast import multiplies_in_float64, widened

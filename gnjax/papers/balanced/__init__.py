@@ -9,6 +9,7 @@ sigma_i.
 """
 
 from gnjax.models.initializers import balanced as sample
+from gnjax.papers.balanced.balanced_spectrum import bound, eigenvalues, nonzero, trace
 from gnjax.papers.balanced.minima import (
     layer_singular_values,
     least_sharpness,
@@ -16,7 +17,6 @@ from gnjax.papers.balanced.minima import (
     printed_sharpness,
     sharpness,
 )
-from gnjax.papers.balanced.spectrum import bound, eigenvalues, nonzero, trace
 from gnjax.papers.balanced.two_layers import Shallow, shallow, shallow_gap
 
 __all__ = [

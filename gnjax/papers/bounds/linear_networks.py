@@ -18,8 +18,8 @@ from gnjax.papers.bounds.enclosures import (
     covariance_condition,
     extreme_singular_values,
 )
+from gnjax.papers.closed_form.from_weights import linear_factors
 from gnjax.papers.closed_form.gauss_newton import LinearGaussNewton
-from gnjax.papers.closed_form.linear import linear_factors
 from gnjax.papers.kronecker.factors import KroneckerFactors
 
 _MARGIN = 2.0**-40  # as in gnjax.numerics.outward

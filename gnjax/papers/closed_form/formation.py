@@ -17,8 +17,8 @@ import numpy as np
 from gnjax.numerics.certificate import PROBABLE, PROVED
 from gnjax.numerics.outward import frobenius_norm, raised, underflow
 from gnjax.numerics.rounding import gamma
-from gnjax.papers.closed_form.layers import CovarianceRoot, Layers
-from gnjax.papers.closed_form.probes import FAILURE, Map, middle_norms, product_errors
+from gnjax.papers.closed_form.layer_products import FAILURE, Map, middle_norms, product_errors
+from gnjax.papers.closed_form.layer_weights import CovarianceRoot, Layers
 
 _Products = tuple[jax.Array, ...]
 
@@ -93,7 +93,7 @@ def probed_errors(
     ||E G||_F >= ||E||_2 |v^T G|, which is above 0.088 ||E||_2 except with probability 1e-11. The
     layers act on G in about twice the working precision, as W v + beta v with the weights as they
     were given, and what the check itself rounds is bounded and added (see
-    :mod:`gnjax.papers.closed_form.probes`). A copy of a layer needs no check. An error of
+    :mod:`gnjax.papers.closed_form.layer_products`). A copy of a layer needs no check. An error of
     Sigma^{1/2} is carried along by the norm of the layers after it, probed in the same way.
     """
     depth, rooted = len(layers.originals), int(root.matrix is not None)

@@ -13,8 +13,8 @@ from gnjax.operators.facts import STATED_RANK, Facts
 from gnjax.papers.kronecker.factors import KroneckerFactors, of_kroneckers
 from gnjax.papers.kronecker.on_range import OnRange
 from gnjax.papers.kronecker.operator import SumOfKroneckers
-from gnjax.papers.kronecker.reduced import reduce
-from gnjax.papers.methods import closed_form, krylov
+from gnjax.papers.kronecker.reduced_sum import reduce
+from gnjax.papers.methods import closed_form, kronecker_krylov
 
 
 @jax.tree_util.register_dataclass
@@ -43,7 +43,7 @@ class LinearGaussNewton(SumOfKroneckers):
             assumed=self.factors.assumed,
             factor=partial(of_kroneckers, self.factors),
             on_range=self.on_range,
-            methods=(closed_form.METHOD, krylov.METHOD),
+            methods=(closed_form.METHOD, kronecker_krylov.METHOD),
         )
 
     def error(self, norm: float) -> Error:

@@ -13,7 +13,7 @@ from gnjax.operators.algebra import Algebra
 from gnjax.operators.facts import Facts, error_of
 from gnjax.papers.kronecker.operator import SumOfKroneckers
 from gnjax.papers.kronecker.packed import packed_product
-from gnjax.papers.kronecker.reduced import Reduced, packed_matrix
+from gnjax.papers.kronecker.reduced_sum import Reduced, packed_matrix
 
 
 @dataclass(frozen=True, repr=False)

@@ -46,7 +46,11 @@ class SumOfKroneckers(Algebra):
     stored_error: jax.Array | float
 
     def facts(self) -> Facts:
-        from gnjax.papers.kronecker.scaled import kroneckers_times_power_of_two, magnitude, uneven
+        from gnjax.papers.kronecker.scaled_sum import (
+            kroneckers_times_power_of_two,
+            magnitude,
+            uneven,
+        )
 
         return Facts(
             error=self.error,

@@ -19,7 +19,7 @@ from gnjax.numerics.certificate import PROBABLE, PROVED, Error, unknown
 from gnjax.numerics.host import HostProduct
 from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.krylov.hidden import MISSED, excludes, hides, is_outermost, threshold
-from gnjax.spectra.krylov.places import position_errors
+from gnjax.spectra.krylov.ritz_places import position_errors
 from gnjax.spectra.krylov.search import (
     SPARE,
     RitzPairs,

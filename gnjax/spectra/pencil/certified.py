@@ -19,8 +19,8 @@ import numpy as np
 
 from gnjax.spectra.krylov.lanczos import Run, lanczos, missed_probability, random_rows
 from gnjax.spectra.krylov.lanczos import ritz as ritz_values
-from gnjax.spectra.pencil.base import End, Pencil, beside
 from gnjax.spectra.pencil.locate import Deflation, Ritz, Stopped, deflation, locate
+from gnjax.spectra.pencil.one_end import End, Pencil, beside
 
 _CERTIFY_STEPS = 200
 _WIDENINGS = (1.0, 8.0, 64.0)

@@ -12,7 +12,7 @@ from gnjax.numerics.decompositions.triangular import triangular_factor
 from gnjax.numerics.host import on_host
 from gnjax.numerics.precision import x64
 from gnjax.operators.factorisation import Factorisation
-from gnjax.spectra.pencil.ends import EPS, ROUNDING, Matrix
+from gnjax.spectra.pencil.cholesky_ends import EPS, ROUNDING, Matrix
 from gnjax.spectra.pencil.factor import DEVICE_TILE, TILE, StoredFactor, gram, gram_on_device, store
 from gnjax.spectra.pencil.plan import Plan
 from gnjax.spectra.pencil.sketch import columns_for, sketched

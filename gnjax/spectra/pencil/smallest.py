@@ -11,9 +11,9 @@ from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.hidden import MISSED
 from gnjax.spectra.krylov.missed import chance
 from gnjax.spectra.pencil.certified import certified
-from gnjax.spectra.pencil.ends import largest_end, smallest_end
+from gnjax.spectra.pencil.cholesky_ends import largest_end, smallest_end
 from gnjax.spectra.pencil.plan import TOGETHER, planned
-from gnjax.spectra.pencil.preconditioned import by_factor
+from gnjax.spectra.pencil.preconditioned_matrix import by_factor
 from gnjax.spectra.pencil.triangle import least_of
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import Watch

@@ -14,7 +14,7 @@ from jax import lax
 import gnjax
 from gnjax import papers
 from gnjax.models.cnn import LinearCNN, output_length
-from gnjax.papers.closed_form.convolution import linear_cnn_gauss_newton, toeplitz
+from gnjax.papers.closed_form.linear_cnn import linear_cnn_gauss_newton, toeplitz
 from tests import references
 
 

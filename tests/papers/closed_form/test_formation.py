@@ -10,9 +10,9 @@ import pytest
 
 from gnjax import papers
 from gnjax.numerics.precision import x64
-from gnjax.papers.closed_form import formation, probes
-from gnjax.papers.closed_form import linear as closed_form
-from gnjax.papers.closed_form.layers import CovarianceRoot, checked_layers, square_root
+from gnjax.papers.closed_form import formation, layer_products
+from gnjax.papers.closed_form import from_weights as closed_form
+from gnjax.papers.closed_form.layer_weights import CovarianceRoot, checked_layers, square_root
 from tests.precision import single_precision
 
 _EXTENDED = np.finfo(np.longdouble).eps < np.finfo(float).eps / 100
@@ -122,7 +122,7 @@ def test_a_wrong_product_is_missed_no_more_often_than_stated():
     rng = np.random.default_rng(0)
     missed = 0
     for seed in range(3000):
-        g, _ = probes.probes(size, seed)
+        g, _ = layer_products.probes(size, seed)
         v = rng.standard_normal(size)
         missed += factor * np.linalg.norm(v @ g) < np.linalg.norm(v)
     assert missed <= failure * 3000
@@ -135,9 +135,9 @@ def test_vectors_are_carried_in_twice_the_precision(skip):
     rng = np.random.default_rng(1)
     w = rng.standard_normal((7, 5)) * 10.0 ** rng.uniform(-8, 8, (7, 5))
     start = np.round(rng.standard_normal((5, 3)) * 2**10)
-    step, again = probes.Map(w, skip), probes.Map(rng.standard_normal((4, 7)), skip)
-    one = probes.apply(step, probes.Vectors(start, np.zeros_like(start), 0.0))
-    two = probes.apply(again, one)
+    step, again = layer_products.Map(w, skip), layer_products.Map(rng.standard_normal((4, 7)), skip)
+    one = layer_products.apply(step, layer_products.Vectors(start, np.zeros_like(start), 0.0))
+    two = layer_products.apply(again, one)
     with mpmath.workdps(60):
         seen = mpmath.matrix(start.tolist())
         for applied, found in ((step, one), (again, two)):
@@ -162,8 +162,8 @@ def _frobenius(matrix):
 
 def test_norms_of_middle_products_are_bounded():
     rng = np.random.default_rng(2)
-    steps = [probes.Map(rng.standard_normal((40, 40)), 0.5) for _ in range(6)]
-    bounds = probes.middle_norms(steps, 0, seed=0)
+    steps = [layer_products.Map(rng.standard_normal((40, 40)), 0.5) for _ in range(6)]
+    bounds = layer_products.middle_norms(steps, 0, seed=0)
     for b in range(6):
         product = np.eye(40)
         for a in range(b + 1, 7):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gnjax import papers
 from gnjax.operators.facts import rank_of
 from gnjax.papers.closed_form import patterns
-from gnjax.papers.closed_form.linear import linear_factors
+from gnjax.papers.closed_form.from_weights import linear_factors
 from gnjax.papers.closed_form.staircase import adapt
 
 _PRIME = 2**31 - 1

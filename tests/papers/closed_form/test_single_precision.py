@@ -7,7 +7,7 @@ import pytest
 import gnjax
 from gnjax import papers
 from gnjax.papers.closed_form import leaky_relu, normalised
-from gnjax.papers.closed_form.convolution import linear_cnn_gauss_newton
+from gnjax.papers.closed_form.linear_cnn import linear_cnn_gauss_newton
 from tests.precision import single_precision
 
 pytestmark = pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")

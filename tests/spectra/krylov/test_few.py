@@ -11,7 +11,7 @@ from gnjax.spectra.krylov import few as module
 from gnjax.spectra.krylov import hidden, search
 from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.krylov.host_products import host_product
-from gnjax.spectra.krylov.places import position_errors
+from gnjax.spectra.krylov.ritz_places import position_errors
 
 
 def _rotated(rng, values):

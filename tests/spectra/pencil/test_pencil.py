@@ -16,9 +16,9 @@ from gnjax.operators.facts import rank_of
 from gnjax.papers.kronecker import pencil as kronecker
 from gnjax.spectra.krylov.lanczos import lanczos, random_rows
 from gnjax.spectra.pencil import certified
-from gnjax.spectra.pencil.base import beside
 from gnjax.spectra.pencil.certified import _decided
 from gnjax.spectra.pencil.locate import deflation, locate
+from gnjax.spectra.pencil.one_end import beside
 from tests.spectra.pencil import prescribed
 
 RTOL, MISSED = 1e-3, 1e-3

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 from gnjax.networks.torch_modules.operators import (
+    arrangement,
     attention,
     elementwise,
     indexing,
-    matrices,
+    matrix_products,
     normalisation,
     pooling,
     reductions,
     resizing,
-    shapes,
     sizes,
 )
 
@@ -27,12 +27,12 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     **attention.TABLE,
     **elementwise.TABLE,
     **indexing.TABLE,
-    **matrices.TABLE,
+    **matrix_products.TABLE,
     **normalisation.TABLE,
     **pooling.TABLE,
     **reductions.TABLE,
     **resizing.TABLE,
-    **shapes.TABLE,
+    **arrangement.TABLE,
     **sizes.TABLE,
 }
 

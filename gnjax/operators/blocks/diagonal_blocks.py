@@ -39,7 +39,7 @@ from gnjax.numerics.rounding import LAPACK, gamma, spectral_error
 from gnjax.operators.factorisation import gram_error
 from gnjax.operators.facts import check_symmetric, error_of, facts_of, symmetry_of, twin_of
 from gnjax.operators.metrics.exact import on_parameters
-from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.prepare import prepared_product
 from gnjax.operators.protocol import Operator
 from gnjax.operators.stored.matrices import Dense, Factored

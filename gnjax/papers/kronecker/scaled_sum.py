@@ -9,7 +9,7 @@ import numpy as np
 
 from gnjax.numerics.outward import frobenius_norm, raised, stored_bound
 from gnjax.numerics.scale import largest_exponent, raised_power, reach, times_power
-from gnjax.papers.closed_form.linear import from_factors
+from gnjax.papers.closed_form.from_weights import from_factors
 from gnjax.papers.kronecker.factors import KroneckerFactors
 from gnjax.papers.kronecker.operator import SumOfKroneckers, sum_error
 

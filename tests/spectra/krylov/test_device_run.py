@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gnjax.spectra.krylov import device_basis
-from gnjax.spectra.krylov import on_device as module
+from gnjax.spectra.krylov import device_run as module
 from gnjax.spectra.krylov.device_basis import layout
 
 _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(float)

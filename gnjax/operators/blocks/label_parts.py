@@ -31,10 +31,15 @@ from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import raised
 from gnjax.numerics.rank_bound import RankBound, least
 from gnjax.numerics.rounding import gamma
-from gnjax.operators.blocks.columns import DiagonalBlocks, formed_operator, off_share, share_outside
+from gnjax.operators.blocks.diagonal_blocks import (
+    DiagonalBlocks,
+    formed_operator,
+    off_share,
+    share_outside,
+)
 from gnjax.operators.factorisation import gram_error
 from gnjax.operators.facts import rank_of
-from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.of_networks.network_gram import NetworkGram
 
 
 def row_parts(

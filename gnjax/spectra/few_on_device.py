@@ -31,8 +31,8 @@ from gnjax.operators.prepare import (
 )
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.device_basis import layout
+from gnjax.spectra.krylov.device_run import DeviceProduct, checked_vectors, ritz_vectors
 from gnjax.spectra.krylov.host_products import beside_xla, too_large, vector_product
-from gnjax.spectra.krylov.on_device import DeviceProduct, checked_vectors, ritz_vectors
 from gnjax.spectra.krylov.search import least_rows
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import Watch

@@ -25,7 +25,6 @@ from gnjax.numerics.outward import raised
 from gnjax.numerics.scale import exponent_of
 from gnjax.numerics.validation import check_damping, check_known, check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
-from gnjax.operators.columns import symmetric_columns
 from gnjax.operators.factorisation import Factorisation, gram_error
 from gnjax.operators.facts import (
     Facts,
@@ -39,11 +38,12 @@ from gnjax.operators.metrics.exact import exact_blocks, exact_diagonal, on_param
 from gnjax.operators.metrics.metric import Metric, diagonal_block, matrix_block
 from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_metric
 from gnjax.operators.metrics.scaling import Scaling
-from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.prepare import devices_of
 from gnjax.operators.protocol import Around, Operator
 from gnjax.operators.stored.diagonal import Diagonal
 from gnjax.operators.trees import ParameterTrees, network_of, places_of, takes_trees
+from gnjax.operators.unit_vectors import symmetric_columns
 
 _ASYMMETRY = 1e-6  # relative to the largest entry of a metric: products in float32 pass
 

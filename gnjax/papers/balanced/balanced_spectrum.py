@@ -14,7 +14,7 @@ from gnjax.papers.balanced.arguments import (
     check_singular_values,
     padded,
 )
-from gnjax.papers.closed_form.linear import linear_factors
+from gnjax.papers.closed_form.from_weights import linear_factors
 from gnjax.papers.kronecker.factors import KroneckerFactors
 
 

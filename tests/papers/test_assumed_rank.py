@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gnjax
-from gnjax.papers.ranks import rank_sensitivity
+from gnjax.papers.assumed_rank import rank_sensitivity
 from gnjax.spectra.eigenvalues import Spectrum
 
 

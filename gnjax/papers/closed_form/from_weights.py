@@ -26,7 +26,12 @@ from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_finite_number
 from gnjax.papers.closed_form.formation import probed_errors, worst_errors
 from gnjax.papers.closed_form.gauss_newton import LinearGaussNewton
-from gnjax.papers.closed_form.layers import CovarianceRoot, Layers, checked_layers, square_root
+from gnjax.papers.closed_form.layer_weights import (
+    CovarianceRoot,
+    Layers,
+    checked_layers,
+    square_root,
+)
 from gnjax.papers.closed_form.patterns import path_counts, pattern, transposed
 from gnjax.papers.kronecker.factors import KroneckerFactors
 from gnjax.papers.kronecker.operator import sum_error

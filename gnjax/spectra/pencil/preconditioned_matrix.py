@@ -14,8 +14,8 @@ from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.host_products import check_products, host_product
 from gnjax.spectra.krylov.orthogonal import random_rows
-from gnjax.spectra.pencil.base import Products
-from gnjax.spectra.pencil.ends import Matrix
+from gnjax.spectra.pencil.cholesky_ends import Matrix
+from gnjax.spectra.pencil.one_end import Products
 from gnjax.spectra.pencil.plan import TOGETHER, Plan
 from gnjax.spectra.pencil.prepared import PreparedFactor, prepared
 from gnjax.spectra.pencil.triangle import Triangle, cholesky

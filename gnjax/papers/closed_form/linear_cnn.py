@@ -28,7 +28,7 @@ from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_matrix
 from gnjax.operators.factorisation import compact, compaction_error
 from gnjax.operators.stored.matrices import Dense, Factored
-from gnjax.papers.closed_form.linear import linear_factors
+from gnjax.papers.closed_form.from_weights import linear_factors
 
 
 def toeplitz(kernels: ArrayLike, length: int, stride: int = 1, padding: int = 0) -> jax.Array:
@@ -84,9 +84,9 @@ def linear_cnn_gauss_newton(
     Small problems come back as ``Factored``, with J reduced to at most k d + filters * kernel
     columns; others as the matrix, formed without J.
 
-    ``error`` is that of :func:`gnjax.papers.closed_form.linear.linear_factors`, proved up to 256
-    inputs or positions and else probable, with the rounding of the block of w and, where there are
-    more positions than inputs, LAPACK's constant for a QR factorisation, which is seen and not
+    ``error`` is that of :func:`gnjax.papers.closed_form.from_weights.linear_factors`, proved up to
+    256 inputs or positions and else probable, with the rounding of the block of w and, where there
+    are more positions than inputs, LAPACK's constant for a QR factorisation, which is seen and not
     proved. A covariance of which small eigenvalues are set to zero makes it the matrix of that
     numerical rank.
 
