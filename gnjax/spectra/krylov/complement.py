@@ -62,10 +62,20 @@ def complement(
     seed: int,
     stop: Callable[[], bool],
 ) -> Complement:
-    """Bounds on the eigenvalues of C, for the orthonormal rows ``basis``.
+    """Bounds on the eigenvalues of C, which is A compressed to the complement of a subspace.
 
-    The run goes on until C is known to have no eigenvalue below ``below`` and none above ``above``.
-    An end where the Ritz values already lie beyond that is bounded to a fiftieth of their range.
+    A Lanczos run with C from a random start goes on until it has missed no eigenvalue of C below
+    ``below`` and none above ``above``, but for a probability of ``MISSED`` / 2 each. An end where
+    the Ritz values already lie beyond that is bounded to a fiftieth of their range instead.
+
+    Args:
+      apply: products of A with rows (b, n).
+      basis: the orthonormal rows (m, n) of the subspace.
+      below, above: what the caller wants to know.
+      noise: how large a zero may become by rounding in a product.
+      rows: the largest number of rows of the run's basis.
+      seed: of the random start.
+      stop: returns whether to end with the bounds so far.
     """
     size = basis.shape[1]
     if len(basis) == size:
@@ -89,26 +99,35 @@ def complement(
         orthogonal_to=basis,
     )
     ritz = np.linalg.eigvalsh(run.projection)
-    ends = _of_complete(run, ritz) if run.complete else _likely(run, ritz, below, above)
+    low, high, chance = (
+        _of_complete(run, ritz) if run.complete else _likely(run, ritz, below, above)
+    )
     dropped = Error(run.dropped, reason="entries of T that Lanczos set to zero as rounding")
-    return Complement(ends[0], ends[1], ritz, ends[2], dropped)
+    return Complement(low, high, ritz, chance, dropped)
 
 
 def _targets(ritz: np.ndarray, below: float, above: float) -> np.ndarray:
-    """The two points beyond which no eigenvalue may have been missed."""
-    near = _NEAR * float(ritz[-1] - ritz[0])
+    """The two points, below and above the ascending Ritz values, beyond which none may be missed.
+
+    They are what the caller asks for, unless a Ritz value lies beyond that already. Then the point
+    is a little outside of the Ritz values.
+    """
+    distance = _NEAR * float(ritz[-1] - ritz[0])
     return np.array(
         [
-            below if below < ritz[0] else ritz[0] - near,
-            above if above > ritz[-1] else ritz[-1] + near,
+            below if below < ritz[0] else ritz[0] - distance,
+            above if above > ritz[-1] else ritz[-1] + distance,
         ]
     )
 
 
 def _of_complete(run: lanczos.Run, ritz: np.ndarray) -> tuple[float, float, Error]:
-    """A run that spans the complement, or whose rest is zero up to rounding."""
+    """The least and the largest eigenvalue of C, and the probability, from a complete run.
+
+    Its basis spans the complement, or C is zero outside of the basis, up to ``null_error``.
+    """
     lost, values, chance = 0.0, ritz, 0.0
-    if run.size > len(ritz):
+    if run.size > len(ritz):  # C has eigenvalues within null_error of zero beside the Ritz values
         lost, values, chance = run.null_error, np.append(ritz, 0.0), run.null_chance
     part = Error(0.0, PROBABLE, chance, "a null space found with random vectors")
     return float(values.min() - lost), float(values.max() + lost), part if chance else _WHOLE
@@ -117,14 +136,19 @@ def _of_complete(run: lanczos.Run, ritz: np.ndarray) -> tuple[float, float, Erro
 def _likely(
     run: lanczos.Run, ritz: np.ndarray, below: float, above: float
 ) -> tuple[float, float, Error]:
-    """Bounds that fail with the probability ``MISSED`` together; infinite where none holds."""
-    level, reach = MISSED / 2, float(ritz[-1] - ritz[0])
+    """Bounds on all eigenvalues of C, and the probability ``MISSED`` that one of them fails.
+
+    A bound is infinite where the run has not made enough steps for any bound. ``ritz`` are the Ritz
+    values in ascending order. Where the points ``below`` and ``above``, which the caller asks for,
+    hold as bounds and are closer to the Ritz values, they are taken.
+    """
+    level, ritz_range = MISSED / 2, float(ritz[-1] - ritz[0])
     bounds = []
-    for edge, target, away in ((ritz[0], below, -reach), (ritz[-1], above, reach)):
-        bound = lanczos.none_missed_beyond(run, float(edge), away, level)
-        outside = (target - edge) * away > 0
-        if outside and lanczos.missed_probability(run, target)[0] <= level:
-            bound = max(bound, target) if away < 0 else min(bound, target)
+    for edge, target, reach in ((ritz[0], below, -ritz_range), (ritz[-1], above, ritz_range)):
+        bound = lanczos.none_missed_beyond(run, float(edge), reach, level)
+        is_outside = (target - edge) * reach > 0
+        if is_outside and lanczos.missed_probability(run, target)[0] <= level:
+            bound = max(bound, target) if reach < 0 else min(bound, target)
         bounds.append(bound)
     reason = "a random start may have missed an eigenvalue besides those of the vectors"
     return bounds[0], bounds[1], Error(0.0, PROBABLE, MISSED, reason)

@@ -50,13 +50,13 @@ class Layout:
 
 
 def layout(size: int, dtype: jnp.dtype, devices: tuple[jax.Device, ...] = ()) -> Layout:
-    """The layout over these devices, in their order; with no devices, all is on one.
+    """The layout of vectors (size,) over these devices, in their order; with none, all is on one.
 
-    Every device has as many slabs, of at most ``_SLAB`` numbers and a width that is a multiple of
-    ``_PIECES``; so there may be room behind the last number.
+    Every device has as many slabs as any other. A slab has at most ``_SLAB`` numbers, and its width
+    is a multiple of ``_PIECES``. So there may be room behind the last number.
     """
     count = max(1, len(devices))
-    share = -(-size // count)
+    share = -(-size // count)  # numbers on each device, rounded up
     width = min(_SLAB, _PIECES * -(-share // _PIECES))
     slabs = count * -(-share // width)
     mesh = Mesh(np.array(devices), (_AXIS,)) if count > 1 else None
@@ -65,7 +65,7 @@ def layout(size: int, dtype: jnp.dtype, devices: tuple[jax.Device, ...] = ()) ->
 
 @partial(jax.jit, static_argnums=(0, 1))
 def empty_basis(form: Layout, rows: int) -> jax.Array:
-    """Rows (slabs, rows, width) of zeros."""
+    """A basis (slabs, rows, width) of zeros."""
     return form.placed(jnp.zeros((form.slabs, rows, form.width), form.dtype))
 
 
@@ -78,8 +78,8 @@ def random_row(form: Layout, number: int) -> jax.Array:
     key = jax.random.fold_in(jax.random.key(_STREAM), number)
     normal = jax.random.normal(key, (form.slabs, form.width), form.dtype)
     slab, column = (jax.lax.broadcasted_iota(int, normal.shape, axis) for axis in (0, 1))
-    place = form.width * slab + column
-    return form.placed(jnp.where(place < form.size, normal, 0.0))
+    entry = form.width * slab + column  # the index in the vector; zeros lie behind its end
+    return form.placed(jnp.where(entry < form.size, normal, 0.0))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -97,14 +97,17 @@ def as_vector(form: Layout, row: jax.Array, dtype: Any) -> jax.Array:
 
 
 @jax.jit
-def row_of(basis: jax.Array, place: int) -> jax.Array:
-    """The row at a place, (slabs, width)."""
-    return jax.lax.dynamic_index_in_dim(basis, place, 1, keepdims=False)
+def row_of(basis: jax.Array, index: int) -> jax.Array:
+    """Row number ``index`` of the basis, (slabs, width)."""
+    return jax.lax.dynamic_index_in_dim(basis, index, 1, keepdims=False)
 
 
 @jax.jit
 def combination(basis: jax.Array, coefficients: Any) -> jax.Array:
-    """w^T V as a row, computed for each slab, so that no axis of V is moved."""
+    """w^T V for the coefficients w (rows,), as a row (slabs, width).
+
+    It is computed for each slab, so that no axis of V is moved.
+    """
     by_slab = jnp.broadcast_to(coefficients, basis.shape[:2]).astype(basis.dtype)
     return jnp.einsum("sr,src->sc", by_slab, basis, precision="highest")
 
@@ -115,19 +118,21 @@ def orthogonalised(
     """Orthogonalise a row against V, the first ``filled`` rows of the basis.
 
     Returns what is left of the row, V times the given row, and the length that is left. The
-    projection is subtracted at least twice, and again as long as that shortens the row much and
-    its length is not ``negligible``. Later rows of the basis may hold anything.
+    projection is subtracted at least twice, because rounding in one pass leaves a part in V. It is
+    subtracted again as long as that shortens the row much and its length is not ``negligible``.
+    Later rows of the basis may hold anything.
     """
-    inside, length = np.zeros(filled), math.inf
+    projected, length = np.zeros(filled), math.inf
     for attempt in range(_ATTEMPTS):
-        before = length
-        part = np.zeros(basis.shape[1])
-        part[:filled] = on_host(_shares(basis, row)).astype(np.float64).sum(axis=0)[:filled]
-        row = _less(basis, row, part)
-        inside, length = inside + part[:filled], norm(row)
-        if attempt and (length <= negligible or length > _KEPT * before):
+        length_before = length
+        correction = np.zeros(basis.shape[1])
+        # The sum over slabs is in float64: in float32 a long sum would have no correct digit.
+        correction[:filled] = on_host(_shares(basis, row)).astype(np.float64).sum(axis=0)[:filled]
+        row = _less(basis, row, correction)
+        projected, length = projected + correction[:filled], norm(row)
+        if attempt and (length <= negligible or length > _KEPT * length_before):
             break
-    return row, inside, length
+    return row, projected, length
 
 
 _ATTEMPTS = 4
@@ -135,7 +140,11 @@ _KEPT = 0.7  # a row that keeps more than this part of its length was nearly ort
 
 
 def norm(row: jax.Array) -> float:
-    """The length of a row, computed without overflow; a row with NaN or Inf is refused."""
+    """The length of a row (slabs, width); a row with NaN or Inf is refused.
+
+    The numbers are squared after a division by the largest, so that no square overflows, and the
+    sums of the slabs are added in float64.
+    """
     largest, squares = _squares(row)
     peak = float(on_host(largest))
     check_products(peak)
@@ -144,30 +153,36 @@ def norm(row: jax.Array) -> float:
 
 @jax.jit
 def _squares(row: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The largest absolute value, and for each slab the sum of (number / largest)^2."""
     peak = jnp.abs(row).max()
     return peak, jnp.square(row / jnp.where(peak > 0, peak, 1.0)).sum(axis=1)
 
 
 @jax.jit
 def _shares(basis: jax.Array, row: jax.Array) -> jax.Array:
-    """The part of every slab in V times the row, (slabs, rows)."""
+    """For each slab its part of the products of all rows of V with a row: (slabs, rows)."""
     return jnp.einsum("src,sc->sr", basis, row, precision="highest")
 
 
 @partial(jax.jit, donate_argnums=1)
 def _less(basis: jax.Array, row: jax.Array, coefficients: Any) -> jax.Array:
+    """The row minus w^T V, for the coefficients w."""
     return row - combination(basis, coefficients)
 
 
 @partial(jax.jit, donate_argnums=0)
-def with_row(basis: jax.Array, row: jax.Array, place: int, scale: float) -> jax.Array:
-    """The basis with ``scale`` times ``row`` stored as its row number ``place``."""
+def with_row(basis: jax.Array, row: jax.Array, index: int, scale: float) -> jax.Array:
+    """The basis with ``scale`` times ``row`` stored as its row number ``index``."""
     entry = (row * jnp.asarray(scale, row.dtype))[:, None]
-    return jax.lax.dynamic_update_slice_in_dim(basis, entry, place, 1)
+    return jax.lax.dynamic_update_slice_in_dim(basis, entry, index, 1)
 
 
 def rotated(basis: jax.Array, matrix: np.ndarray) -> jax.Array:
-    """The basis whose first rows are M V for M (p, rows); the others stay what they are."""
+    """The basis V whose first p rows are replaced by M V, for the matrix M (p, rows).
+
+    The other rows stay what they are. A piece of the columns is rotated at a time, so that a second
+    basis is never in memory.
+    """
     for start in range(0, basis.shape[2], basis.shape[2] // _PIECES):
         basis = _rotated_piece(basis, matrix, start)
     return basis
@@ -175,7 +190,7 @@ def rotated(basis: jax.Array, matrix: np.ndarray) -> jax.Array:
 
 @partial(jax.jit, donate_argnums=0)
 def _rotated_piece(basis: jax.Array, matrix: Any, start: int) -> jax.Array:
-    """:func:`rotated` for a piece of every slab, in place."""
+    """The basis after :func:`rotated` for a piece of every slab, from its column ``start`` on."""
     slabs, _, width = basis.shape
     piece = jax.lax.dynamic_slice_in_dim(basis, start, width // _PIECES, 2)
     by_slab = jnp.broadcast_to(matrix, (slabs, *matrix.shape)).astype(basis.dtype)

@@ -49,19 +49,21 @@ DeviceProduct = Callable[[jax.Array], Any]
 
 @dataclass
 class DeviceRun:
-    """A V^T = V^T T + q^T r for the first rows V of the basis and the row q after them.
+    """A Lanczos run whose basis is on the device: A V^T = V^T T + q^T r.
 
-    It is changed in place: each step donates the basis that it has.
+    V are the first ``filled`` rows of the basis, q is the row after them, and r is ``coupling``
+    times the last unit vector after a step. The run is changed in place: each step donates the
+    basis that it has.
     """
 
     form: Layout
     basis: jax.Array
-    projection: np.ndarray  # T (m, m), in float64
+    projection: np.ndarray  # T in its leading block (filled, filled), in float64
     filled: int = 0  # the rows of V
-    coupling: float = 0.0  # ||q r||: r is this times the last unit vector, after a step
+    coupling: float = 0.0  # ||q^T r||
     scale: float = 0.0  # the largest column or eigenvalue of any T so far, at most ||A||
     products: int = 0
-    draws: int = 0
+    draws: int = 0  # how many random rows were drawn
     closed_at: int | None = None  # after how many products V first seemed to be invariant
 
     @property
@@ -71,20 +73,26 @@ class DeviceRun:
 
     @property
     def exhausted(self) -> bool:
-        """Whether V spans everything."""
+        """Whether V spans the whole space."""
         return self.filled == self.form.size
 
     def looked(self, k: int, negligible: float) -> bool:
-        """Whether k directions outside have been tried, if V has ever seemed to be invariant.
+        """Whether the residuals of the k outermost Ritz pairs may be believed.
 
-        All Ritz pairs of an invariant space have small residuals, at whatever end they are.
+        If V seems to be invariant, because its coupling is ``negligible``, all of its Ritz pairs
+        have small residuals, and not only the outermost ones of A. Then k products with directions
+        outside of V come first.
         """
         if self.coupling <= negligible and self.closed_at is None:
             self.closed_at = self.products
         return self.closed_at is None or self.products >= self.closed_at + max(_LOOKED, k)
 
     def ritz(self, sign: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Ritz values from the least of sign * A on, residuals, and coefficients in columns."""
+        """Ritz values from the least of sign * A on, residuals, and eigenvectors of T in columns.
+
+        The residual of the Ritz vector V^T w is ||r w||, which is the coupling times the last entry
+        of w.
+        """
         values, vectors = np.linalg.eigh(self.projection[: self.filled, : self.filled])
         order = np.argsort(sign * values, kind="stable")
         values, vectors = values[order], vectors[:, order]
@@ -166,7 +174,11 @@ def _searched(
     target: float,
     stop: Callable[[], bool],
 ) -> bool:
-    """Step and restart until the k outermost residuals are small; whether they are."""
+    """Step and restart until the k outermost residuals are small; whether they are.
+
+    They are small below ``target`` times the scale. A restart keeps the k outermost Ritz vectors
+    and half of the others, so that the next rows have room.
+    """
     most = most_products(run.steps)
     restart_size = k + (run.steps - k) // 2
     while True:
@@ -188,22 +200,26 @@ def _searched(
 
 
 def _step(run: DeviceRun, product: DeviceProduct, dtype: Any) -> None:
-    """Multiply the row that follows V, add it to V, and store the row that follows next."""
-    form, at = run.form, run.filled
-    image = as_row(form, product(as_vector(form, row_of(run.basis, at), dtype)))
-    run.products, run.filled = run.products + 1, at + 1
+    """One Lanczos step: multiply the row that follows V, add it to V, and find the next row.
+
+    The image, orthogonalised against all rows of V, is the next row, unless its length is only
+    rounding. ``dtype`` is that of the vectors that the product takes.
+    """
+    form, step = run.form, run.filled
+    image = as_row(form, product(as_vector(form, row_of(run.basis, step), dtype)))
+    run.products, run.filled = run.products + 1, step + 1
     eps = float(jnp.finfo(form.dtype).eps)
     negligible = BREAKDOWN * eps * max(run.scale, norm(image))
-    image, inside, new_norm = orthogonalised(run.basis, image, run.filled, negligible)
-    run.projection[: at + 1, at] = run.projection[at, : at + 1] = inside
-    run.scale = max(run.scale, float(np.linalg.norm(inside)))
-    run.coupling = new_norm
+    image, projected, remaining = orthogonalised(run.basis, image, run.filled, negligible)
+    run.projection[: step + 1, step] = run.projection[step, : step + 1] = projected
+    run.scale = max(run.scale, float(np.linalg.norm(projected)))
+    run.coupling = remaining
     if run.exhausted:
         run.coupling = 0.0
-    elif new_norm > BREAKDOWN * eps * run.scale:
-        run.basis = with_row(run.basis, image, run.filled, 1 / new_norm)
+    elif remaining > BREAKDOWN * eps * run.scale:
+        run.basis = with_row(run.basis, image, run.filled, 1 / remaining)
     else:
-        del image
+        del image  # its memory is free before a random row takes as much
         _start_anew(run)
 
 
@@ -211,24 +227,31 @@ def _start_anew(run: DeviceRun) -> None:
     """Continue with a random direction outside V, because the last product gave no new one."""
     run.coupling, run.draws = 0.0, run.draws + 1
     row = random_row(run.form, run.draws)
-    row, _, new_norm = orthogonalised(run.basis, row, run.filled, 0.0)
-    run.basis = with_row(run.basis, row, run.filled, 1 / new_norm)
+    row, _, remaining = orthogonalised(run.basis, row, run.filled, 0.0)
+    run.basis = with_row(run.basis, row, run.filled, 1 / remaining)
 
 
 def _restart(run: DeviceRun, values: np.ndarray, vectors: np.ndarray) -> None:
-    """Replace V by some of its Ritz vectors, and keep the row that follows."""
+    """Replace V by some of its Ritz vectors, and keep the row that follows (Wu and Simon, 2000).
+
+    ``values`` (p,) and the columns of ``vectors`` (filled, p) are eigenpairs of T.
+    """
     count = len(values)
-    matrix = np.zeros((count + 1, run.basis.shape[1]))
-    matrix[:count, : run.filled] = vectors.T
-    matrix[count, run.filled] = 1.0
-    run.basis = rotated(run.basis, matrix)
+    rotation = np.zeros((count + 1, run.basis.shape[1]))
+    rotation[:count, : run.filled] = vectors.T
+    rotation[count, run.filled] = 1.0
+    run.basis = rotated(run.basis, rotation)
     run.projection[:] = 0.0
     run.projection[:count, :count] = np.diag(values)
     run.filled = count
 
 
 def _in_host_memory(run: DeviceRun, coefficients: np.ndarray) -> np.ndarray:
-    """The Ritz vectors as unit rows (k, n) in the basis's precision, one after the other."""
+    """The Ritz vectors V^T w, for the rows w of ``coefficients`` (k, filled), as unit rows (k, n).
+
+    They have the precision of the basis, and are copied one after the other, so that the device
+    holds only one of them beside the basis.
+    """
     rows = np.empty((len(coefficients), run.form.size), run.form.dtype)
     for row, w in zip(rows, coefficients, strict=True):
         padded = np.zeros(run.basis.shape[1])
@@ -241,10 +264,13 @@ def _in_host_memory(run: DeviceRun, coefficients: np.ndarray) -> np.ndarray:
 def _checked(
     exact: DeviceProduct, form: Layout, row: np.ndarray, dtype: Any
 ) -> tuple[float, float]:
-    """The Rayleigh quotient and residual of a vector that is converted to ``dtype``."""
+    """The Rayleigh quotient x^T A x / |x|^2 and the residual ||A x - value x|| / |x|.
+
+    x is the vector ``row`` converted to ``dtype``.
+    """
     vector = as_vector(form, as_row(form, row), dtype)
     image, x = on_host(exact(vector)), on_host(vector)
-    size = length(x)
-    value = dot(x, image) / size**2
+    x_length = length(x)
+    value = dot(x, image) / x_length**2
     check_products(value)
-    return value, length(image, x, value) / size
+    return value, length(image, x, value) / x_length

@@ -108,7 +108,7 @@ def outer_ritz_pairs(
         return apply(rows)
 
     search = Search(counting, size, k, sign, rtol, noise, most, seed, stop)
-    block, level = 1, MISSED / 2
+    block, level = 1, MISSED / 2  # the levels of all runs add up to at most MISSED
     limit = most_products(search.rows)
     while True:
         pairs = _search(search, block, limit - products, level)
@@ -120,15 +120,17 @@ def outer_ritz_pairs(
         if search.stop() or not _more_vectors(search, pairs, block, hidden):
             answer = replace(answer, converged=answer.converged and not hidden)
             break
+        # A run from k vectors is always among them, and one from 2 k is the last.
         block, level = min(2 * block, k if block < k else 2 * k), level / 2
     return replace(answer, products=products)
 
 
 def _more_vectors(search: Search, pairs: RitzPairs, block: int, hidden: bool | None) -> bool:
-    """Whether a run from more vectors may find eigenvalues that are hidden from this one.
+    """Whether another run, from more than ``block`` vectors, may find hidden eigenvalues.
 
-    Where that is undecided, more vectors are needed only after a run from one vector, or if one
-    value occurs as often as there are vectors.
+    ``hidden`` says whether any are hidden from the run from ``block`` vectors, which finds up to
+    ``block`` copies of a repeated eigenvalue. Where it is None, undecided, more vectors are needed
+    only after a run from one vector, or if one value occurs as often as there are vectors.
     """
     if hidden is not None:
         return hidden and block < 2 * search.k
@@ -137,13 +139,17 @@ def _more_vectors(search: Search, pairs: RitzPairs, block: int, hidden: bool | N
 
 
 def _copies(values: np.ndarray, errors: np.ndarray) -> int:
-    """The largest number of values that may all be equal."""
+    """The most values that may all be equal to one of them, each being known to its error."""
     distinct = np.abs(np.subtract.outer(values, values)) > np.add.outer(errors, errors)
     return int((~distinct).sum(axis=1).max())
 
 
 def _search(search: Search, block: int, products: int, level: float) -> RitzPairs:
-    """Run Lanczos, with restarts, until the k outermost Ritz values have small residuals."""
+    """The Ritz pairs of a run from ``block`` random vectors, with restarts when its basis is full.
+
+    It ends when the residuals of the k outermost pairs are below the tolerance, or after
+    ``products`` products. ``level`` is that of :func:`_converged`.
+    """
     options = {"noise": 0.0, "relative_noise": search.noise, "check_every": 1}
     run = krylov.lanczos(
         search.apply,
@@ -152,58 +158,65 @@ def _search(search: Search, block: int, products: int, level: float) -> RitzPair
         enough=_converged(search, level),
         **options,
     )
-    restart_size, restarts = search.k + (search.rows - search.k) // 2, False
+    # A restart keeps the k vectors of the answer and half of the other rows of a basis.
+    restart_size, is_restarted = search.k + (search.rows - search.k) // 2, False
     while not (run.complete or search.stop() or small(search, ritz_pairs(run, search.sign))):
         if run.products >= products:
             break
-        restarts = True
+        is_restarted = True
         run = krylov.restarted(run, ritz_pairs(run, search.sign).vectors[:, :restart_size])
         run = krylov.extended(
             search.apply, run, rows=search.rows, enough=_converged(search, level), **options
         )
-    return ritz_pairs(_confirmed(search, run) if restarts else run, search.sign)
+    return ritz_pairs(_confirmed(search, run) if is_restarted else run, search.sign)
 
 
 def _converged(search: Search, level: float) -> Callable[[krylov.Run], bool]:
-    """A test of a run: whether the residuals are small.
+    """A function of a run: whether its k outermost Ritz pairs have residuals below the tolerance.
 
-    The residuals are computed again after half of the steps that they would need if they decayed as
-    they have since the last time. Where the k values are the outermost Ritz values, the run goes on
-    for the few steps that it takes to prove that no eigenvalue lies further out.
+    The residuals take an eigendecomposition. So they are computed again only after half of the
+    steps that they would need if they decayed as fast as since the last time.
+
+    If the k values are the outermost Ritz values, the run goes on for the few steps after which it
+    missed an eigenvalue further out with a probability of at most ``level``. That saves a second
+    run for the same purpose.
     """
-    due, before = 0, (0, -float(np.log(search.rtol)))
+    # The logarithm of residual / tolerance falls with the steps. At step 0 the residual counts as
+    # large as the norm of A.
+    next_check, last_check = 0, (0, -float(np.log(search.rtol)))
 
     def enough(run: krylov.Run) -> bool:
-        nonlocal due, before
+        nonlocal next_check, last_check
         steps = len(run.basis)
         if search.stop():
             return True
-        if steps < max(due, search.k):
+        if steps < max(next_check, search.k):
             return False
         pairs = ritz_pairs(run, search.sign)
-        worst, target = pairs.residuals[: search.k].max(), search.rtol * pairs.scale
-        if worst <= target:
+        largest, tolerance = pairs.residuals[: search.k].max(), search.rtol * pairs.scale
+        if largest <= tolerance:
             return (
-                not run.unbroken
+                not run.unbroken  # then more steps do not lower the probability
                 or not is_outermost(search, pairs)
                 or excludes(search, pairs, level)
             )
-        excess = float(np.log(worst / target))
-        rate = (before[1] - excess) / (steps - before[0])
-        ahead = excess / rate if rate > 0 else np.inf
-        due = steps + run.block * int(np.clip(ahead / 2 / run.block, 1, _LOOK))
-        before = steps, excess
+        excess = float(np.log(largest / tolerance))
+        decay = (last_check[1] - excess) / (steps - last_check[0])  # in a step
+        remaining_steps = excess / decay if decay > 0 else np.inf
+        next_check = steps + run.block * int(np.clip(remaining_steps / 2 / run.block, 1, _LOOK))
+        last_check = steps, excess
         return False
 
     return enough
 
 
 def _confirmed(search: Search, run: krylov.Run) -> krylov.Run:
-    """Reduce the run to a few outermost Ritz vectors, and measure ``dropped`` by new products.
+    """The run reduced to a few outermost Ritz vectors U, with ``dropped`` from new products.
 
-    After restarts the difference between the products with these vectors and the recurrence is all
-    that was dropped. The smallest symmetric perturbation of A without such a difference has at most
-    2 / sqrt(3) times the norm of the difference.
+    A run with T = U A U^T, the following rows Q and the remainder R fulfils
+    A U^T = U^T T + Q^T R + E^T, where E (rows, n) holds all that was dropped, restarts included. E
+    is measured here as the difference between new products and the recurrence. There is a symmetric
+    matrix A' with A' U^T = U^T T + Q^T R and ||A - A'|| <= 2 / sqrt(3) ||E||.
     """
     if run.complete:
         return run
@@ -214,50 +227,67 @@ def _confirmed(search: Search, run: krylov.Run) -> krylov.Run:
 
 
 def _answer(search: Search, pairs: RitzPairs, decided: bool) -> OuterRitzPairs:
-    """The k values with their vectors and errors."""
+    """The k outermost pairs from the largest value down, with their errors.
+
+    ``decided`` says whether it is known that no eigenvalue further out is missing. A complete run
+    that does not span the whole space has found that A is zero outside of its basis, up to
+    ``null_error``. Then zeros without vectors may be among the k values.
+    """
     run = pairs.run
-    unseen = min(search.k, search.size - len(pairs.values)) if run.complete else 0
-    values = np.append(pairs.values, np.zeros(unseen))  # zeros of the null space outside the run
+    zeros = min(search.k, search.size - len(pairs.values)) if run.complete else 0
+    values = np.append(pairs.values, np.zeros(zeros))
     outermost = np.argsort(search.sign * values, kind="stable")[: search.k]
     descending = outermost[np.argsort(-values[outermost])]
-    inside = descending < len(pairs.values)
-    vectors, images, lengths = _pairs(search, pairs, descending[inside])
+    has_vector = descending < len(pairs.values)
+    vectors, images, lengths = _pairs(search, pairs, descending[has_vector])
     residuals = np.full(len(descending), run.null_error + run.dropped)
-    residuals[inside] = lengths
+    residuals[has_vector] = lengths
     count, errors = _counted(search, pairs, search.sign * values[descending], residuals, decided)
-    tolerance = max(search.rtol, 4 * search.noise)
+    tolerance = max(search.rtol, 4 * search.noise)  # residuals below the rounding are not asked for
     return OuterRitzPairs(
         values[descending],
         residuals,
         pairs.scale,
         vectors,
         images,
-        bool(residuals[inside].max(initial=0.0) <= tolerance * pairs.scale),
+        bool(residuals[has_vector].max(initial=0.0) <= tolerance * pairs.scale),
         errors=errors,
         count=count,
     )
 
 
 def _pairs(
-    search: Search, pairs: RitzPairs, places: np.ndarray
+    search: Search, pairs: RitzPairs, selected: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ritz vectors V^T w as rows, their images A V^T w = theta V^T w + Q^T R w, and the residuals.
+    """Vectors (k, n), images (k, n) and residuals (k,) of the Ritz pairs with the given indices.
 
-    If what was dropped may change a residual, the images are computed by new products.
+    With the rows V of the run, A V^T = V^T T + Q^T R, and an eigenpair (theta, w) of T, the Ritz
+    vector is x = V^T w and its image A x = theta x + Q^T R w. Rounding that was dropped from the
+    recurrence is missing in this image. If it may change a residual, the images are computed by new
+    products instead.
     """
-    run, coefficients, values = pairs.run, pairs.vectors[:, places].T, pairs.values[places]
+    run, coefficients, values = pairs.run, pairs.vectors[:, selected].T, pairs.values[selected]
     vectors = coefficients @ run.basis
     if run.dropped > _MATTERS * search.rtol * pairs.scale:
         images = rowwise(search.apply, vectors) if len(vectors) else vectors
         return vectors, images, np.linalg.norm(images - values[:, None] * vectors, axis=1)
-    onward = coefficients[:, -run.block :] @ run.remainder.T @ run.following
-    return vectors, values[:, None] * vectors + onward, pairs.residuals[places] + run.dropped
+    beyond_basis = coefficients[:, -run.block :] @ run.remainder.T @ run.following  # Q^T R w
+    return (
+        vectors,
+        values[:, None] * vectors + beyond_basis,
+        pairs.residuals[selected] + run.dropped,
+    )
 
 
 def _counted(
     search: Search, pairs: RitzPairs, signed: np.ndarray, residuals: np.ndarray, decided: bool
 ) -> tuple[Error, np.ndarray]:
-    """The statement ``count`` about eigenvalues outside the run, and ``errors`` of the values."""
+    """The statement ``count`` about eigenvalues outside the run, and ``errors`` of the k values.
+
+    ``signed`` are ``search.sign`` times the values, so that the least is the outermost.
+    ``decided`` says whether it is known that no eigenvalue beyond the threshold is missing. If so,
+    as many eigenvalues as Ritz values lie beyond it, and the i-th can be compared with the i-th.
+    """
     run = pairs.run
     if run.complete:
         everywhere = np.full(len(signed), run.dropped + run.null_error)
@@ -268,6 +298,7 @@ def _counted(
         ), everywhere
     if not decided:
         return _UNCOUNTED, np.full(len(signed), np.inf)
+    # The threshold holds for the matrix that the run was made with, and A differs by ``dropped``.
     edge = search.sign * threshold(search, pairs) - run.dropped
     errors = np.maximum(position_errors(signed, residuals, edge), run.dropped)
     room = max(float(signed.max()) - edge, run.dropped)

@@ -25,73 +25,104 @@ _CHECK_EVERY = 6  # steps of the second run from one check to the next
 
 
 def hides(search: Search, pairs: RitzPairs, level: float) -> bool | None:
-    """Whether the run misses an eigenvalue beyond the threshold; None where undecided."""
+    """Whether the run misses an eigenvalue further out than its k-th; None where undecided.
+
+    ``level`` is the probability with which the answer False may be wrong.
+    """
     if is_outermost(search, pairs) and excludes(search, pairs, level):
-        return False
+        return False  # the random start of the run itself decides, without a second run
     return any_beyond(search, pairs, threshold(search, pairs), level)
 
 
 def threshold(search: Search, pairs: RitzPairs) -> float:
-    """The t beyond which eigenvalues are counted.
+    """The point t; the eigenvalues of A that lie further out than t are counted.
 
-    It lies further out than the k-th value and than all values that cannot be told from it.
+    For the largest eigenvalues (``search.sign`` is -1) further out means above t, and for the
+    smallest (1) below t. t is further out than the k-th Ritz value and than all values that cannot
+    be told from it, because their intervals touch. An eigenvalue that is hidden among those does
+    not matter, since the k-th eigenvalue stays in the same place.
     """
     errors = pairs.residuals[: search.k] + pairs.run.dropped
-    inner = search.sign * pairs.values[: search.k] - errors
-    outer = inner + 2 * errors
-    room = max(errors[-1], search.rtol / 2 * pairs.scale, 4 * search.noise * pairs.scale)
-    room = max(room, 2 * pairs.run.dropped, float(np.finfo(float).tiny))  # also for a zero matrix
-    reach = inner[-1]
-    for low, high in zip(inner[::-1], outer[::-1], strict=True):
-        if high > reach - 2 * room:
-            reach = min(reach, low)
-    return float(search.sign * (reach - room))
+    # Signed values: the least is the outermost, whichever end of the spectrum is searched.
+    lower_ends = search.sign * pairs.values[: search.k] - errors
+    upper_ends = lower_ends + 2 * errors
+    # T - t is inverted, so that t keeps a distance from the values that rounding cannot close.
+    distance = max(errors[-1], search.rtol / 2 * pairs.scale, 4 * search.noise * pairs.scale)
+    distance = max(distance, 2 * pairs.run.dropped, float(np.finfo(float).tiny))  # for A = 0
+    outermost = lower_ends[-1]
+    for lower, upper in zip(lower_ends[::-1], upper_ends[::-1], strict=True):
+        if upper > outermost - 2 * distance:
+            outermost = min(outermost, lower)
+    return float(search.sign * (outermost - distance))
 
 
 def is_outermost(search: Search, pairs: RitzPairs) -> bool:
-    """Whether no Ritz value lies beyond the threshold."""
+    """Whether no Ritz value of the run lies further out than the threshold."""
     return bool(search.sign * pairs.values[0] > search.sign * threshold(search, pairs))
 
 
 def excludes(search: Search, pairs: RitzPairs, level: float) -> bool:
+    """Whether a random start would have shown an eigenvalue further out than the threshold.
+
+    It holds if the start misses one with a probability of at most ``level``.
+    """
     return bool(krylov.missed_probability(pairs.run, threshold(search, pairs))[0] <= level)
 
 
 def any_beyond(search: Search, pairs: RitzPairs, t: float, level: float = MISSED) -> bool | None:
-    """Whether S(t) has an eigenvalue beyond t; None where that takes too many steps."""
-    run = pairs.run
-    start = krylov.random_rows(
-        search.size, len(run.diagonals[0]), search.start + 1, orthogonal_to=run.basis
-    )
-    fit = max(len(run.basis), search.rows - len(run.basis))
-    rows = min(search.size - len(run.basis), fit, 2 * run.products)
+    """Whether the run missed an eigenvalue beyond t; None where that takes too many steps.
 
-    def verdict(second: krylov.Run) -> bool | None:
-        outermost = float((search.sign * np.linalg.eigvalsh(second.projection)).min())
+    Beyond t means above it in a search for the largest eigenvalues (``search.sign`` is -1), and
+    below it for the smallest (1). The run has the rows V, T = V A V^T, the rows Q that follow, and
+    A V^T = V^T T + Q^T R. By Sylvester's law of inertia A has as many eigenvalues beyond t as T
+    and the Schur complement together, which is
+
+        S(t) = A - Q^T R (T - t)^{-1} R^T Q    on the orthogonal complement of V.
+
+    So the run missed one if S(t) has one. A second Lanczos run looks for it, with S(t) and from an
+    independent random start in that complement. If this run has a Ritz value beyond t, so has S(t)
+    an eigenvalue. Otherwise the answer is False once the second start misses an eigenvalue with a
+    probability of at most ``level``.
+    """
+    first_run = pairs.run
+    start = krylov.random_rows(
+        search.size, len(first_run.diagonals[0]), search.start + 1, orthogonal_to=first_run.basis
+    )  # search.start + 1, as the first run began with the random numbers search.start
+    # The second basis has at most as many rows as fit beside the first, as the complement has
+    # dimensions, and as take twice the work of the first run.
+    fitting_rows = max(len(first_run.basis), search.rows - len(first_run.basis))
+    most_rows = min(search.size - len(first_run.basis), fitting_rows, 2 * first_run.products)
+
+    def verdict(second_run: krylov.Run) -> bool | None:
+        outermost = float((search.sign * np.linalg.eigvalsh(second_run.projection)).min())
         if outermost < search.sign * t:
             return True
-        return False if krylov.missed_probability(second, t)[0] <= level else None
+        return False if krylov.missed_probability(second_run, t)[0] <= level else None
 
-    second = krylov.lanczos(
+    second_run = krylov.lanczos(
         _on_complement(search, pairs, t),
         start,
-        max_steps=max(2, rows // len(start)),
-        noise=search.noise * pairs.scale,
-        enough=lambda second: search.stop() or verdict(second) is not None,
+        max_steps=max(2, most_rows // len(start)),
+        noise=search.noise * pairs.scale,  # search.noise is relative to the norm of A
+        enough=lambda second_run: search.stop() or verdict(second_run) is not None,
         check_every=_CHECK_EVERY,
-        orthogonal_to=run.basis,
+        orthogonal_to=first_run.basis,
     )
-    return verdict(second)
+    return verdict(second_run)
 
 
 def _on_complement(search: Search, pairs: RitzPairs, t: float) -> HostProduct:
-    """S(t), without the projection onto the complement of V."""
+    """Products of rows with A - Q^T R (T - t)^{-1} R^T Q, where A V^T = V^T T + Q^T R.
+
+    V are the rows of the run, T = V A V^T, and Q the rows that follow. The run of the caller
+    projects the results onto the complement of V.
+    """
     run = pairs.run
-    pushed = run.remainder.T @ run.following  # R^T Q
-    last = pairs.vectors[-run.block :]
-    inverse = (last / (pairs.values - t)) @ last.T  # of T - t, its last block
+    coupling_rows = run.remainder.T @ run.following  # R^T Q, without the zero rows of R^T
+    last_entries = pairs.vectors[-run.block :]  # of the eigenvectors of T
+    last_block_of_inverse = (last_entries / (pairs.values - t)) @ last_entries.T  # of (T - t)^{-1}
 
     def apply(rows: np.ndarray) -> np.ndarray:
-        return search.apply(rows) - (rows @ pushed.T) @ inverse @ pushed
+        return search.apply(rows) - (rows @ coupling_rows.T) @ last_block_of_inverse @ coupling_rows
 
     return apply

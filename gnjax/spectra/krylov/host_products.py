@@ -71,7 +71,11 @@ def vector_product(op: Operator) -> Callable[[Any], Any]:
 
 
 def _on_rows(op: Operator, multiply: Callable[[Any], Any]) -> HostProduct:
-    """The products with rows in host memory, once they are known to be symmetric."""
+    """Products of A with rows (b, n) in host memory, by ``multiply`` on vectors or columns.
+
+    An A that does not state that it is symmetric is tested with two random rows, and refused if it
+    is not.
+    """
 
     def apply(rows: np.ndarray) -> np.ndarray:
         block = rows.astype(op.dtype, copy=False)

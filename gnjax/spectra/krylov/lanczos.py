@@ -128,28 +128,39 @@ class Run:
 
 
 def lanczos(apply: HostProduct, start: np.ndarray, **options: Any) -> Run:
-    """One run, see :func:`steps_of`."""
+    """One run with the operator ``apply`` from the orthonormal rows ``start``.
+
+    The options are those of :func:`steps_of`.
+    """
     return side_by_side(apply, [start], **options)[0]
 
 
 def side_by_side(apply: HostProduct, starts: Sequence[np.ndarray], **options: Any) -> list[Run]:
-    """One run from every start; each product has the rows of all runs. See :func:`steps_of`."""
+    """One run from every start, where a single product multiplies the next rows of all runs.
+
+    The options are those of :func:`steps_of`.
+    """
     return _driven(apply, [steps_of(start, **options) for start in starts])
 
 
 def extended(apply: HostProduct, run: Run, *, rows: int, **options: Any) -> Run:
-    """Continue a restarted run until its basis has so many rows; see :func:`steps_of`."""
+    """Continue a restarted run until its basis has ``rows`` rows.
+
+    The options are those of :func:`steps_of`, without ``max_steps``.
+    """
     block = len(run.diagonals[0])
     return _driven(apply, [_steps(run, block=block, rows=rows, **options)])[0]
 
 
 def restarted(run: Run, coefficients: np.ndarray) -> Run:
-    """The run reduced to some of its Ritz vectors V^T w; the w are columns (j, p).
+    """The run reduced to p of its Ritz vectors V^T w, from which it can go on.
 
-    A' U^T = U^T Theta + Q^T (R W) holds for these rows U as well, so that a run can go on from them
-    (the thick restart of Wu and Simon, 2000). The next steps may enter directions of V that are not
-    in U, where A and A' differ. So A' is replaced by the symmetric matrix that differs from A only
-    on U, by as much as A' does. Its distance from A is at most 2 / sqrt(3) times as large.
+    The columns of ``coefficients`` W (j, p) are the eigenvectors w of T, so that the new basis is
+    U = W^T V and the new T is the diagonal matrix Theta of Ritz values. The run fulfils
+    A' V^T = V^T T + Q^T R for a matrix A' near A, hence also A' U^T = U^T Theta + Q^T (R W) (the
+    thick restart of Wu and Simon, 2000). The next steps may enter directions of V that are not in
+    U, where A and A' differ. So A' is replaced by the symmetric matrix that differs from A only on
+    U, by as much as A' does. Its distance from A is at most 2 / sqrt(3) times as large.
     """
     values = (coefficients * (run.projection @ coefficients)).sum(axis=0)
     return replace(
@@ -162,22 +173,26 @@ def restarted(run: Run, coefficients: np.ndarray) -> Run:
 
 
 def _driven(apply: HostProduct, runs: Sequence[_Steps]) -> list[Run]:
-    """Give every run the products that it asks for, until all of them have ended."""
-    going = dict(enumerate(runs))
-    blocks = {index: next(steps) for index, steps in going.items()}
-    ended: dict[int, Run] = {}
+    """The results of several runs, in their order.
+
+    Each run is a generator that yields rows and expects their products. In a round the rows of all
+    runs that have not ended are multiplied together.
+    """
+    generators = dict(enumerate(runs))
+    blocks = {number: next(steps) for number, steps in generators.items()}
+    results: dict[int, Run] = {}
     while blocks:
-        for index, image in zip(list(blocks), _images(apply, list(blocks.values())), strict=True):
+        for number, image in zip(list(blocks), _images(apply, list(blocks.values())), strict=True):
             try:
-                blocks[index] = going[index].send(image)
+                blocks[number] = generators[number].send(image)
             except StopIteration as stop:
-                ended[index] = stop.value
-                del blocks[index]
-    return [ended[index] for index in going]
+                results[number] = stop.value
+                del blocks[number]
+    return [results[number] for number in generators]
 
 
 def _images(apply: HostProduct, blocks: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-    """The products with every block, from one product with all of them together."""
+    """A on every block of rows, from one product with all blocks stacked."""
     if len(blocks) == 1:
         return [apply(blocks[0])]
     ends = np.cumsum([len(block) for block in blocks])[:-1]
@@ -189,6 +204,8 @@ def steps_of(
 ) -> _Steps:
     """Extend the Krylov space of ``start`` until ``enough``, until it is exhausted, or max_steps.
 
+    It yields the rows to multiply, is sent their products, and returns the run.
+
     ``noise``, or ``relative_noise`` times the largest entry on the diagonal of T, is how large a
     zero may become by rounding in a product. A new direction that is shorter is dropped. Where a
     whole block is dropped, the run goes on from random directions outside the basis. Past the
@@ -197,13 +214,18 @@ def steps_of(
     When the operator maps a block of random directions to less than the noise, the run is complete,
     in the sense of ``null_error``.
 
+    ``enough`` is called with the run after every ``check_every`` steps, and returns whether it may
+    end. ``seed`` is that of the random directions.
+
     With orthonormal rows ``orthogonal_to``, to which ``start`` is orthogonal, the run is one of the
     operator's compression to their complement.
     """
     block, size = start.shape
     codimension = 0 if orthogonal_to is None else len(orthogonal_to)
-    empty, nothing = np.empty((0, size)), np.empty((0, 0))
-    first = Run(empty, start, nothing, (), (), np.empty((block, 0)), False, 0, size - codimension)
+    no_rows, no_projection = np.empty((0, size)), np.empty((0, 0))
+    first = Run(
+        no_rows, start, no_projection, (), (), np.empty((block, 0)), False, 0, size - codimension
+    )
     return _steps(
         first, block=block, rows=max_steps * block, orthogonal_to=orthogonal_to, **options
     )
@@ -221,44 +243,55 @@ def _steps(
     seed: int = 0,
     orthogonal_to: np.ndarray | None = None,
 ) -> _Steps:
-    """The steps of a new run, or of a restarted one."""
+    """Block Lanczos steps from a new or a restarted run, until its basis V has ``rows`` rows.
+
+    A step adds the rows W that follow V, usually ``block`` of them, to V. Their images A W^T,
+    orthogonalised against V, give the new diagonal block alpha = W A W^T of T. What is left of them
+    is Q^T R with the orthonormal rows Q that follow next, up to directions shorter than the noise,
+    which are dropped. The options are those of :func:`steps_of`.
+    """
     size, filled = run.following.shape[1], len(run.basis)
     codimension = 0 if orthogonal_to is None else len(orthogonal_to)
     storage, projection = _storage(run, rows, orthogonal_to)
     basis = storage[codimension:]
+    # A restarted run has made products, so that its random numbers are new ones.
     rng = np.random.default_rng([STREAM, seed, 1 + run.products])
-    first, lost = run, [0.0]
+    first, dropped_norms = run, [0.0]
     unbroken, scale = not filled, float(np.abs(run.projection).max(initial=0.0))
     step = 0
     while True:
         step += 1
-        random, width = filled > 0 and not len(run.following), run.block
-        fresh, coupling, cut = _next_block(
+        is_random, last_width = filled > 0 and not len(run.following), run.block
+        fresh, coupling, dropped_norm = _next_block(
             run, block, storage[: codimension + filled], len(basis) - filled, rng
         )
-        lost.append(cut)
+        dropped_norms.append(dropped_norm)
         unbroken = unbroken and len(run.following) == len(fresh) == block
         diagonals, couplings = run.diagonals, run.couplings
         if unbroken and filled:
             couplings = (*couplings, coupling)
-        before, now = slice(filled - width, filled), slice(filled, filled + len(fresh))
+        before, now = slice(filled - last_width, filled), slice(filled, filled + len(fresh))
         basis[now], projection[now, before], projection[before, now] = fresh, coupling, coupling.T
-        outside_before, filled = size - codimension - filled, now.stop
+        room_before, filled = size - codimension - filled, now.stop
         image = yield basis[now]
         alpha = image @ basis[now].T
         all_rows = storage[: codimension + filled]
+        # First against the last two blocks, where the image is long, then against all rows.
         image = outside(outside(image, basis[before.start : filled]), all_rows)
         projection[now, now] = (alpha + alpha.T) / 2
         scale = max(scale, float(np.abs(alpha).max()))
         level = max(noise, relative_noise * scale)
-        following, remainder, cut = directions(image, level)
-        lost.append(cut)
-        if lost_digits(remainder, scale):
+        following, remainder, dropped_norm = directions(image, level)
+        dropped_norms.append(dropped_norm)
+        if lost_digits(
+            remainder, scale
+        ):  # short rows, divided by their length, are less orthogonal
             following = orthonormal(outside(outside(following, all_rows), all_rows))
         if unbroken:
             diagonals = (*diagonals, projection[now, now])
-        exhausted = filled == size - codimension
-        null = random and not exhausted and not len(following) and np.abs(alpha).max() <= level
+        is_whole = filled == size - codimension
+        # Random rows that A maps to zero, up to the noise: so it is on all that is left.
+        is_null = is_random and not is_whole and not len(following) and np.abs(alpha).max() <= level
         run = Run(
             basis[:filled],
             following,
@@ -266,25 +299,29 @@ def _steps(
             diagonals,
             couplings,
             remainder,
-            exhausted or null,
+            is_whole or is_null,
             run.products + len(fresh),
             size - codimension,
-            first.dropped + min(sum(lost), (2 * sum(part**2 for part in lost)) ** 0.5),
-            float(np.hypot(np.linalg.norm(alpha), cut)) if null else 0.0,
-            len(fresh) if null else 0,
-            outside_before if null else 0,
+            # Two bounds on what was dropped hold, see the module, and the smaller one is taken.
+            first.dropped
+            + min(sum(dropped_norms), (2 * sum(part**2 for part in dropped_norms)) ** 0.5),
+            float(np.hypot(np.linalg.norm(alpha), dropped_norm)) if is_null else 0.0,
+            len(fresh) if is_null else 0,
+            room_before if is_null else 0,
         )
-        full = filled == len(basis) or size - codimension > len(basis) < filled + len(following)
-        if run.complete or full or (step % check_every == 0 and enough(run)):
+        # The rows that follow need room in the basis, unless that spans the whole space.
+        is_full = filled == len(basis) or size - codimension > len(basis) < filled + len(following)
+        if run.complete or is_full or (step % check_every == 0 and enough(run)):
             return run
 
 
 def _storage(
     run: Run, rows: int, orthogonal_to: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Arrays for the rows ``orthogonal_to`` followed by ``rows`` rows of a basis, and for T.
+    """Memory for a basis of ``rows`` rows and for its T, with the rows and T of the run in it.
 
-    They hold the rows and the T of the run already.
+    The basis comes after the rows ``orthogonal_to`` in one array, so that a single product
+    orthogonalises against both. It has no more rows than their complement has dimensions.
     """
     size, filled = run.following.shape[1], len(run.basis)
     codimension = 0 if orthogonal_to is None else len(orthogonal_to)
@@ -300,9 +337,15 @@ def _storage(
 def _next_block(
     run: Run, block: int, basis: np.ndarray, room: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """The next rows of the basis, their coupling to the last ones, and the norm left out.
+    """The next rows of the basis, at most ``room``.
 
-    Random rows take the place of directions that were dropped.
+    They are the rows that follow the run, and random rows orthogonal to ``basis`` in place of
+    directions that were dropped, so that there are ``block`` of them. Where no row follows, there
+    are at least ``_FRESH`` random rows.
+
+    Returns:
+      the rows (count, n), their coupling (count, width) to the last ``width`` rows of the run, and
+      the norm of the coupling of the rows that found no room. The coupling of random rows is zero.
     """
     count = min(room, max(block, len(run.following) or _FRESH))
     fresh, coupling = run.following[:count], run.remainder[:count]
@@ -314,7 +357,11 @@ def _next_block(
 
 
 def ritz(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ritz values in ascending order, residual norms ||A x - theta x||, and coefficients."""
+    """The eigenvalues theta of T in ascending order, their residuals, and eigenvectors in columns.
+
+    With A V^T = V^T T + Q^T R, the Ritz vector x = V^T w of an eigenvector w of T has the residual
+    ||A x - theta x|| = ||R w||, and R is zero but for the columns ``remainder``.
+    """
     values, vectors = np.linalg.eigh(run.projection)
     width = run.remainder.shape[1]
     residuals = np.linalg.norm(run.remainder @ vectors[-width:], axis=0)

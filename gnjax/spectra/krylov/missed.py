@@ -49,17 +49,23 @@ def chance(failure: float) -> Error:
 
 
 def missed_probability(run: Run, t: np.ndarray | float) -> np.ndarray:
-    """The probability, over random starts, that this run misses an eigenvalue at t or beyond.
+    """For every t, the probability that a random start misses an eigenvalue at t or beyond.
 
-    It is 1 for t inside the hull of the Ritz values. If no direction follows the basis V, its span
-    is invariant but for what was dropped: (t - T) V u = V (A - A') u, hence
-    |x_1| <= dropped / |t - theta| for the nearest Ritz value theta.
+    Beyond means away from the Ritz values; for t among them the probability is 1. Let u be a unit
+    eigenvector for such an eigenvalue, and |x_1|^2 the squared length of its projection onto the b
+    vectors of the start. This run could miss the eigenvalue only if |x_1|^2 <= c(t), see
+    :func:`_christoffel`. For a random start in dimension n, |x_1|^2 has the distribution
+    Beta(b/2, (n - b)/2), so that the probability is its distribution function at c(t).
+
+    If no row follows the basis V, its span is invariant under a matrix A' with ||A - A'||_2 <=
+    dropped. Then T = V A' V^T gives (t - T) V u = V (A - A') u, hence a second bound,
+    |x_1| <= |V u| <= dropped / |t - theta| for the Ritz value theta that is nearest to t.
     """
     points = np.atleast_1d(np.asarray(t, float))
     block = run.diagonals[0].shape[0]
-    if run.size <= block:
+    if run.size <= block:  # the start spans the whole space
         return np.zeros(len(points))
-    weight = _christoffel(run, points)
+    share = _christoffel(run, points)
     if not len(run.following):
         distances = np.abs(np.subtract.outer(points, np.linalg.eigvalsh(run.projection))).min(
             axis=1
@@ -67,49 +73,62 @@ def missed_probability(run: Run, t: np.ndarray | float) -> np.ndarray:
         component = np.divide(
             run.dropped, distances, out=np.ones(len(points)), where=distances > run.dropped
         )
-        weight = np.minimum(weight, component**2)
+        share = np.minimum(share, component**2)
     from scipy.special import betainc  # 0.1 s of import, which not every user needs
 
-    return betainc(block / 2, (run.size - block) / 2, weight)
+    return betainc(block / 2, (run.size - block) / 2, share)
 
 
 def _christoffel(run: Run, points: np.ndarray) -> np.ndarray:
-    """An upper bound c(t) on the share of the start block that eigenvectors at t have, for every t.
+    """c(t) for every t of ``points``: what an eigenvector may have in the start of this run.
 
-    It comes from the steps of the run. It is 1, which says nothing, for a t between the smallest
-    and the largest Ritz value, and for every t if one of them is a Ritz value.
+    Let u be a unit eigenvector of A with the eigenvalue t, and x_i = V_i u for the i-th block of b
+    rows of the run. Its recurrence,
+
+        t x_i = beta_{i-1} x_{i-1} + alpha_i x_i + beta_i^T x_{i+1},
+
+    gives x_i = G_i x_{i+1} with G_i = S_i^{-1} beta_i^T and the pivots
+    S_i = t - alpha_i - beta_{i-1} G_{i-1}. Hence x_1 = N x_j with N = G_1 .. G_{j-1}, and
+    1 >= |x_1|^2 + .. + |x_j|^2 = x_j^T Q_j x_j with Q_i = I + G_{i-1}^T Q_{i-1} G_{i-1}. Therefore
+    |x_1|^2 <= ||N Q_j^{-1} N^T||_2 = c(t).
+
+    The bound is 1, which says nothing, where the pivots are not all definite with one sign, as for
+    a t between the smallest and the largest Ritz value, and for every t if one of them is a Ritz
+    value.
     """
     block = run.diagonals[0].shape[0]
     identity = np.eye(block)
-    start = energy = np.broadcast_to(identity, (len(points), block, block))
-    coupled: np.ndarray | float = 0.0
-    side = np.sign(points - run.diagonals[0][0, 0])
-    outer = np.ones(len(points), bool)
-    for alpha, beta in zip(run.diagonals, run.couplings, strict=False):
+    # N and Q_i start as the identity, for every t; the last axes are (b, b).
+    steps_product = gram = np.broadcast_to(identity, (len(points), block, block))
+    coupled: np.ndarray | float = 0.0  # beta_{i-1} G_{i-1}
+    side = np.sign(points - run.diagonals[0][0, 0])  # 1 for a t above the spectrum, -1 below
+    is_outside = np.ones(len(points), bool)
+    for alpha, beta in zip(run.diagonals, run.couplings, strict=False):  # one alpha more than beta
         pivot = points[:, None, None] * identity - alpha - coupled
-        signs = pivot[:, 0] if block == 1 else np.linalg.eigvalsh(pivot)
-        outer &= (side[:, None] * signs > 0).all(axis=1)
+        pivot_values = pivot[:, 0] if block == 1 else np.linalg.eigvalsh(pivot)
+        is_outside &= (side[:, None] * pivot_values > 0).all(axis=1)
         if block == 1 and not pivot.all():  # t is a Ritz value
             return np.ones(len(points))
         try:
-            step = beta.T / pivot if block == 1 else np.linalg.solve(pivot, beta.T)
+            step = beta.T / pivot if block == 1 else np.linalg.solve(pivot, beta.T)  # G_i
         except np.linalg.LinAlgError:
             return np.ones(len(points))
-        energy = identity + np.swapaxes(step, 1, 2) @ energy @ step
-        start, coupled = start @ step, beta @ step
-    inner = np.linalg.solve(energy, np.swapaxes(start, 1, 2))
-    weight = np.linalg.norm(start @ inner, 2, axis=(1, 2)).clip(0.0, 1.0)
-    return np.where(outer, weight, 1.0)
+        gram = identity + np.swapaxes(step, 1, 2) @ gram @ step
+        steps_product, coupled = steps_product @ step, beta @ step
+    solved = np.linalg.solve(gram, np.swapaxes(steps_product, 1, 2))
+    share = np.linalg.norm(steps_product @ solved, 2, axis=(1, 2)).clip(0.0, 1.0)
+    return np.where(is_outside, share, 1.0)
 
 
 def none_missed_beyond(run: Run, edge: float, reach: float, probability: float) -> float:
     """The t between edge and edge + reach beyond which the run missed no eigenvalue.
 
-    The statement fails with at most the given probability. ``reach`` has a sign. If it cannot be
-    made even for edge + reach, the answer is infinity with that sign.
+    ``edge`` is the smallest Ritz value, with a negative ``reach``, or the largest one, with a
+    positive ``reach``. The statement fails with at most the given probability. If it cannot be made
+    even for edge + reach, the answer is infinity with the sign of ``reach``.
     """
-    near, far = 0.0, 1.0
-    for _ in range(4):
+    near, far = 0.0, 1.0  # the fractions of reach between which t lies
+    for _ in range(4):  # each round has 16 points, and narrows the interval to a sixteenth
         points = np.linspace(near, far, 17)[1:]
         excluded = missed_probability(run, edge + reach * points) <= probability
         if not excluded[-1]:
@@ -120,12 +139,13 @@ def none_missed_beyond(run: Run, edge: float, reach: float, probability: float) 
 
 
 def null_bound(run: Run, chance: float) -> float:
-    """A bound on ||A|| on the complement of a complete run's basis.
+    """A bound on the 2-norm of C, the compression of A to the complement of a complete run's basis.
 
-    It fails with probability at most ``chance``. ``null_image`` is ||A Z^T|| for ``null_rows``
-    random orthonormal rows Z in the complement, whose dimension is ``null_room``. The square of
-    what Z sees of one unit vector there has a beta distribution, and dividing by the root of its
-    quantile bounds the whole vector.
+    It fails with probability at most ``chance``. ``null_image`` is ||C Z^T|| for the
+    b = ``null_rows`` random orthonormal rows of Z in the complement, whose dimension is
+    N = ``null_room``. For a unit eigenvector u of C, |Z u|^2 has the distribution
+    Beta(b/2, (N - b)/2). With probability 1 - ``chance`` it is at least the quantile x of that
+    distribution, and then ||C Z^T|| >= ||C|| |Z u| gives ||C|| <= ||C Z^T|| / x^{1/2}.
     """
     if not run.complete:
         return np.inf

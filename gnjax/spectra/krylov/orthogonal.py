@@ -13,16 +13,17 @@ _UNEVEN = 0.1  # and those shorter than this times the longest of their block
 def random_rows(
     size: int, block: int, seed: int, orthogonal_to: np.ndarray | None = None
 ) -> np.ndarray:
-    """Orthonormal rows (b, n) that span a uniformly random space.
+    """``block`` orthonormal rows of length ``size`` that span a uniformly random space.
 
-    They are orthogonal to the orthonormal rows ``orthogonal_to``.
+    They are orthogonal to the orthonormal rows ``orthogonal_to``, and fewer where these leave no
+    room for so many.
 
     They are not drawn from ``default_rng(seed)``, from which the caller may have drawn weights or
     data: a start that depends on the matrix is not random.
     """
     room = size - (0 if orthogonal_to is None else len(orthogonal_to))
     gaussian = np.random.default_rng([STREAM, seed]).standard_normal((size, min(block, room)))
-    if orthogonal_to is not None:
+    if orthogonal_to is not None:  # twice, because once may lose half of the digits
         gaussian = outside(outside(gaussian.T, orthogonal_to), orthogonal_to).T
     if gaussian.shape[1] == 1:  # a QR takes as long as a product of a small network
         return np.ascontiguousarray(gaussian.T) / np.linalg.norm(gaussian)
@@ -30,18 +31,25 @@ def random_rows(
 
 
 def outside(rows: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """The rows minus their projections onto the basis."""
+    """The rows minus their projections onto the span of ``basis``, whose rows are orthonormal."""
     return rows - (rows @ basis.T) @ basis
 
 
 def orthonormal(rows: np.ndarray) -> np.ndarray:
-    """Correct nearly orthonormal rows to the nearest orthonormal ones, up to second order."""
+    """Correct nearly orthonormal rows to the nearest orthonormal ones, up to second order.
+
+    A QR factorisation may return the opposite of a row, so that its signs are changed back.
+    """
     q, r = np.linalg.qr(rows.T)
     return (q * np.where(np.diagonal(r) < 0, -1.0, 1.0)).T
 
 
 def directions(rows: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """Orthonormal rows Q and coefficients beta with rows^T = Q^T beta + E, and ||E||_F."""
+    """Orthonormal rows Q (r, n) and coefficients beta (r, b) with rows^T = Q^T beta + E.
+
+    Also returns ||E||_F. By a QR factorisation with pivoting E holds the directions shorter than
+    ``noise``, which are rounding and have no meaning. r is the rank that is left.
+    """
     if len(rows) == 1:
         length = float(np.linalg.norm(rows))
         rank = int(length > noise)
@@ -56,15 +64,22 @@ def directions(rows: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray, 
 def padded_basis(
     rows: np.ndarray, count: int, basis: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """``rows``, and random directions that are orthogonal to them and to the basis."""
-    fill = rng.standard_normal((count - len(rows), basis.shape[1]))
-    for _ in range(2):
-        fill = orthonormal(outside(outside(fill, basis), rows))
-    return np.vstack([rows, fill])
+    """``rows``, followed by random rows up to ``count``.
+
+    The random rows are orthogonal to ``rows`` and to ``basis``, both of which are orthonormal.
+    """
+    random = rng.standard_normal((count - len(rows), basis.shape[1]))
+    for _ in range(2):  # because once may lose half of the digits
+        random = orthonormal(outside(outside(random, basis), rows))
+    return np.vstack([rows, random])
 
 
 def lost_digits(remainder: np.ndarray, scale: float) -> bool:
-    """Whether a direction is a short difference of long vectors, which loses orthogonality."""
+    """Whether a direction is a short difference of long vectors, and so not quite orthogonal.
+
+    ``remainder`` (r, b) has the coefficients of the new directions in the images of b rows, so that
+    a row of it shows how long its direction was. ``scale`` is about the norm of A.
+    """
     lengths = np.abs(remainder).max(axis=1, initial=0.0)
     if not len(lengths):
         return False

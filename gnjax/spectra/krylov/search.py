@@ -22,10 +22,14 @@ def never() -> bool:
 
 @dataclass(frozen=True)
 class Search:
-    """The search for the k least eigenvalues of sign * A: the product with A, and its limits."""
+    """The search for the k outermost eigenvalues of a symmetric A, and its limits.
 
-    apply: HostProduct
-    size: int
+    They are the k least eigenvalues of sign * A: the smallest of A for the sign 1, and the largest
+    for -1. The scale is the largest absolute Ritz value, an estimate of ||A||.
+    """
+
+    apply: HostProduct  # products of A with rows (b, n)
+    size: int  # n
     k: int
     sign: float
     rtol: float  # the tolerance of the residuals, as a fraction of the scale
@@ -36,7 +40,7 @@ class Search:
 
     @property
     def start(self) -> int:
-        """The number of the first start's random rows; the second start has the next one."""
+        """The seed of the first run's random rows; a second run takes the next number."""
         return 2 * self.seed
 
     @property
@@ -57,19 +61,25 @@ def most_products(rows: int) -> int:
 
 @dataclass(frozen=True)
 class RitzPairs:
-    """A run and its Ritz pairs, the outermost first."""
+    """A run with j rows V, T = V A V^T, and its Ritz pairs, the outermost first.
+
+    ``values`` (j,) are the eigenvalues theta of T, and the columns w of ``vectors`` (j, j) its
+    eigenvectors. ``residuals`` (j,) are ||A x - theta x|| for the Ritz vectors x = V^T w.
+    """
 
     run: krylov.Run
     values: np.ndarray
     residuals: np.ndarray
-    vectors: np.ndarray  # coefficients (j, j)
+    vectors: np.ndarray
 
     @property
     def scale(self) -> float:
+        """The largest absolute Ritz value, an estimate of ||A||."""
         return float(np.abs(self.values).max())
 
 
 def ritz_pairs(run: krylov.Run, sign: float) -> RitzPairs:
+    """The Ritz pairs of a run, in ascending order of sign * theta for the Ritz values theta."""
     values, residuals, vectors = krylov.ritz(run)
     order = np.argsort(sign * values)
     return RitzPairs(run, values[order], residuals[order], vectors[:, order])

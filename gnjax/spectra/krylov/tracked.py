@@ -92,13 +92,16 @@ def tracked(
 
 
 def _exponent_far_from_one(image: jax.Array) -> int:
-    """The exponent of the largest entry where squares might under- or overflow, and otherwise 0."""
+    """The binary exponent of the largest entry where squares might under- or overflow, else 0."""
     exponent = largest_exponent(image) or 0
     return exponent if abs(exponent) > reach(image.dtype) else 0
 
 
 def _in_units(ends: np.ndarray, exponent: int) -> tuple[float, float, float]:
-    """2^exponent times the value, its residual and the scale; the residual is no less than that."""
+    """2^exponent times the Ritz value, its residual, and the scale, which are the three ``ends``.
+
+    The residual is rounded up.
+    """
     value, residual, scale = ends.tolist()
     if not exponent:
         return value, residual, scale
@@ -108,58 +111,70 @@ def _in_units(ends: np.ndarray, exponent: int) -> tuple[float, float, float]:
 
 @partial(jax.jit, static_argnums=1)
 def _begun(start: jax.Array, rows: int) -> _Run:
+    """A run before its first product, with room for ``rows`` rows of its basis."""
     dtype = start.dtype
     unit = start / jnp.linalg.norm(start)
     basis = jnp.zeros((rows + 1, start.size), dtype).at[0].set(unit)
-    nothing = jnp.zeros((rows, rows), dtype)
-    return _Run(basis, unit, nothing, jnp.zeros((), jnp.int32), jnp.zeros(3, dtype), nothing[0])
+    zeros = jnp.zeros((rows, rows), dtype)
+    return _Run(basis, unit, zeros, jnp.zeros((), jnp.int32), jnp.zeros(3, dtype), zeros[0])
 
 
 @jax.jit
 def _ritz_vector(run: _Run) -> jax.Array:
+    """The vector (n,) of the largest Ritz value."""
     return run.coefficients @ run.basis[:-1]
 
 
-def _widened(run: _Run, more: int) -> _Run:
-    """The same run, with room for more rows."""
+def _widened(run: _Run, added_rows: int) -> _Run:
+    """The same run, with room for ``added_rows`` more rows of its basis."""
     return _Run(
-        jnp.pad(run.basis, ((0, more), (0, 0))),
+        jnp.pad(run.basis, ((0, added_rows), (0, 0))),
         run.last,
-        jnp.pad(run.projection, (0, more)),
+        jnp.pad(run.projection, (0, added_rows)),
         run.done,
         run.ends,
-        jnp.pad(run.coefficients, (0, more)),
+        jnp.pad(run.coefficients, (0, added_rows)),
     )
 
 
 @partial(jax.jit, donate_argnums=0)
 def _advanced(run: _Run, image: jax.Array) -> _Run:
-    """The run after one more product, orthogonalised twice against all rows of the basis."""
+    """The run after one more step, from the image A v of the last row v of its basis.
+
+    The image is orthogonalised against all rows of the basis, and twice, because after one pass it
+    may be orthogonal to half of the digits only. The basis is zero behind its last row.
+    """
     basis, j = run.basis, run.done
-    inside = basis @ image
-    image = image - inside @ basis
-    again = basis @ image
-    image, inside = image - again @ basis, inside + again
+    projected = basis @ image
+    image = image - projected @ basis
+    correction = basis @ image
+    image, projected = image - correction @ basis, projected + correction
     length = jnp.linalg.norm(image)
-    size = jnp.maximum(run.ends[2], jnp.linalg.norm(inside))
-    length = jnp.where(length > BREAKDOWN * jnp.finfo(basis.dtype).eps * size, length, 0.0)
+    # A direction that is only rounding is no new one. Its length is 0, and the run ends.
+    norm_estimate = jnp.maximum(run.ends[2], jnp.linalg.norm(projected))
+    is_new = length > BREAKDOWN * jnp.finfo(basis.dtype).eps * norm_estimate
+    length = jnp.where(is_new, length, 0.0)
     following = jnp.where(length > 0, image / jnp.where(length > 0, length, 1.0), 0.0)
-    column = jnp.where(jnp.arange(len(run.projection)) <= j, inside[:-1], 0.0)
+    column = jnp.where(jnp.arange(len(run.projection)) <= j, projected[:-1], 0.0)
     projection = run.projection.at[:, j].set(column).at[j, :].set(column)
     value, scale, coefficients = _largest(projection, j + 1)
-    residual = jnp.abs(length * coefficients[j])
+    residual = jnp.abs(length * coefficients[j])  # ||A x - value x|| for the Ritz vector x
     ends = jnp.stack([value, residual, scale])
     basis = basis.at[j + 1].set(following)
     return _Run(basis, following, projection, j + 1, ends, coefficients)
 
 
-def _largest(projection: jax.Array, size: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The largest eigenvalue of the leading block, the largest absolute one, and its vector.
+def _largest(
+    projection: jax.Array, block_size: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The largest eigenvalue of the leading block, the largest absolute one, and its eigenvector.
 
-    What lies outside of the block is put below all of its eigenvalues.
+    The matrix is zero outside of the block. There, the diagonal is set to a number below all of the
+    block's eigenvalues, because a compiled program cannot cut out a block of unknown size. The
+    eigenvector is that of the largest eigenvalue.
     """
-    in_block = jnp.arange(len(projection)) < size
-    below = -2 * jnp.linalg.norm(projection) - 1
-    values, vectors = jnp.linalg.eigh(projection + jnp.diag(jnp.where(in_block, 0.0, below)))
-    inside = jnp.where(values > below / 2 - 0.5, jnp.abs(values), 0.0)
-    return values[-1], inside.max(), vectors[:, -1]
+    in_block = jnp.arange(len(projection)) < block_size
+    below_all = -2 * jnp.linalg.norm(projection) - 1
+    values, vectors = jnp.linalg.eigh(projection + jnp.diag(jnp.where(in_block, 0.0, below_all)))
+    of_block = jnp.where(values > below_all / 2 - 0.5, jnp.abs(values), 0.0)
+    return values[-1], of_block.max(), vectors[:, -1]
