@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from jax.typing import ArrayLike
 
 from gnjax.conditioning.answer import ASSUMED, is_assumed, short
 from gnjax.conditioning.condition_number import ConditionNumber, condition_of_spectrum
+from gnjax.networks.forms.frameworks import Model, Samples
 from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.parameters import Groups, grouped, natural_order
 from gnjax.numerics.answers.result import Result
@@ -148,11 +150,11 @@ class BlockSpectra(Result):
 
 
 def block_spectra(
-    op: Any,
-    x: Any = None,
+    op: Operator | Model,
+    x: Samples | None = None,
     *,
-    by: Groups | Mapping[str, Any] = "layer",
-    labels: Any = None,
+    by: Groups | Mapping[str, ArrayLike] = "layer",
+    labels: ArrayLike | None = None,
     centred: bool = False,
     progress: Progress = None,
     limits: Limits = LIMITS,

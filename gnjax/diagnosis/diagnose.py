@@ -30,6 +30,7 @@ from gnjax.diagnosis.remedies.tried import REMEDIES, suggestions
 from gnjax.diagnosis.report import report
 from gnjax.diagnosis.subset import part_of_samples
 from gnjax.networks.forms.batches import is_batches
+from gnjax.networks.forms.frameworks import Model, PyTree, Samples
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import functional
 from gnjax.networks.network import differentiated, parameter_names
@@ -142,9 +143,9 @@ class Diagnosis(Result):
 
 
 def diagnose(
-    model: Any,
-    x: Any,
-    y: Any = None,
+    model: Model,
+    x: Samples,
+    y: PyTree | None = None,
     *,
     loss: Loss = "squared_error",
     only: Only | None = None,

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
+from jax.typing import ArrayLike
 
 from gnjax.conditioning.condition_number import condition_number
 from gnjax.diagnosis.monitor_products import (
@@ -26,6 +27,7 @@ from gnjax.diagnosis.monitor_products import (
 from gnjax.diagnosis.monitor_row import MonitorRow
 from gnjax.networks.construct import at_parameters_of
 from gnjax.networks.forms.batches import is_batches
+from gnjax.networks.forms.frameworks import Model, PyTree, Samples
 from gnjax.networks.losses import Loss
 from gnjax.networks.network import HESSIAN
 from gnjax.networks.parameters import Only
@@ -107,8 +109,8 @@ class Monitor:
 
     def __init__(
         self,
-        x: Any,
-        y: Any = None,
+        x: Samples,
+        y: PyTree | None = None,
         *,
         loss: Loss = "squared_error",
         every: int = 1,
@@ -119,11 +121,11 @@ class Monitor:
         steps: int = 30,
         warm_steps: int | None = None,
         on_row: Callable[[MonitorRow], object] | None = None,
-        weights: Any = None,
+        weights: ArrayLike | None = None,
         has_aux: bool = False,
         coupled: bool | None = None,
         only: Only | None = None,
-        mask: Any = None,
+        mask: PyTree | None = None,
         batch_size: int | None = None,
     ) -> None:
         warm = steps if warm_steps is None else warm_steps
@@ -137,7 +139,7 @@ class Monitor:
         self._wants_gram, self._wants_kappa = gauss_newton or bool(kappa), kappa
         self._rtol, self._probes = float(rtol), probes
         self._steps, self._warm_steps = steps, min(warm, steps)
-        self._options = {
+        self._options: dict[str, Any] = {
             "y": y,
             "loss": loss,
             "weights": weights,
@@ -164,10 +166,10 @@ class Monitor:
     def __call__(
         self,
         step: int,
-        model: Any,
+        model: Model,
         *,
-        metric: Any = None,
-        update: Any = None,
+        metric: PyTree | None = None,
+        update: PyTree | None = None,
         rate: float | None = None,
     ) -> MonitorRow | None:
         """The row of this step, which is also appended to ``history``; None between rows.

@@ -17,7 +17,7 @@ from jax.typing import ArrayLike
 
 from gnjax.networks.equations.rewritten import rewritten, rewritten_alike
 from gnjax.networks.forms import frameworks
-from gnjax.networks.forms.frameworks import Apply, Params
+from gnjax.networks.forms.frameworks import Apply, Model, Params
 from gnjax.networks.forms.real_form import of_real_parameters
 from gnjax.networks.forms.refusals import RAISED, Refused, refusal
 from gnjax.networks.forms.samples import (
@@ -50,7 +50,7 @@ _FORMS = (
 _COLLECTIONS = ("batch_stats", "cache", "intermediates", "losses", "metrics", "state")
 
 
-def functional(model: Any, **call: Any) -> tuple[Apply, Params]:
+def functional(model: Model, **call: Any) -> tuple[Apply, Params]:
     """(apply, params) of a model, with apply(params, x) -> outputs.
 
     What is not a parameter (batch statistics, random keys) is held fixed, and ``apply`` does not

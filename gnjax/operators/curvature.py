@@ -8,9 +8,11 @@ from typing import Any, TypedDict, Unpack, overload
 import jax
 import numpy as np
 from jax.tree_util import Partial
+from jax.typing import ArrayLike
 
 from gnjax.networks.construct import network
 from gnjax.networks.forms.batches import is_batches
+from gnjax.networks.forms.frameworks import Model, PyTree, Samples
 from gnjax.networks.losses import Loss
 from gnjax.networks.network import Network
 from gnjax.networks.outputs.shapes import Outputs, flat_outputs
@@ -26,17 +28,17 @@ from gnjax.operators.of_networks.streamed import Streamed, streamed
 
 
 def gauss_newton(
-    model: Any,
-    x: Any,
-    y: Any = None,
+    model: Model,
+    x: Samples,
+    y: PyTree | None = None,
     *,
     loss: Loss = "squared_error",
     side: str = "parameters",
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     has_aux: bool = False,
     coupled: bool | None = None,
     only: Only | None = None,
-    mask: Any = None,
+    mask: PyTree | None = None,
     batch_size: int | None = None,
 ) -> NetworkGram | Streamed:
     """The Gauss-Newton matrix G = 1/n sum_i J_i^T B_i J_i (Eq 1), or its output-side twin.
@@ -97,38 +99,38 @@ def gauss_newton(
 class _Options(TypedDict, total=False):
     """The keywords of :func:`ntk`, for its types."""
 
-    y: Any
+    y: PyTree
     loss: Loss
     side: str
-    weights: Any
+    weights: ArrayLike | None
     has_aux: bool
     coupled: bool | None
     only: Only | None
-    mask: Any
+    mask: PyTree | None
     batch_size: int | None
 
 
 @overload
-def ntk(model: Any, x: Any, x2: None = None, **options: Unpack[_Options]) -> NetworkGram: ...
+def ntk(model: Model, x: Samples, x2: None = None, **options: Unpack[_Options]) -> NetworkGram: ...
 
 
 @overload
-def ntk(model: Any, x: Any, x2: Any, **options: Unpack[_Options]) -> CrossKernel: ...
+def ntk(model: Model, x: Samples, x2: Samples, **options: Unpack[_Options]) -> CrossKernel: ...
 
 
 def ntk(
-    model: Any,
-    x: Any,
-    x2: Any = None,
+    model: Model,
+    x: Samples,
+    x2: Samples | None = None,
     *,
-    y: Any = None,
+    y: PyTree | None = None,
     loss: Loss = "squared_error",
     side: str = "outputs",
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     has_aux: bool = False,
     coupled: bool | None = None,
     only: Only | None = None,
-    mask: Any = None,
+    mask: PyTree | None = None,
     batch_size: int | None = None,
 ) -> NetworkGram | CrossKernel:
     """The neural tangent kernel J J^T (n k, n k) without a factor 1/n, samples first.
@@ -156,7 +158,9 @@ def ntk(
     return NetworkGram(net, side, 1.0)
 
 
-def _cross_kernel(x2: Any, *, side: str, y: Any, weights: Any, **arguments: Any) -> CrossKernel:
+def _cross_kernel(
+    x2: Samples, *, side: str, y: PyTree, weights: Any, **arguments: Any
+) -> CrossKernel:
     if side != "outputs":
         msg = f"side={side!r}: a kernel between x and x2 has the side of the outputs only"
         raise ValueError(msg)
@@ -177,9 +181,9 @@ def _cross_kernel(x2: Any, *, side: str, y: Any, weights: Any, **arguments: Any)
 
 
 def empirical_fisher(
-    model: Any,
-    x: Any,
-    y: Any,
+    model: Model,
+    x: Samples,
+    y: PyTree,
     *,
     loss: Loss = "squared_error",
     terms: bool = False,
@@ -187,7 +191,7 @@ def empirical_fisher(
     has_aux: bool = False,
     coupled: bool | None = None,
     only: Only | None = None,
-    mask: Any = None,
+    mask: PyTree | None = None,
     batch_size: int | None = None,
 ) -> NetworkGram:
     """The second moment 1/n sum_i g_i g_i^T of the gradients of the samples' losses.
@@ -243,17 +247,17 @@ class _Losses:
 
 
 def hessian(
-    model: Any,
-    x: Any,
-    y: Any = None,
+    model: Model,
+    x: Samples,
+    y: PyTree | None = None,
     *,
     loss: Loss = "squared_error",
     side: str = "parameters",
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     has_aux: bool = False,
     coupled: bool | None = None,
     only: Only | None = None,
-    mask: Any = None,
+    mask: PyTree | None = None,
     batch_size: int | None = None,
 ) -> NetworkHessian | Streamed:
     """The Hessian of the mean loss; symmetric, and in general not positive semidefinite.
@@ -273,17 +277,17 @@ def hessian(
 
 
 def functional_hessian(
-    model: Any,
-    x: Any,
-    y: Any = None,
+    model: Model,
+    x: Samples,
+    y: PyTree | None = None,
     *,
     loss: Loss = "squared_error",
     side: str = "parameters",
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     has_aux: bool = False,
     coupled: bool | None = None,
     only: Only | None = None,
-    mask: Any = None,
+    mask: PyTree | None = None,
     batch_size: int | None = None,
 ) -> NetworkHessian | Streamed:
     """H_F = H - G (Eq 17): the curvature of the network weighted by the loss's slope.
@@ -317,11 +321,11 @@ def _network_and_side(side: str, **arguments: Any) -> tuple[Network, str]:
 
 def _over_batches(
     functional: bool | None,
-    model: Any,
-    x: Any,
+    model: Model,
+    x: Samples,
     loss: Loss,
     *,
-    y: Any,
+    y: PyTree,
     weights: Any,
     side: str,
     **options: Any,

@@ -30,7 +30,7 @@ _FEW = 12  # up to so many eigenvalues have a tick each
 _DEEPEST = 1e-30  # relative to the largest: the smallest value on a logarithmic axis
 
 
-def plot(result: Any, ax: Any = None) -> Figure:
+def plot(result: object, ax: Axes | Sequence[Axes] | None = None) -> Figure:
     """A matplotlib figure of a spectrum, a density, a condition number, a monitor or a diagnosis.
 
     ``plot(result).savefig("name.png")`` writes it to a file. With ``ax`` the result is drawn on

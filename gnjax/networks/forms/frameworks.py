@@ -22,7 +22,11 @@ from jax.tree_util import Partial
 
 from gnjax.networks.forms.same_function import compared
 
-Params = Any
+# What callers give. No type says more, as each framework has trees and modules of its own.
+PyTree = Any  # arrays in tuples, lists, dicts or other nodes that jax.tree knows
+Params = PyTree
+Model = Any  # a module of a framework, or a pair (apply, params): see gnjax.functional
+Samples = Any  # a pytree of arrays with the samples first; or batches (x, y), a list or a loader
 Apply = Callable[[Params, Any], Any]
 
 

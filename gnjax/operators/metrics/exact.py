@@ -9,14 +9,16 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.networks.forms.frameworks import PyTree
 from gnjax.networks.jacobians import row_blocks
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.operators.facts import facts_of
 from gnjax.operators.of_networks.network_gram import NetworkGram
+from gnjax.operators.protocol import Operator
 from gnjax.operators.unit_vectors import diagonal_by_products
 
 
-def diagonal_of(op: Any, *, limits: Limits = LIMITS) -> Any:
+def diagonal_of(op: Operator, *, limits: Limits = LIMITS) -> PyTree:
     """The exact diagonal of an operator on the parameters of a network, as a tree like them.
 
     For a Gauss-Newton matrix, the entries are the squared lengths of the columns of J, summed over

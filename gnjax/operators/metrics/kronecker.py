@@ -36,7 +36,7 @@ from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.of_networks.streamed import Streamed
 
 
-def kfac(op: Any, *, damping: float, others: str = "diagonal") -> Metric:
+def kfac(op: NetworkGram | Streamed, *, damping: float, others: str = "diagonal") -> Metric:
     """The K-FAC metric: A (x) B + damping I for every layer, of a Gauss-Newton matrix or NTK.
 
     A layer acts as z_t = W a_t + b at the positions t of a sample. With delta_ct the sensitivity of
@@ -96,8 +96,8 @@ class LayerFactors(NamedTuple):
 
     name: str
     places: np.ndarray
-    left: Any
-    right: Any
+    left: jax.Array | np.ndarray
+    right: jax.Array | np.ndarray
 
 
 def kfac_factors(
@@ -128,7 +128,7 @@ def kfac_factors(
     ]
 
 
-def ekfac(op: Any, *, damping: float, others: str = "diagonal") -> Metric:
+def ekfac(op: NetworkGram | Streamed, *, damping: float, others: str = "diagonal") -> Metric:
     """The EK-FAC metric: K-FAC's eigenvectors, with the exact diagonal of G in their basis.
 
     With A = U a U^T and B = V b V^T of :func:`kfac`, P = (U (x) V) diag(s) (U (x) V)^T + damping I,
@@ -237,8 +237,9 @@ def _kronecker_blocks(layers: _Layers) -> list[Block]:
     """A (x) B of every layer with known structure, its bias included."""
     blocks = []
     for name, places, inputs, right in _factors(layers):
-        factor = diagonal_factor(inputs) if inputs.ndim == 2 else symmetric_factor(inputs)
-        blocks.append(product_block(name, places, factor, symmetric_factor(right)))
+        left = np.asarray(inputs)
+        factor = diagonal_factor(left) if left.ndim == 2 else symmetric_factor(left)
+        blocks.append(product_block(name, places, factor, symmetric_factor(np.asarray(right))))
     return blocks
 
 

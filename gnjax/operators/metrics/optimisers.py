@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.networks.forms.frameworks import PyTree
 from gnjax.networks.forms.real_form import real_parts
+
+if TYPE_CHECKING:
+    import optax
 
 _SOAP = "SOAP's P is diagonal in the basis of its factors alone, see gnjax.metrics.soap(op, state)"
 _NO_METRIC = {
@@ -37,14 +41,14 @@ class NoMomentsError(ValueError):
 
 
 def optimizer_metric(
-    state: Any,
+    state: PyTree,
     *,
     b2: float | None = None,
     eps: float | None = None,
     eps_root: float | None = None,
     eps_in_sqrt: bool = True,
-    optimizer: Any = None,
-) -> Any:
+    optimizer: optax.GradientTransformation | None = None,
+) -> PyTree:
     """The diagonal entries P of an optax state, as a tree: the last update was a rate times m / P.
 
     Adam and its kin: P = (nu / (1 - b2^t) + eps_root)^{1/2} + eps after t steps. RMSprop:

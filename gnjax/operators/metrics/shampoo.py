@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.networks.forms.frameworks import PyTree
 from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import indices_of
 from gnjax.numerics.validation import check_damping
@@ -25,11 +26,12 @@ from gnjax.operators.metrics.metric import (
     symmetric_factor,
 )
 from gnjax.operators.metrics.optimisers import soap_state
+from gnjax.operators.protocol import Operator
 from gnjax.operators.trees import network_of
 
 
 def shampoo(
-    op: Any, factors: Any, *, damping: float = 0.0, exponent: float | None = None
+    op: Operator, factors: PyTree, *, damping: float = 0.0, exponent: float | None = None
 ) -> Metric:
     """Shampoo's metric: P = L^{1/4} (x) R^{1/4} + damping I for every matrix of parameters.
 
@@ -80,7 +82,7 @@ def shampoo(
     return Metric("Shampoo", tuple(blocks), added)
 
 
-def shampoo_factors(gradients: Any) -> Any:
+def shampoo_factors(gradients: PyTree) -> PyTree:
     """L = sum M M^T and R = sum M^T M of gradients M, as :func:`shampoo` takes them.
 
     Args:
@@ -105,7 +107,7 @@ def shampoo_factors(gradients: Any) -> Any:
 
 
 def soap(
-    op: Any, state: Any, *, b2: float = 0.95, eps: float = 1e-8, steps: int | None = None
+    op: Operator, state: PyTree, *, b2: float = 0.95, eps: float = 1e-8, steps: int | None = None
 ) -> Metric:
     """SOAP's metric: P = Q diag((v^{1/2} + eps) / (1 - b2^t)^{1/2}) Q^T with Q = Q_1 (x) Q_2 ..
 

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.networks.forms.frameworks import PyTree
 from gnjax.networks.forms.real_form import for_both_parts
 from gnjax.networks.network import Network, backward_products, forward_products
 from gnjax.networks.rounding import JacobianErrors, measured
@@ -181,7 +182,9 @@ class Preconditioned(Around, Algebra, ParameterTrees):
         return Error(raised(rounding), reason="rounding of products with the scaling P^{-1/2}")
 
 
-def preconditioned(op: Any, metric: Any, *, damping: float = 0.0) -> Preconditioned:
+def preconditioned(
+    op: Operator, metric: str | Operator | PyTree, *, damping: float = 0.0
+) -> Preconditioned:
     """P^{-1/2} A P^{-1/2} for a metric P on the parameters; its kappa is certified as that of A.
 
     Args:

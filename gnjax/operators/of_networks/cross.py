@@ -121,7 +121,7 @@ class CrossKernel:
             f"{right.samples} samples of {outputs} outputs>"
         )
 
-    def mv(self, v: Any) -> jax.Array:
+    def mv(self, v: jax.Array) -> jax.Array:
         """J J'^T v for a vector (n' r',) or columns (n' r', b)."""
         return forward_products(self.left.net, backward_products(self.right.net, v))
 

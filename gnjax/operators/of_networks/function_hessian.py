@@ -11,13 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax.tree_util import Partial
+from jax.typing import ArrayLike
 
 from gnjax.networks import jaxprs
 from gnjax.networks.equations.beside import compare_maxima
 from gnjax.networks.equations.rewritten import rewritten
 from gnjax.networks.forms import frameworks
 from gnjax.networks.forms.derivatives import check_second_derivative
-from gnjax.networks.forms.frameworks import Params
+from gnjax.networks.forms.frameworks import Params, PyTree
 from gnjax.networks.forms.real_form import of_real_parameters
 from gnjax.networks.forms.refusals import (
     RAISED,
@@ -37,11 +38,11 @@ from gnjax.operators.of_networks.hessian import NetworkHessian, hessian_batch
 
 
 def hessian_of(
-    loss_fn: Callable[..., Any],
+    loss_fn: Callable[..., ArrayLike],
     params: Params,
-    *args: Any,
+    *args: PyTree,
     only: Only | None = None,
-    mask: Any = None,
+    mask: PyTree | None = None,
 ) -> NetworkHessian:
     """The Hessian of ``loss_fn(params, *args)``, any scalar that can be differentiated twice.
 
