@@ -53,24 +53,40 @@ def network(
     convex: bool = True,
     idle: bool = False,
 ) -> Network:
-    """Check the arguments, choose the parameters, and decide how many samples go at once.
+    """A model at the samples x and targets y as a :class:`Network`, checked before any work.
 
-    With a ``batch_size`` the checks also evaluate at most so many samples at once (two, if it is
-    one). Without, they evaluate all samples as one batch, as the caller would. With ``convex`` a
-    loss that is not convex in the outputs is refused. With ``idle`` it is allowed that all samples
-    have the weight zero. Of what is traced, as in a compiled step of an optimiser, only shapes are
-    checked, and all samples are one function, which is right whether they are coupled or not.
+    The arguments are checked, the parameters chosen, and it is decided how many samples go at
+    once, and whether samples are coupled. Of what is traced, as in a compiled step of an optimiser,
+    only shapes are checked, and all samples are one function, which is right whether they are
+    coupled or not.
+
+    Args:
+      model: anything that :func:`gnjax.functional` takes.
+      x: the samples, a pytree of arrays (n, ...).
+      y: the targets of the samples, or None.
+      loss: the name of a loss, or a function of one sample's outputs and targets.
+      weights: the weights of the samples (n,) or of the terms of their losses, or None.
+      has_aux: the model returns (outputs, extras).
+      coupled: whether samples depend on each other, as the caller declares; None: it is found out.
+      only: which parameters are differentiated, by their paths.
+      mask: a pytree like the parameters, zero at the entries that are not differentiated.
+      batch_size: at most how many samples go at once, in the checks too (there at least two, so
+        that coupled samples are seen). Without it the checks evaluate all samples as one batch,
+        as the caller would.
+      convex: a loss that is not convex in the outputs is refused.
+      idle: it is allowed that all samples have the weight zero.
     """
     check_loss(loss)
     _check_declared(coupled, batch_size)
     apply, params, inputs = apply_params_and_inputs(model, x, has_aux=has_aux)
     n = sample_count(inputs)
-    size = n if batch_size is None else min(n, max(batch_size, 2))
-    apply, shapes = _apply_and_outputs(apply, params, inputs, size)
+    together = n if batch_size is None else min(n, max(batch_size, 2))
+    apply, shapes = _apply_and_outputs(apply, params, inputs, together)
     try:
         target, total = make_target(loss, y, weights, shapes, n, real_dtype(), idle=idle)
     except ValueError:
-        _check_same_outputs(apply, params, inputs, size, shapes)
+        # targets do not fit these shapes; say so first if outputs depend on the size of the batch
+        _check_same_outputs(apply, params, inputs, together, shapes)
         raise
     leaves, structure = jax.tree.flatten(params)
     leaf_indices, entry_indices = choose(params, mask, only)
@@ -89,11 +105,11 @@ def network(
         leaf_indices,
         counts,
         shapes,
-        coupled=False,
+        coupled=False,  # this and what follows stands in until the equations are read
         convolves=False,
         forward=True,
         written=1.0,
-        batch=size,
+        batch=together,
         layered=(),
         narrowest=real_dtype(),
     )
@@ -102,12 +118,13 @@ def network(
     takes_one = _takes_one(apply, params, inputs, shapes)
     if not (takes_one or coupled):
         _check_not_one_sample(inputs)
-    few = 1 if takes_one else size
-    facts, coarsest = _facts(replace(net, target=None), few)
-    compare_maxima("the model", apply, params, take(inputs, slice(0, few)))
+    samples_traced = 1 if takes_one else together
+    # without the loss, so that the facts are found once for all losses
+    facts, coarsest = _facts(replace(net, target=None), samples_traced)
+    compare_maxima("the model", apply, params, take(inputs, slice(0, samples_traced)))
     net = replace(net, **facts)
     net = replace(net, batch=_batch(net, batch_size))
-    coupling = _checked_coupling(net, size, coarsest, coupled, takes_one, convex)
+    coupling = _checked_coupling(net, together, coarsest, coupled, takes_one, convex)
     _check_coupled(coupling, coupled, batch_size)
     if not coupling.coupled:
         return net
@@ -115,7 +132,7 @@ def network(
 
 
 def _of_shapes(net: Network, batch_size: int | None) -> Network:
-    """The network of traced arrays."""
+    """The network of traced arrays, whose samples are one function, since no value is known."""
     if batch_size is not None:
         check_known("a batch_size, before which a test looks for coupled samples,", net)
     facts, _ = _facts(replace(net, target=None), net.samples)
@@ -123,15 +140,15 @@ def _of_shapes(net: Network, batch_size: int | None) -> Network:
 
 
 def at_parameters_of(net: Network, model: Any, *, has_aux: bool = False) -> Network | None:
-    """The network at the parameters of ``model``; None if the model has another structure.
+    """The network with the parameters of ``model``; None if the model has another structure.
 
-    Its facts about the structure are reused: coupled samples, layers, sizes of batches.
+    What ``net`` knows of the structure is reused: coupled samples, layers, sizes of batches.
     """
     apply, params = apply_and_params(model, has_aux=has_aux)
     apply = rewritten_alike(apply, net.apply)
     leaves, structure = jax.tree.flatten(params)
-    expected = (net.structure, jax.tree.structure(net.apply), _shapes(net.leaves))
-    if (structure, jax.tree.structure(apply), _shapes(leaves)) != expected:
+    known_structure = (net.structure, jax.tree.structure(net.apply), _shapes(net.leaves))
+    if (structure, jax.tree.structure(apply), _shapes(leaves)) != known_structure:
         return None
     return replace(net, leaves=tuple(leaves), apply=apply)
 
@@ -141,6 +158,7 @@ def _shapes(leaves: Sequence[jax.Array]) -> list[tuple[int, ...]]:
 
 
 def _check_declared(coupled: bool | None, batch_size: int | None) -> None:
+    """Refuse a ``coupled`` that is no bool or None, and a ``batch_size`` below one."""
     if not (coupled is None or isinstance(coupled, bool)):
         msg = f"coupled={coupled!r} is neither True nor False, nor None to find out"
         raise ValueError(msg)
@@ -151,23 +169,29 @@ def _check_declared(coupled: bool | None, batch_size: int | None) -> None:
         raise ValueError(msg)
 
 
-def _apply_and_outputs(apply: Apply, params: Any, x: Any, size: int) -> tuple[Apply, Outputs]:
-    """Call :func:`described` at the first samples, with a clear error if the model refuses them."""
+def _apply_and_outputs(apply: Apply, params: Any, x: Any, together: int) -> tuple[Apply, Outputs]:
+    """The rewritten model and the shapes of its outputs, traced at the first ``together`` samples.
+
+    The error of a model that refuses a part of the samples says so.
+    """
     try:
-        return apply_and_outputs(apply, params, take(x, slice(0, size)))
+        return apply_and_outputs(apply, params, take(x, slice(0, together)))
     except ValueError as error:
-        if size == sample_count(x):
+        if together == sample_count(x):
             raise
         msg = (
-            f"with batch_size the model is given {size} of the {sample_count(x)} samples, and "
+            f"with batch_size the model is given {together} of the {sample_count(x)} samples, and "
             f"{error}; leave batch_size out where the model takes the whole of x alone"
         )
         raise ValueError(msg) from error
 
 
-def _check_same_outputs(apply: Apply, params: Any, x: Any, size: int, shapes: Outputs) -> None:
-    """Refuse a model whose outputs of one sample have another shape in a batch of another size."""
-    if size == sample_count(x):
+def _check_same_outputs(apply: Apply, params: Any, x: Any, together: int, shapes: Outputs) -> None:
+    """Refuse a model whose outputs of a sample have another shape among all samples x.
+
+    ``shapes`` are those of a sample's outputs in a batch of ``together`` samples.
+    """
+    if together == sample_count(x):
         return
     _, of_all = apply_and_outputs(apply, params, x)
     if of_all != shapes:
@@ -193,7 +217,10 @@ def _check_not_one_sample(x: Any) -> None:
 
 @by_shapes
 def _takes_one(apply: Apply, params: Any, x: Any, shapes: Outputs) -> bool:
-    """Whether the model takes a single sample; a graph network with a fixed graph does not."""
+    """Whether the model takes the first sample alone, with the outputs that it has in a batch.
+
+    A graph network with a fixed graph, for one, does not.
+    """
     if sample_count(x) == 1:
         return True
     try:
@@ -205,20 +232,29 @@ def _takes_one(apply: Apply, params: Any, x: Any, shapes: Outputs) -> bool:
 
 @by_shapes
 def _facts(net: Network, samples: int) -> tuple[dict[str, Any], float]:
-    """What the equations of the model at the first samples state, and their coarsest eps."""
-    few = take(net.x, slice(0, samples))
-    trace = layers.traced_layers(net.outputs, net.leaves, few)
+    """What the equations of the model say, traced at its first ``samples`` samples.
+
+    Returns:
+      Fields of a :class:`Network`, such as which parameters are in known layers; and the eps of the
+      coarsest floating format that the model computes in. A model without derivatives is refused.
+    """
+    first_samples = take(net.x, slice(0, samples))
+    trace = layers.traced_layers(net.outputs, net.leaves, first_samples)
     jaxpr = trace.jaxpr
     facts = stated_by(jaxpr, samples)
     if jaxprs.may_have_no_derivative(jaxpr) or not facts["forward"]:
-        some = partial(net.outputs, x=few)
-        check_differentiable(some, list(net.leaves), forward=facts["forward"])
+        outputs = partial(net.outputs, x=first_samples)
+        check_differentiable(outputs, list(net.leaves), forward=facts["forward"])
     facts["layered"] = tuple(layer.leaf for layer in trace.layers)
     return facts, max(jaxprs.coarsest_eps(jaxpr), float(jnp.finfo(net.dtype).eps))
 
 
 def _batch(net: Network, batch_size: int | None) -> int:
-    """How many samples go at once, where they are not coupled."""
+    """How many samples go at once, where they are not coupled.
+
+    Without a ``batch_size`` of the caller's, as many as the device holds the intermediate values
+    of (``net.written`` numbers each), in batches of one size if the samples divide so.
+    """
     if batch_size is not None:
         return min(batch_size, net.samples)
     largest = int(np.clip(device().batch / net.written, 1, net.samples))
@@ -233,7 +269,16 @@ def _checked_coupling(
     takes_one: bool,
     convex: bool,
 ) -> Coupling:
-    """Check the outputs, and say what is known of the coupling of samples."""
+    """Check the outputs, and say whether samples are coupled.
+
+    Args:
+      net: the network, with its loss.
+      together: how many samples are evaluated in one batch to find out.
+      coarsest: the eps of the coarsest floating format that the model computes in.
+      coupled: what the caller declares; a declared coupling is believed.
+      takes_one: whether the model takes a single sample; samples of one that does not are coupled.
+      convex: whether a loss that is not convex is refused.
+    """
     check = partial(_check_part, net, convex)
     if coupled or not takes_one:
         check(_outputs(replace(net, target=None)), slice(0, net.samples))
@@ -244,7 +289,7 @@ def _checked_coupling(
 
 
 def _check_part(net: Network, convex: bool, outputs: jax.Array, part: slice) -> None:
-    """Check the outputs of some samples."""
+    """Check the outputs (b, k) of the samples in ``part``, and the loss there, convex or not."""
     check_outputs(outputs)
     if net.target is None:
         return
@@ -256,6 +301,7 @@ def _check_part(net: Network, convex: bool, outputs: jax.Array, part: slice) -> 
 
 @bounded_jit
 def _outputs(net: Network) -> jax.Array:
+    """F(x) (n, k) of all samples as one batch."""
     return net.outputs(net.leaves, net.x)
 
 

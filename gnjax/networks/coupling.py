@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 Way = Literal["together", "alone"]
 Response = tuple[jax.Array | np.ndarray, jax.Array | np.ndarray]
-"""F (n, k) of some samples, and its derivative along a direction of the parameters."""
+"""F (n, k) of some samples, and its derivative T (n, k) along a direction of the parameters."""
 
 _ROUNDING = 1024  # times eps: the rounding of long sums and deep networks stays below this
 _SAME = 16  # times eps: differences up to this count as rounding
@@ -84,31 +84,39 @@ def coupling_of(
     apart: bool = False,
     see: Callable[[jax.Array, slice], None] = lambda outputs, part: None,
 ) -> Coupling:
-    """Whether samples are coupled in batches of ``together`` samples.
+    """Whether the samples of a network are coupled in batches of ``together`` samples.
 
-    ``coarsest`` is the eps of the coarsest floating format that the model computes in; ``apart``
-    says that the caller declares the samples not to be coupled. The cost is two
-    evaluations with one directional derivative each, and four more where the exchange is needed.
-    The memory is that of evaluating ``together`` samples in a batch and then ``net.batch`` samples
-    alone, or of doing both in one program for at most ``net.batch`` samples. ``see`` is called with
-    the outputs of every part of the samples.
+    The outputs F and a directional derivative T of each sample are compared in a batch and alone;
+    where rounding may explain a difference, other samples are exchanged and every bit must stay.
+    The cost is two evaluations with one directional derivative each, and four more where the
+    exchange is needed. The memory is that of evaluating ``together`` samples in a batch and then
+    ``net.batch`` samples alone, or of doing both in one program for at most ``net.batch`` samples.
+
+    Args:
+      net: the network without its loss.
+      together: how many samples are evaluated in one batch.
+      coarsest: the eps of the coarsest floating format that the model computes in.
+      apart: the caller declares the samples not to be coupled.
+      see: called with the outputs of every part of the samples, and with the part as a slice.
     """
     limit = min(_ROUNDING * coarsest, _COARSE)
-    kinks = _KINKS if apart or coarsest > jnp.finfo(jnp.float64).eps else 0.0
+    # in float64 a unit at its kink is so rare that a share of zero is allowed to differ
+    kink_share = _KINKS if apart or coarsest > jnp.finfo(jnp.float64).eps else 0.0
     verdict, start = Coupling(False), 0
-    for x, skip in windows(net.x, together):
+    for x, seen_before in windows(net.x, together):
         in_batch, *alone = _responses(net, x, _ways(net, x))
-        new = in_batch[0][skip:]
-        see(new, slice(start, start + len(new)))
+        new_outputs = in_batch[0][seen_before:]
+        see(new_outputs, slice(start, start + len(new_outputs)))
         _check_derivatives(in_batch[1])
-        start += len(new)
+        start += len(new_outputs)
         if sample_count(x) > 1 and not verdict.coupled:
-            alone = alone or [_in_batches(net, x)]
-            verdict = _judged(net, x, in_batch, alone[0], limit, kinks)
+            alone = alone or [_each_alone(net, x)]
+            verdict = _judged(net, x, in_batch, alone[0], limit, kink_share)
     return verdict
 
 
 def _check_derivatives(derivatives: jax.Array) -> None:
+    """Refuse derivatives T (n, k) with NaN or Inf."""
     if not all_finite(derivatives):
         msg = (
             "the derivative of the model by its parameters is NaN or infinite for some sample, as "
@@ -124,16 +132,22 @@ def _judged(
     in_batch: Response,
     alone: Response,
     limit: float,
-    kinks: float,
+    kink_share: float,
 ) -> Coupling:
-    """Compare the outputs and derivatives in a batch with those of samples alone."""
-    working = float(jnp.finfo(net.dtype).eps)
+    """Whether samples x are coupled, from their outputs F and derivatives T in a batch and alone.
+
+    They are if outputs differ by more than ``limit``, relative to |F| + |T|, or derivatives do at
+    more than the share ``kink_share`` of the samples. They are not if all differ by a few eps of
+    the working format at most. In between the exchange of every other sample decides.
+    """
+    working_eps = float(jnp.finfo(net.dtype).eps)
     gaps = _gaps(in_batch, (on_host(alone[0]), on_host(alone[1])), limit)
     if gaps.outputs > limit:
         return Coupling(True, _differ("outputs", gaps.outputs, limit))
-    if gaps.share > kinks:
+    if gaps.share > kink_share:
         return Coupling(True, _differ("derivatives", gaps.derivatives, limit))
-    if max(gaps.outputs, gaps.derivatives) <= _SAME * working or _keeps(net, x, in_batch):
+    only_rounding = max(gaps.outputs, gaps.derivatives) <= _SAME * working_eps
+    if only_rounding or _keeps_every_bit(net, x, in_batch):
         return Coupling(False)
     gap = max(gaps.outputs, gaps.derivatives)
     return Coupling(
@@ -144,6 +158,7 @@ def _judged(
 
 
 def _differ(quantity: str, gap: float, limit: float) -> str:
+    """The reason of a :class:`Coupling` by a relative difference above what rounding explains."""
     return (
         f"the {quantity} of a sample alone and in its batch differ by {gap:.1e} of their size, and "
         f"rounding explains at most {limit:.1e}"
@@ -151,15 +166,19 @@ def _differ(quantity: str, gap: float, limit: float) -> str:
 
 
 def _ways(net: Network, x: Any) -> tuple[Way, ...]:
-    """The evaluations that one program makes: also "alone" if all samples fit in one batch.
+    """How samples x are evaluated in one program: in a batch, and also alone if they are few.
 
-    One program for both evaluations is traced and compiled faster than two.
+    They are few if memory holds them side by side. One program for both evaluations is traced and
+    compiled faster than two.
     """
     return ("together", "alone") if 1 < sample_count(x) <= net.batch else ("together",)
 
 
-def _in_batches(net: Network, x: Any) -> Response:
-    """F and its derivative for each sample alone, computed for some samples at a time."""
+def _each_alone(net: Network, x: Any) -> Response:
+    """F and its derivative T for each sample alone, computed for some samples at a time.
+
+    Parts of one size overlap at the end; what a part computes again is left out.
+    """
     parts = [(*_responses(net, part, ("alone",))[0], skip) for part, skip in windows(x, net.batch)]
     outputs, derivatives = (
         np.concatenate([on_host(part[i])[part[2] :] for part in parts]) for i in range(2)
@@ -169,7 +188,10 @@ def _in_batches(net: Network, x: Any) -> Response:
 
 @bounded_jit(static_argnames=("ways",))
 def _responses(net: Network, x: Any, ways: tuple[Way, ...]) -> tuple[Response, ...]:
-    """F (n, k) and its derivative along a random direction, in each of the ways."""
+    """F (n, k) and its derivative T (n, k) along a random direction, for each of the ``ways``.
+
+    "together" evaluates the samples x as one batch, and "alone" each as a batch of one.
+    """
     v = _direction(net)
 
     def outputs(leaves: list[jax.Array]) -> jax.Array:
@@ -185,11 +207,15 @@ def _responses(net: Network, x: Any, ways: tuple[Way, ...]) -> tuple[Response, .
 
 
 def _direction(net: Network) -> list[jax.Array]:
-    """A random direction with entries of the size of the parameters, nowhere zero."""
+    """A random direction, arrays like the parameters, with entries of their size, nowhere zero.
+
+    The entries are u (|w| + s), with u random in (-1, 1), the parameter w, and the root mean square
+    s of its array (1 where that is zero).
+    """
     sizes = [leaf.size for leaf in net.leaves]
-    # A hash of the place of an entry: XLA compiles it ten times sooner than normal numbers.
+    # A hash of the index of an entry: XLA compiles it ten times sooner than normal numbers.
     bits = _hashed(jax.lax.iota(jnp.uint32, sum(sizes))) >> 9
-    uniform = (bits.astype(net.dtype) + 0.5) / 2**22 - 1  # exact, and never zero
+    uniform = (bits.astype(net.dtype) + 0.5) / 2**22 - 1  # 23 bits: exact, and never zero
     parts = jnp.split(uniform, list(itertools.accumulate(sizes))[:-1])
 
     def scaled(leaf: jax.Array, part: jax.Array) -> jax.Array:
@@ -200,9 +226,13 @@ def _direction(net: Network) -> list[jax.Array]:
 
 
 def _gaps(in_batch: Response, alone: Response, limit: float) -> Gaps:
-    """The largest differences relative to the size, and the share of differing derivatives."""
+    """The largest differences of outputs F and derivatives T of samples in a batch and alone.
+
+    For each sample they are divided by the sum of the largest |F| and the largest |T|. The share is
+    that of samples whose derivatives differ by more than ``limit``. NaN counts as equal to NaN.
+    """
     first, second = ([on_host(part) for part in side] for side in (in_batch, alone))
-    size = sum(np.abs(part).max(axis=1) for part in first)
+    size = sum(np.abs(part).max(axis=1) for part in first)  # (n,)
     gaps = []
     with np.errstate(all="ignore"):  # what is not finite counts as an infinite gap
         for a, b in zip(first, second, strict=True):
@@ -216,11 +246,16 @@ def _gaps(in_batch: Response, alone: Response, limit: float) -> Gaps:
 
 
 def _as_batch(sample: Any) -> Any:
+    """One sample, a pytree without an axis for samples, as a batch of one."""
     return jax.tree.map(lambda leaf: leaf[None], sample)
 
 
-def _keeps(net: Network, x: Any, in_batch: Response) -> bool:
-    """Whether samples keep every bit of F and T when the samples beside them are replaced."""
+def _keeps_every_bit(net: Network, x: Any, in_batch: Response) -> bool:
+    """Whether samples keep every bit of F and T when the samples beside them are replaced.
+
+    ``in_batch`` are the outputs F and derivatives T of the samples x as they are. First the odd
+    samples are replaced, and then the even ones, so that each sample is among the kept ones once.
+    """
     for parity in (0, 1):
         after = _responses(net, _exchanged(x, parity), _ways(net, x))[0]
         if not bool(_same(in_batch, after, parity)):
@@ -230,7 +265,10 @@ def _keeps(net: Network, x: Any, in_batch: Response) -> bool:
 
 @jax.jit
 def _same(before: Response, after: Response, parity: int) -> jax.Array:
-    """Whether every bit of F and T is the same at the samples that were not exchanged."""
+    """Whether every bit of F and T is the same at the samples that were not exchanged.
+
+    These are the samples whose index has this ``parity``.
+    """
     unchanged = _unchanged_samples(len(before[0]), parity)[:, None]
     same = [(a == b) | (jnp.isnan(a) & jnp.isnan(b)) for a, b in zip(before, after, strict=True)]
     return jnp.where(unchanged, same[0] & same[1], True).all()
@@ -245,18 +283,21 @@ def _hashed(word: jax.Array) -> jax.Array:
 
 @jax.jit
 def _exchanged(x: Any, parity: int) -> Any:
-    """The samples, with every other one replaced by its neighbour."""
+    """The samples, with those replaced whose index has the other parity than ``parity``.
+
+    A replaced sample is its neighbour, times 1.5 where it floats: equal neighbours change as well.
+    """
     unchanged = _unchanged_samples(sample_count(x), parity)
 
-    def mixed(leaf: jax.Array) -> jax.Array:
-        neighbours = jnp.roll(leaf, 1, axis=0)
-        if jnp.issubdtype(leaf.dtype, jnp.floating):
+    def exchanged(array: jax.Array) -> jax.Array:
+        neighbours = jnp.roll(array, 1, axis=0)
+        if jnp.issubdtype(array.dtype, jnp.floating):
             neighbours = neighbours * 1.5
-        return jnp.where(unchanged.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, neighbours)
+        return jnp.where(unchanged.reshape(-1, *[1] * (array.ndim - 1)), array, neighbours)
 
-    return jax.tree.map(mixed, x)
+    return jax.tree.map(exchanged, x)
 
 
 def _unchanged_samples(n: int, parity: int) -> jax.Array:
-    """Every other one of n samples."""
+    """A mask (n,) of every other sample: those whose index has this parity, 0 or 1."""
     return jnp.arange(n) % 2 == parity

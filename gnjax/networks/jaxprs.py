@@ -44,7 +44,10 @@ def inlined(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def with_wide_convolutions(function: Callable[..., Any], *args: Any) -> Any:
-    """``function(*args)``, a single array, with slow convolutions replaced by :func:`_widened`."""
+    """``function(*args)``, a single array, with slow convolutions given more channels of zeros.
+
+    See :func:`_widened`, which says which are slow; no value changes.
+    """
     closed_jaxpr = jax.make_jaxpr(function)(*args)
     flat = jax.tree.leaves(args)
     return evaluate(closed_jaxpr.jaxpr, closed_jaxpr.consts, flat, bind_widened)[0]
@@ -57,11 +60,18 @@ def evaluate(
     bind: Bind,
     entered: Mapping[str, str] = CALLS,
 ) -> list[Any]:
-    """Run a jaxpr on values of any kind that ``bind`` takes.
+    """The results of a jaxpr on values of any kind that ``bind`` takes, equation by equation.
 
-    The calls whose primitives are in ``entered`` are inlined, and ``bind`` is given every other
-    equation. To enter checkpoints and functions with rules of their own changes derivatives and
-    memory, and no value. The memory of a value is freed after the last equation that uses it.
+    To enter checkpoints and functions with rules of their own changes derivatives and memory, and
+    no value. The memory of a value is freed after the last equation that uses it.
+
+    Args:
+      jaxpr: the equations.
+      consts: the values of the constants of the jaxpr.
+      args: the values of its arguments.
+      bind: gives the results of one equation for its operands.
+      entered: primitives whose equations are calls that are evaluated inside, each with the name
+        that the jaxpr inside has among its parameters; ``bind`` is given every other equation.
     """
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     values.update(zip(jaxpr.invars, args, strict=True))
@@ -70,7 +80,7 @@ def evaluate(
     def value_of(v: Any) -> Any:
         return v.val if isinstance(v, core.Literal) else values[v]
 
-    for place, eqn in enumerate(jaxpr.eqns):
+    for index, eqn in enumerate(jaxpr.eqns):
         operands = [value_of(v) for v in eqn.invars]
         if eqn.primitive.name in entered:
             results = evaluate(*called(eqn), operands, bind, entered)
@@ -78,23 +88,23 @@ def evaluate(
             bound = bind(eqn, operands)
             results = bound if eqn.primitive.multiple_results else [bound]
         values.update(zip(eqn.outvars, results, strict=True))
-        for v in unused.get(place, ()):
+        for v in unused.get(index, ()):
             values.pop(v, None)
     return [value_of(v) for v in jaxpr.outvars]
 
 
 def _unused(jaxpr: Any) -> dict[int, list[Any]]:
     """For the index of an equation, the variables that no later equation uses."""
-    last = {
-        v: place
-        for place, eqn in enumerate(jaxpr.eqns)
+    last_use = {
+        v: index
+        for index, eqn in enumerate(jaxpr.eqns)
         for v in (*variables(eqn.invars), *eqn.outvars)
     }
     for v in variables(jaxpr.outvars):
-        last.pop(v, None)
+        last_use.pop(v, None)  # the results are used to the end
     last_used_at: dict[int, list[Any]] = {}
-    for v, place in last.items():
-        last_used_at.setdefault(place, []).append(v)
+    for v, index in last_use.items():
+        last_used_at.setdefault(index, []).append(v)
     return last_used_at
 
 
@@ -103,13 +113,13 @@ def most_bytes(jaxpr: Any) -> int:
 
     What is inside of loops and branches is left out.
     """
-    unused, held, most = _unused(jaxpr), 0, 0
+    unused_after, held, most = _unused(jaxpr), 0, 0
     results = {v for eqn in jaxpr.eqns for v in eqn.outvars}
-    for place, eqn in enumerate(jaxpr.eqns):
+    for index, eqn in enumerate(jaxpr.eqns):
         inner = called(eqn)[0] if eqn.primitive.name in ALL_CALLS else None
         held += sum(_bytes(v) for v in eqn.outvars)
         most = max(most, held + (0 if inner is None else most_bytes(inner)))
-        held -= sum(_bytes(v) for v in unused.get(place, ()) if v in results)
+        held -= sum(_bytes(v) for v in unused_after.get(index, ()) if v in results)
     return most
 
 
@@ -123,7 +133,11 @@ def variables(atoms: Sequence[Any]) -> list[Any]:
 
 
 ScanStep = Callable[[Any, Sequence[Any], Any], tuple[list[Any], Any]]
-"""(body, its arguments, a row of what else the scan runs over) to the results and what to stack."""
+"""A function that runs the body of a scan once, and may return more than the body does.
+
+It is given the body, the arguments of the body, and this step's row of the arrays beside them. It
+returns the results of the body, and a pytree that is stacked over the steps.
+"""
 
 
 def scanned(
@@ -131,23 +145,32 @@ def scanned(
 ) -> tuple[list[Any], Any]:
     """The results of a scan whose body is run by ``step``, and the extra outputs of ``step``.
 
-    ``beside`` is a pytree of arrays with a row for each step of the scan.
+    Args:
+      eqn: the equation of the scan.
+      operands: its operands: constants, then what it carries, then arrays with a row for each step.
+      step: runs the body, see :data:`ScanStep`.
+      beside: a pytree of further arrays with a row for each step, which ``step`` is given.
+
+    Returns:
+      The results of the equation, and the extra outputs of ``step``, stacked over the steps.
     """
-    params, first = eqn.params, eqn.params["num_consts"]
-    second = first + params["num_carry"]
-    consts, rows = operands[:first], operands[second:]
+    params, carry_start = eqn.params, eqn.params["num_consts"]
+    rows_start = carry_start + params["num_carry"]
+    consts, rows = operands[:carry_start], operands[rows_start:]
     carry = [
         o if isinstance(o, jax.Array) else jnp.asarray(o, v.aval.dtype)
-        for o, v in zip(operands[first:second], eqn.invars[first:second], strict=True)
+        for o, v in zip(
+            operands[carry_start:rows_start], eqn.invars[carry_start:rows_start], strict=True
+        )
     ]
 
     def body(state: list[Any], row: tuple[list[Any], Any]) -> tuple[list[Any], Any]:
-        results, more = step(params["jaxpr"], [*consts, *state, *row[0]], row[1])
-        return results[: len(carry)], (results[len(carry) :], more)
+        results, extras = step(params["jaxpr"], [*consts, *state, *row[0]], row[1])
+        return results[: len(carry)], (results[len(carry) :], extras)
 
     options = {name: params[name] for name in ("length", "reverse", "unroll")}
-    last, (stacked, more) = jax.lax.scan(body, carry, (list(rows), beside), **options)
-    return [*last, *stacked], more
+    last_carry, (stacked, extras) = jax.lax.scan(body, carry, (list(rows), beside), **options)
+    return [*last_carry, *stacked], extras
 
 
 def called(eqn: Any) -> tuple[Any, Sequence[Any]]:
@@ -157,26 +180,31 @@ def called(eqn: Any) -> tuple[Any, Sequence[Any]]:
 
 
 def bind_widened(eqn: Any, operands: Sequence[Any]) -> Any:
-    """:func:`bind`, for values: to trace a widened convolution would hide its parameter."""
+    """:func:`bind`, with slow convolutions given more channels of zeros.
+
+    It is for values, and not for tracing, which would hide the parameter behind the padding.
+    """
     convolves = eqn.primitive.name == "conv_general_dilated"
     return bind(eqn, _widened(eqn, operands) if convolves else operands)
 
 
 def _widened(eqn: Any, operands: Sequence[jax.Array]) -> Sequence[jax.Array]:
-    """Add channels of zeros to the inputs of a convolution where that makes it much faster.
+    """The image and the kernel of a convolution, with input channels of zeros where that is faster.
 
-    On a CPU XLA has no fast float64 convolution for kernels with up to 256 pairs of channels.
+    On a CPU XLA has no fast float64 convolution for kernels with up to 256 pairs of input and
+    output channels. So many channels are added that there are more pairs, unless that would more
+    than double the inputs.
     """
     x, kernel = operands
     numbers = eqn.params["dimension_numbers"]
     outputs, inputs, *window = (kernel.shape[axis] for axis in numbers.rhs_spec)
-    missing = _FEW_PAIRS // outputs + 1 - inputs
-    plain = eqn.params["feature_group_count"] == eqn.params["batch_group_count"] == 1
-    slow = kernel.dtype == jnp.float64 and max(window, default=1) > 1 and 0 < missing <= inputs
-    if not (plain and slow and jax.default_backend() == "cpu"):
+    added = _FEW_PAIRS // outputs + 1 - inputs
+    ungrouped = eqn.params["feature_group_count"] == eqn.params["batch_group_count"] == 1
+    slow = kernel.dtype == jnp.float64 and max(window, default=1) > 1 and 0 < added <= inputs
+    if not (ungrouped and slow and jax.default_backend() == "cpu"):
         return operands
     sides = (x, numbers.lhs_spec[1]), (kernel, numbers.rhs_spec[1])
-    return [_extended(array, axis, missing) for array, axis in sides]
+    return [_extended(array, axis, added) for array, axis in sides]
 
 
 def _extended(array: jax.Array, axis: int, missing: int) -> jax.Array:
@@ -248,10 +276,12 @@ def narrowest(jaxpr: Any) -> jnp.dtype:
 
 
 def inexact(value: Any) -> bool:
+    """Whether an array, or its shape and dtype, is of floating or complex numbers."""
     return bool(jnp.issubdtype(value.dtype, jnp.inexact))
 
 
 def floats(v: Any) -> bool:
+    """Whether a variable of a jaxpr is of real floating numbers."""
     return hasattr(v.aval, "dtype") and jnp.issubdtype(v.aval.dtype, jnp.floating)
 
 
@@ -267,7 +297,10 @@ def may_have_no_derivative(jaxpr: Any) -> bool:
 
 
 def bind(eqn: Any, operands: Sequence[Any]) -> Any:
-    """Apply an equation's primitive; up to jax 0.9 functions among its parameters come apart."""
+    """The results of an equation at other operands, by its primitive.
+
+    Up to jax 0.9 ``get_bind_params`` returns the functions among its parameters apart from them.
+    """
     bound = eqn.primitive.get_bind_params(eqn.params)
     functions, params = bound if isinstance(bound, tuple) else ([], bound)
     return eqn.primitive.bind(*functions, *operands, **params)

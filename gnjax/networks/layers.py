@@ -41,10 +41,10 @@ Function = Callable[[Sequence[jax.Array], Any], jax.Array]
 
 @dataclass(frozen=True)
 class Layer:
-    """A parameter, and all of its uses."""
+    """A parameter of which every use has a known structure, z_t = W a_t at its positions t."""
 
-    leaf: int
-    uses: tuple[Use, ...]
+    leaf: int  # index of the parameter among the leaves
+    uses: tuple[Use, ...]  # the equations that it enters
 
     @property
     def only_use(self) -> Use | None:
@@ -61,25 +61,30 @@ class TracedLayers:
 
 
 def traced_layers(function: Function, leaves: Sequence[jax.Array], sample: Any) -> TracedLayers:
-    """Find the layers of ``function(leaves, sample) -> (k,)``."""
+    """The equations of ``function(leaves, sample) -> (k,)``, and the layers among them.
+
+    The function is traced, not evaluated; ``sample`` may be shapes and dtypes. A parameter that is
+    also used in another way than a layer's, or returned as it is, makes no layer.
+    """
     flat = inlined(lambda *args: function(args[:-1], args[-1]), *leaves, sample)
     record = _Record([], set())
-    places = {var: _Place(leaf) for leaf, var in enumerate(flat.jaxpr.invars[: len(leaves)])}
-    _search(flat.jaxpr, places, record)
-    record.lost.update(places[v].leaf for v in variables(flat.jaxpr.outvars) if v in places)
+    holders = {var: _Held(leaf) for leaf, var in enumerate(flat.jaxpr.invars[: len(leaves)])}
+    _search(flat.jaxpr, holders, record)
+    record.lost.update(holders[v].leaf for v in variables(flat.jaxpr.outvars) if v in holders)
     known_leaves = dict.fromkeys(use.leaf for use in record.uses if use.leaf not in record.lost)
     layers = (Layer(leaf, tuple(u for u in record.uses if u.leaf == leaf)) for leaf in known_leaves)
     return TracedLayers(flat.jaxpr, tuple(flat.consts), tuple(layers))
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Held:
     """The parameter whose entries a variable holds, and the steps from the parameter to it."""
 
-    leaf: int
+    leaf: int  # index of the parameter among the leaves
     steps: tuple[Relabel | Loop, ...] = ()
 
-    def after(self, step: Relabel | Loop) -> _Place:
+    def after(self, step: Relabel | Loop) -> _Held:
+        """The same parameter, one step further."""
         return replace(self, steps=(*self.steps, step))
 
 
@@ -93,34 +98,38 @@ class _Record:
 
 def _needed(jaxpr: Any) -> list[Any]:
     """The equations that the results depend on, without those of extras beside the outputs."""
-    reads, equations = set(variables(jaxpr.outvars)), []
+    needed_variables, equations = set(variables(jaxpr.outvars)), []
     for eqn in reversed(jaxpr.eqns):
-        if reads.intersection(eqn.outvars):
-            reads.update(variables(eqn.invars))
+        if needed_variables.intersection(eqn.outvars):
+            needed_variables.update(variables(eqn.invars))
             equations.append(eqn)
     return equations[::-1]
 
 
-def _search(jaxpr: Any, places: dict[Any, _Place], record: _Record) -> None:
-    """Follow parameters through a jaxpr; ``places`` says which variables hold them."""
+def _search(jaxpr: Any, holders: dict[Any, _Held], record: _Record) -> None:
+    """Follow parameters through a jaxpr, and note their uses in ``record``.
+
+    ``holders`` says which variables hold the entries of a parameter; more are added on the way. A
+    parameter is lost in an equation of another structure, or in one that two parameters enter.
+    """
     reads = {v for eqn in jaxpr.eqns for v in variables(eqn.invars)} | set(variables(jaxpr.outvars))
     for eqn in _needed(jaxpr):
         sides = {
-            side: places[v]
+            side: holders[v]
             for side, v in enumerate(eqn.invars)
-            if not isinstance(v, core.Literal) and v in places
+            if not isinstance(v, core.Literal) and v in holders
         }
         if sides and eqn.primitive.name == "scan":
-            _search_scan(eqn, sides, places, reads, record)
+            _search_scan(eqn, sides, holders, reads, record)
         elif len(sides) == len(eqn.invars) == 1 and _relabels(eqn):
             for index, result in enumerate(eqn.outvars):
-                places[result] = sides[0].after(Relabel(eqn, index))
+                holders[result] = sides[0].after(Relabel(eqn, index))
         elif sides:
-            uses = [_use(eqn, side, place) for side, place in sides.items()]
+            uses = [_use(eqn, side, held) for side, held in sides.items()]
             if len(uses) == 1 and uses[0] is not None:
                 record.uses.append(uses[0])
             else:
-                record.lost.update(place.leaf for place in sides.values())
+                record.lost.update(held.leaf for held in sides.values())
 
 
 def _relabels(eqn: Any) -> bool:
@@ -129,10 +138,11 @@ def _relabels(eqn: Any) -> bool:
     return eqn.primitive.name in _RELABELS and all(v.aval.size <= size for v in eqn.outvars)
 
 
-def _use(eqn: Any, side: int, place: _Place) -> Use | None:
-    """The use of a parameter in an equation, None where its structure is another.
+def _use(eqn: Any, side: int, held: _Held) -> Use | None:
+    """The use of a parameter as operand ``side`` of an equation; None if that makes no layer.
 
-    Where real weights act on complex inputs, J is the real part of what the structure gives.
+    Where real weights act on complex inputs the result does not float, and there is no use: J is
+    only the real part of what the structure gives.
     """
     name = eqn.primitive.name
     kind = LAYER_TYPES.get(name) if floats(eqn.outvars[0]) else None
@@ -140,34 +150,47 @@ def _use(eqn: Any, side: int, place: _Place) -> Use | None:
     if kind is None or sizes is None:
         return None
     terms = sizes.inputs if kind.places is None else 1
-    return Use(place.leaf, eqn, place.steps, name, side, sizes, terms)
+    return Use(held.leaf, eqn, held.steps, name, side, sizes, terms)
 
 
 def _search_scan(
     eqn: Any,
-    sides: dict[int, _Place],
-    places: dict[Any, _Place],
+    sides: dict[int, _Held],
+    holders: dict[Any, _Held],
     reads: set[Any],
     record: _Record,
 ) -> None:
-    """Follow parameters into the body of a scan; one that is carried through unchanged is known."""
-    body, first = eqn.params["jaxpr"].jaxpr, eqn.params["num_consts"]
-    second, length = first + eqn.params["num_carry"], eqn.params["length"]
-    inner: dict[Any, _Place] = {}
-    for side, place in sides.items():
-        entry = body.invars[side]
-        if first <= side < second:
-            if body.outvars[side - first] is not entry:
-                record.lost.add(place.leaf)
+    """Follow parameters into the body of a scan.
+
+    The operands of a scan are its constants, then what it carries, then what it slices. A parameter
+    that is carried is known if the body returns it unchanged. A parameter that the body returns in
+    another way is lost, unless nothing reads what is stacked of it.
+
+    Args:
+      eqn: the scan.
+      sides: the operands that hold a parameter, by their index.
+      holders: the variables outside of the body that hold one.
+      reads: the variables that are read outside of the body.
+      record: where uses and lost parameters are noted.
+    """
+    body, carry_start = eqn.params["jaxpr"].jaxpr, eqn.params["num_consts"]
+    slices_start, length = carry_start + eqn.params["num_carry"], eqn.params["length"]
+    holders_inside: dict[Any, _Held] = {}
+    for side, held in sides.items():
+        body_input = body.invars[side]
+        if carry_start <= side < slices_start:
+            if body.outvars[side - carry_start] is not body_input:
+                record.lost.add(held.leaf)
                 continue
-            places[eqn.outvars[side - first]] = place
-        inner[entry] = place.after(Loop(length, sliced=side >= second))
-    _search(body, inner, record)
+            holders[eqn.outvars[side - carry_start]] = held
+        holders_inside[body_input] = held.after(Loop(length, sliced=side >= slices_start))
+    _search(body, holders_inside, record)
     for index, (inside, outside) in enumerate(zip(body.outvars, eqn.outvars, strict=True)):
-        if isinstance(inside, core.Literal) or inside not in inner or outside in places:
+        if isinstance(inside, core.Literal) or inside not in holders_inside or outside in holders:
             continue
-        if index < second - first or outside in reads:
-            record.lost.add(inner[inside].leaf)
+        carried = index < slices_start - carry_start
+        if carried or outside in reads:
+            record.lost.add(holders_inside[inside].leaf)
 
 
 def sensitivities(
@@ -178,9 +201,23 @@ def sensitivities(
     sample: Any,
     weights: Callable[[jax.Array], jax.Array],
 ) -> tuple[list[Pair], list[jax.Array]]:
-    """(a, delta (j, ..)) of each use in its equation's shapes, d f / d leaf (j, p) of the others.
+    """The derivatives of M F by what the layers compute, and by parameters in no known layer.
 
-    f = M F(x) where ``weights`` makes M (j, k) from the outputs F(x) (k,).
+    F (k,) are the outputs of one sample, and M (j, k) holds the weights of j sums of them. A layer
+    computes z = W a. An array of zeros, a tap, is added to each z: the derivative by the tap is the
+    sensitivity delta = d (M F) / d z, for all uses from one backward pass for each row of M.
+
+    Args:
+      trace: the equations of F, and its layers.
+      uses: the uses of parameters in layers.
+      others: the indices of the leaves by which M F is differentiated itself.
+      leaves: the parameters.
+      sample: the sample, a pytree.
+      weights: a function of the outputs F (k,) to M (j, k).
+
+    Returns:
+      The pair (a, delta) of each use, where a has the shape of the operand beside the parameter,
+      and delta (j, ..) that of the equation's result; and the gradients (j, p) of the ``others``.
     """
     points = {use.equation.outvars[0]: (i, 1 - use.side) for i, use in enumerate(uses)}
     zeros = {i: jnp.zeros(use.tapped.shape, use.tapped.dtype) for i, use in enumerate(uses)}
@@ -204,47 +241,65 @@ def sensitivities(
 
 
 def with_same_matrices(layer: Layer, shape: tuple[int, ...]) -> list[tuple[np.ndarray, list[int]]]:
-    """The indices (g, q_in, q_out) of a leaf's entries that form matrices, and in which uses.
+    """Which entries of a parameter form the matrices of a layer, and in which of its uses.
 
-    Uses of the same matrices are listed together: their positions belong to one sum.
+    Uses may see other parts of the parameter, or its transpose. Uses of the same matrices are
+    listed together: their positions belong to one sum. ``shape`` is that of the parameter.
+
+    Returns:
+      Pairs of flat indices (g, q_in, q_out) into the parameter, of g matrices from q_in inputs to
+      q_out outputs, and of the indices of the uses that have these matrices.
     """
     entries: Any = np.arange(int(np.prod(shape))).reshape(shape)
     with jax.ensure_compile_time_eval():  # XLA would take seconds to fold what sorts the entries
         entries_of_uses = [np.asarray(matrices(use, entries), entries.dtype) for use in layer.uses]
-    together: dict[bytes, tuple[np.ndarray, list[int]]] = {}
-    for index, places in enumerate(entries_of_uses):
-        key = repr(places.shape).encode() + places.tobytes()
-        together.setdefault(key, (places, []))[1].append(index)
-    return list(together.values())
+    uses_by_entries: dict[bytes, tuple[np.ndarray, list[int]]] = {}
+    for index, entries_of_use in enumerate(entries_of_uses):
+        key = repr(entries_of_use.shape).encode() + entries_of_use.tobytes()
+        uses_by_entries.setdefault(key, (entries_of_use, []))[1].append(index)
+    return list(uses_by_entries.values())
 
 
 def jacobian_rows(layer: Layer, leaf: jax.Array, pairs: Sequence[Pair]) -> jax.Array:
-    """sum_t delta_t a_t^T over positions and uses (j, p), in the order of the leaf's entries."""
+    """The j rows (j, p) of the Jacobian by one parameter: sum_t delta_t a_t^T for each row.
+
+    The sum is over the positions t of all uses of the parameter. a_t is the input there, and
+    delta_t the sensitivity of the row's output. The p columns are in the order of the parameter's
+    entries.
+
+    Args:
+      layer: the layer of the parameter.
+      leaf: the parameter.
+      pairs: a and delta (j, ..) for each use, in the shapes of its equation.
+    """
     parts = []
-    for places, uses in with_same_matrices(layer, leaf.shape):
+    for entries, uses in with_same_matrices(layer, leaf.shape):
         pairs_of_uses = [
             by_positions(layer.uses[index], pairs[index], leaf.dtype) for index in uses
         ]
         a = jnp.concatenate([pair[0] for pair in pairs_of_uses])
         delta = jnp.concatenate([pair[1] for pair in pairs_of_uses], axis=1)
         product = jnp.einsum("tgi,jtgo->jgio", a, delta, precision="highest")
-        parts.append((places.ravel(), product.reshape(len(delta), -1)))
+        parts.append((entries.ravel(), product.reshape(len(delta), -1)))
     size = leaf.size
     total: jax.Array | None = None
-    while parts:
+    while parts:  # parts without a common entry are put together at once, and need no addition
         disjoint, parts = _disjoint(parts, size)
-        rows = _spread(disjoint, size)
+        rows = _in_order_of_entries(disjoint, size)
         total = rows if total is None else total + rows
     assert total is not None
     return total
 
 
 _Part = tuple[np.ndarray, jax.Array]
-"""Different entries (m,) of a leaf, and columns (j, m) for them."""
+"""The flat indices (m,) of different entries of a parameter, and columns (j, m) of J for them."""
 
 
 def _disjoint(parts: Sequence[_Part], size: int) -> tuple[list[_Part], list[_Part]]:
-    """Some parts of which no two have an entry in common, and the remaining parts."""
+    """Some parts of which no two have an entry in common, and the remaining parts.
+
+    ``size`` is the number of entries of the parameter.
+    """
     unused = np.ones(size, bool)
     disjoint: list[_Part] = []
     overlapping: list[_Part] = []
@@ -256,16 +311,16 @@ def _disjoint(parts: Sequence[_Part], size: int) -> tuple[list[_Part], list[_Par
     return disjoint, overlapping
 
 
-def _spread(parts: Sequence[_Part], size: int) -> jax.Array:
-    """The columns of J for all ``size`` entries of a leaf, put together from its parts.
+def _in_order_of_entries(parts: Sequence[_Part], size: int) -> jax.Array:
+    """The columns (j, size) of J for all entries of a parameter, from parts without common entries.
 
-    A part has places in the leaf and their columns. An entry that is in no part has a column of
-    zeros.
+    A part has flat indices of entries and their columns. An entry that is in no part has a column
+    of zeros.
     """
-    places = np.concatenate([part[0] for part in parts])
+    entries = np.concatenate([part[0] for part in parts])
     columns = jnp.concatenate([part[1] for part in parts], axis=1)
-    if len(places) < size:
-        columns = jnp.pad(columns, ((0, 0), (0, 1)))
-    source = np.full(size, len(places))
-    source[places] = np.arange(len(places))
+    if len(entries) < size:
+        columns = jnp.pad(columns, ((0, 0), (0, 1)))  # a last column of zeros
+    source = np.full(size, len(entries))  # the column for each entry; by default the last one
+    source[entries] = np.arange(len(entries))
     return columns if (source == np.arange(size)).all() else columns[:, source]

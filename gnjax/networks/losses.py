@@ -73,6 +73,8 @@ def check_maxima(loss: Callable[..., jax.Array], f: Any, *target: Any) -> None:
 
 
 def _checked_terms(loss: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """A loss of the caller's that refuses values other than one number, or one for each output."""
+
     def terms(f: Any, *target: Any) -> jax.Array:
         value = jnp.asarray(loss(f, *target))
         if not jnp.issubdtype(value.dtype, jnp.floating):
@@ -92,13 +94,15 @@ def _checked_terms(loss: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
 
 
 def _squared_error(f: Any, y: Any) -> jax.Array:
+    """(f - y)^2 / 2 for each output."""
     return jnp.square(f - y) / 2
 
 
 def _cross_entropy(f: jax.Array, y: jax.Array) -> jax.Array:
-    """The cross entropy of integer labels (...) or of probabilities (..., classes).
+    """logsumexp(f) - sum_c y_c f_c (...) for logits f (..., classes) of one sample.
 
-    A label below zero does not count.
+    y are integer labels (...), each of which stands for one class of probability one, or the
+    probabilities (..., classes). A label below zero does not count: its loss is zero.
     """
     if y.ndim == f.ndim:
         return jax.nn.logsumexp(f, axis=-1) - (y * f).sum(axis=-1)
@@ -107,13 +111,15 @@ def _cross_entropy(f: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def _binary_cross_entropy(f: jax.Array, y: jax.Array) -> jax.Array:
+    """y log(1 + e^-f) + (1 - y) log(1 + e^f) for each output f and its label y in [0, 1]."""
     return y * jax.nn.softplus(-f) + (1 - y) * jax.nn.softplus(f)
 
 
 def check_call(loss: Loss, outputs: Outputs, y: Any, dtype: Any) -> tuple[int, ...]:
-    """Refuse a function that does not take one sample's outputs (and target) as its loss.
+    """The shape of the loss of one sample, traced with one sample's outputs and target.
 
-    Returns the shape of the loss of one sample.
+    A function that does not take these, or that asks for a target where ``y`` is None, is refused.
+    ``y`` are the targets of all samples.
     """
     if y is None and _needs_target(loss):
         msg = (
@@ -145,25 +151,25 @@ def _needs_target(loss: Loss) -> bool:
     if not callable(loss):
         return False
     try:
-        arguments = list(inspect.signature(loss).parameters.values())
+        parameters = list(inspect.signature(loss).parameters.values())
     except (TypeError, ValueError):  # what is not written in Python has none
         return False
-    places = [a for a in arguments if a.kind in (a.POSITIONAL_ONLY, a.POSITIONAL_OR_KEYWORD)]
-    return len(places) > 1 and places[1].default is None
+    positional = [a for a in parameters if a.kind in (a.POSITIONAL_ONLY, a.POSITIONAL_OR_KEYWORD)]
+    return len(positional) > 1 and positional[1].default is None
 
 
-def _check_not_stretched(outputs: Outputs, y: Any, terms: tuple[int, ...]) -> None:
+def _check_not_stretched(outputs: Outputs, y: Any, loss_shape: tuple[int, ...]) -> None:
     """Refuse a loss that broadcasts its target, and so compares several outputs with one number.
 
-    ``terms`` is the shape of the loss of one sample.
+    ``loss_shape`` is the shape of the loss of one sample, and ``y`` the targets of all samples.
     """
-    if not (outputs.is_array and terms == outputs.shape and hasattr(y, "shape")):
+    if not (outputs.is_array and loss_shape == outputs.shape and hasattr(y, "shape")):
         return
     shape_of_y = tuple(y.shape[1:])
-    if math.prod(shape_of_y) < math.prod(terms):
+    if math.prod(shape_of_y) < math.prod(loss_shape):
         msg = (
-            f"the loss gives one number for each output {terms} of a sample, but its target has "
-            f"shape {shape_of_y} and would be stretched to all of them; give y the shape of the "
-            "outputs"
+            f"the loss gives one number for each output {loss_shape} of a sample, but its target "
+            f"has shape {shape_of_y} and would be stretched to all of them; give y the shape of "
+            "the outputs"
         )
         raise ValueError(msg)

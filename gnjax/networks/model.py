@@ -109,15 +109,16 @@ def functional(model: Model, **call: Any) -> tuple[Apply, Params]:
 
 
 def _check_variables(apply: Any, params: Any) -> None:
-    """Refuse Linen variables as parameters if they contain more than parameters."""
+    """Refuse Linen variables, such as {"params": .., "batch_stats": ..}, as the parameters.
+
+    A dictionary with the key "params" and another key is taken for such variables if ``apply`` is
+    a method of a Linen module, or if the other key is a usual name of a collection of variables.
+    """
     names = [str(name) for name in params] if hasattr(params, "keys") else []
     other_names = [name for name in names if name != "params"]
-    bound = isinstance(getattr(apply, "__self__", None), flax.linen.Module)
-    if (
-        "params" in names
-        and other_names
-        and (bound or any(name in _COLLECTIONS for name in other_names))
-    ):
+    of_linen = isinstance(getattr(apply, "__self__", None), flax.linen.Module)
+    usual = any(name in _COLLECTIONS for name in other_names)
+    if "params" in names and other_names and (of_linen or usual):
         msg = (
             f"the parameters are Linen variables with {', '.join(other_names)}, which would be "
             "differentiated like parameters; pass (module, variables), which holds them fixed, or "
@@ -128,26 +129,34 @@ def _check_variables(apply: Any, params: Any) -> None:
 
 
 def evaluated_model(model: Any, x: ArrayLike) -> tuple[Apply, Params, jax.Array, jax.Array]:
-    """apply -> (n, k), parameters and inputs in the working precision, and the outputs (n, k)."""
+    """A model with its k outputs for each sample in one array, and its outputs at the inputs x.
+
+    Returns:
+      apply, with apply(params, x) -> (n, k), as a pytree of the numbers that the model holds fixed;
+      the parameters and the inputs (n, ...) in the working precision; and the outputs (n, k), which
+      are finite.
+    """
     apply, params, inputs = apply_params_and_inputs(model, x)
     if not isinstance(inputs, jax.Array):
         msg = "x must be one array (n, ...) here, not a dict or a tuple of arrays"
         raise ValueError(msg)
-    apply, shapes = apply_and_outputs(apply, params, inputs)
-    flat = Partial(_Flattened(shapes), apply)
-    outputs = _evaluated(flat, params, inputs)
+    # from here on the model computes in one precision, and has derivatives at ties of its maxima
+    apply, output_shapes = apply_and_outputs(apply, params, inputs)
+    # a Partial, and no lambda: what is compiled for it serves all weights of the same shapes
+    flat_apply = Partial(_Flattened(output_shapes), apply)
+    outputs = _evaluated(flat_apply, params, inputs)
     check_outputs(outputs)
-    return flat, params, inputs, outputs
+    return flat_apply, params, inputs, outputs
 
 
 @dataclass(frozen=True)
 class _Flattened:
-    """The outputs of a model as one array (n, k)."""
+    """A function of (apply, params, x) to the outputs of the model ``apply`` as an array (n, k)."""
 
-    shapes: Outputs
+    output_shapes: Outputs
 
     def __call__(self, apply: Apply, params: Params, x: Any) -> jax.Array:
-        return self.shapes.ravel(apply(params, x), real_dtype())
+        return self.output_shapes.ravel(apply(params, x), real_dtype())
 
 
 def apply_params_and_inputs(
@@ -159,13 +168,19 @@ def apply_params_and_inputs(
 
 
 def apply_and_params(model: Any, *, has_aux: bool = False) -> tuple[Apply, Params]:
-    """apply and the parameters in the working precision."""
+    """apply and the parameters in the working precision; complex ones as two real numbers each.
+
+    With ``has_aux`` the model returns (outputs, extras), and ``apply`` the outputs alone.
+    """
     apply, params = of_real_parameters(*functional(model))
     return (Partial(_without_extras, apply) if has_aux else apply), checked_parameters(params)
 
 
 def checked_parameters(params: Params) -> Params:
-    """Finite floating parameters in the working precision."""
+    """The pytree of parameters as floating arrays in the working precision.
+
+    What is no array of floating numbers, or not finite, is refused by the path of the parameter.
+    """
     unchecked, structure = jax.tree.flatten(params)
     names = [f"the parameter {name}" if name else "a parameter" for name in paths(params)]
     leaves = [_parameter(name, leaf) for name, leaf in zip(names, unchecked, strict=True)]
@@ -182,6 +197,7 @@ def checked_parameters(params: Params) -> Params:
 
 
 def _without_extras(apply: Apply, params: Params, x: Any) -> Any:
+    """The outputs of a model that returns (outputs, extras)."""
     returned = apply(params, x)
     if not (isinstance(returned, tuple) and len(returned) == 2):
         kind = "one array" if hasattr(returned, "shape") else type(returned).__name__
@@ -194,6 +210,7 @@ def _without_extras(apply: Apply, params: Params, x: Any) -> Any:
 
 
 def _parameter(name: str, leaf: ArrayLike) -> jax.Array:
+    """One parameter as a floating array in the working precision; ``name`` is for messages."""
     try:
         floats = isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f"
         array: Any = leaf if floats else jnp.asarray(leaf)
@@ -218,27 +235,33 @@ def _evaluated(apply: Apply, params: Params, x: Any) -> Any:
 
 
 def apply_and_outputs(apply: Apply, params: Params, x: Any) -> tuple[Apply, Outputs]:
-    """The shapes of the outputs, checked without evaluating the model.
+    """The model as the library differentiates it, and the checked shapes of a sample's outputs.
 
-    The model comes back with its equations rewritten where they ask for it, see
-    :mod:`gnjax.networks.equations.rewritten`. Only modules of PyTorch are evaluated, see
-    :mod:`gnjax.networks.torch_modules.comparison`.
+    The model is traced at the inputs x and not evaluated, and comes back with its equations
+    rewritten where they ask for it (in one precision, and with safe maxima), see
+    :mod:`gnjax.networks.equations.rewritten`. Only modules of PyTorch are evaluated, which are
+    compared with their translation, see :mod:`gnjax.networks.torch_modules.comparison`.
     """
-    example, described, watch = _traced(apply, params, x)
-    apply_rewritten = rewritten_alike(apply, example)
-    if watch.met and not is_traced((apply, params, x)):
+    rewritten_example, output_shapes, torch_notice = _traced(apply, params, x)
+    apply_rewritten = rewritten_alike(apply, rewritten_example)
+    if torch_notice.met and not is_traced((apply, params, x)):
+        any_size = torch_notice.any_size
         with _refusing(x):
-            compare_modules(apply, params, x, like=apply_rewritten, any_size=watch.any_size)
-    return apply_rewritten, described
+            compare_modules(apply, params, x, like=apply_rewritten, any_size=any_size)
+    return apply_rewritten, output_shapes
 
 
 @by_shapes
 def _traced(apply: Apply, params: Params, x: Any) -> tuple[Any, Outputs, Notice]:
-    """The rewritten model without its numbers, its outputs, and what it calls."""
-    with noticing() as watch, _refusing(x):
+    """The model rewritten, the shapes of its outputs, and which modules of PyTorch it calls.
+
+    This is kept for all models and inputs of the same shapes, so the rewritten model comes without
+    the numbers that it holds fixed: it is an example for :func:`rewritten_alike`.
+    """
+    with noticing() as torch_notice, _refusing(x):
         apply_rewritten, outputs = rewritten(apply, params, x)
     example = jax.tree.map(lambda number: None, apply_rewritten)
-    return example, described_outputs(outputs, sample_count(x)), watch
+    return example, described_outputs(outputs, sample_count(x)), torch_notice
 
 
 @contextmanager
@@ -251,6 +274,7 @@ def _refusing(x: Any) -> Iterator[None]:
 
 
 def check_outputs(outputs: jax.Array) -> None:
+    """Refuse outputs with NaN or Inf."""
     if not all_finite(outputs):
         msg = (
             "the model's outputs contain NaN or Inf at these parameters and inputs; look for token "

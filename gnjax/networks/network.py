@@ -27,8 +27,6 @@ from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.memory.device import device
 
 GRAM, HESSIAN = 2, 3  # a product writes as much as so many evaluations
-_PROBES = 4
-_SAFETY = 4.0
 
 
 @jax.tree_util.register_dataclass
@@ -100,7 +98,7 @@ class Network:
 
 
 def stated_by(jaxpr: Any, samples: int = 1) -> dict[str, Any]:
-    """What the equations at some samples state, as the fields of a :class:`Network`."""
+    """Fields of a :class:`Network`, read from the equations of the model at so many samples."""
     entries = sum(v.aval.size for eqn in jaxpr.eqns for v in eqn.outvars)
     return {
         "written": max(entries / samples, 1.0),
@@ -110,13 +108,16 @@ def stated_by(jaxpr: Any, samples: int = 1) -> dict[str, Any]:
     }
 
 
-def restricted(net: Network, places: Sequence[int]) -> Network:
-    """The network in which only the chosen leaves at these indices are parameters, in order."""
+def restricted(net: Network, positions: Sequence[int]) -> Network:
+    """The network of which only some parameters are differentiated, in the order given.
+
+    ``positions`` are their indices among the chosen leaves, ``net.leaf_indices``.
+    """
     return replace(
         net,
-        leaf_indices=tuple(net.leaf_indices[place] for place in places),
-        entry_indices=tuple(net.entry_indices[place] for place in places),
-        counts=tuple(net.counts[place] for place in places),
+        leaf_indices=tuple(net.leaf_indices[position] for position in positions),
+        entry_indices=tuple(net.entry_indices[position] for position in positions),
+        counts=tuple(net.counts[position] for position in positions),
     )
 
 
@@ -138,17 +139,20 @@ def differentiated(net: Network) -> dict[str, int]:
 
 
 def scatter(net: Network, v: jax.Array) -> list[jax.Array]:
-    """A vector (p,) as tangents of the leaves, zero where an entry is not chosen."""
+    """A vector v (p,) over the chosen entries as arrays like all leaves, zero elsewhere."""
     tangents = [jnp.zeros_like(leaf) for leaf in net.leaves]
     parts = jnp.split(v, np.cumsum(net.counts)[:-1])
-    for place, (leaf, part) in enumerate(zip(net.leaf_indices, parts, strict=True)):
-        tangents[leaf] = scatter_leaf(net, place, part)
+    for position, (leaf, part) in enumerate(zip(net.leaf_indices, parts, strict=True)):
+        tangents[leaf] = scatter_leaf(net, position, part)
     return tangents
 
 
-def scatter_leaf(net: Network, place: int, part: jax.Array) -> jax.Array:
-    """The chosen entries of a chosen leaf in its shape, zero elsewhere."""
-    shape, indices = net.leaves[net.leaf_indices[place]].shape, net.entry_indices[place]
+def scatter_leaf(net: Network, position: int, part: jax.Array) -> jax.Array:
+    """The numbers of a leaf's chosen entries as an array of the leaf's shape, zero elsewhere.
+
+    ``position`` is the index of the leaf among the chosen ones.
+    """
+    shape, indices = net.leaves[net.leaf_indices[position]].shape, net.entry_indices[position]
     if indices is not None:
         zeros = jnp.zeros(int(np.prod(shape)))
         part = zeros.at[indices].set(part, unique_indices=True)  # as its transpose needs
@@ -180,7 +184,11 @@ def sample_batches(net: Network, *arrays: Any) -> Iterator[tuple[Any, ...]]:
 def apply_loss_factor(
     target: Target | None, outputs: jax.Array, u: jax.Array, *, transpose: bool
 ) -> jax.Array:
-    """R u, or R^T u with ``transpose``, for every sample; R is that at the outputs (n, k)."""
+    """R u, or R^T u with ``transpose``, where R R^T = B is the output Hessian of each sample.
+
+    B is that at the outputs (n, k). u is (n, r), or (n, k) with ``transpose``. Without a target B
+    and R are the identity.
+    """
     if target is None:
         return u
     hessian = output_hessian(target, outputs, rooted=True)
@@ -188,32 +196,32 @@ def apply_loss_factor(
 
 
 def apply_factor(hessian: OutputHessian | None, u: jax.Array, *, transpose: bool) -> jax.Array:
-    """R u or R^T u of an output Hessian, or u where it is the identity."""
+    """R u or R^T u of an output Hessian B = R R^T, or u where B is the identity (None)."""
     if hessian is None:
         return u
     return hessian.apply_root_transposed(u) if transpose else hessian.apply_root(u)
 
 
 def pushed_forward(net: Network, x: Any, v: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """F (n_b, k) and dF/dtheta v (n_b, k)."""
+    """F(x) (n_b, k) at n_b samples x, and its derivative dF/dtheta v (n_b, k) along v (p,)."""
     f = partial(net.outputs, x=x)
     return jaxprs.pushforward(f, list(net.leaves), scatter(net, v), forward=net.forward)
 
 
 def pulled_back(net: Network, x: Any, cotangent: Callable[[jax.Array], jax.Array]) -> jax.Array:
-    """(dF/dtheta)^T cotangent(F) (p,)."""
+    """(dF/dtheta)^T u (p,) with u = ``cotangent(F(x))`` (n_b, k), a function of the outputs."""
     outputs, pullback = jax.vjp(partial(net.outputs, x=x), list(net.leaves))
     return gather(net, pullback(cotangent(outputs).astype(outputs.dtype))[0])
 
 
 def forward(net: Network, x: Any, target: Target | None, v: jax.Array) -> jax.Array:
-    """J_b v, (n_b, r)."""
+    """J_b v (n_b, r) for v (p,), where J_b = R^T dF/dtheta at the n_b samples x."""
     outputs, image = pushed_forward(net, x, v)
     return apply_loss_factor(target, outputs, image, transpose=True)
 
 
 def backward(net: Network, x: Any, target: Target | None, u: jax.Array) -> jax.Array:
-    """J_b^T u, (p,), for u (n_b, r)."""
+    """J_b^T u (p,) for u (n_b, r), where J_b = R^T dF/dtheta at the n_b samples x."""
     return pulled_back(
         net, x, lambda outputs: apply_loss_factor(target, outputs, u, transpose=False)
     )
@@ -222,7 +230,11 @@ def backward(net: Network, x: Any, target: Target | None, u: jax.Array) -> jax.A
 def gauss_newton_of_batch(
     net: Network, x: Any, target: Target | None, v: jax.Array, *, rooted: bool = False
 ) -> jax.Array:
-    """J_b^T J_b v, (p,), with B applied between both; for ``rooted`` see :func:`output_hessian`."""
+    """(dF/dtheta)^T B dF/dtheta v (p,) for v (p,) at a batch of samples x: J_b^T J_b v.
+
+    B is the output Hessian, which is applied between both products; it is the identity without a
+    target. For ``rooted`` see :func:`output_hessian`.
+    """
     outputs, image = pushed_forward(net, x, v)
     if target is not None:
         image = output_hessian(target, outputs, rooted=rooted).apply(image)
@@ -236,51 +248,62 @@ def columns(
     dims: int = 1,
     evaluations: int = 1,
 ) -> jax.Array:
-    """A compiled product on v with ``dims`` axes, or on each column along one more axis.
+    """``product(v)`` for one vector v, or for v with several columns along a last axis.
 
     Several columns go at once, which turns matrix-vector products into matrix products. How many
-    depends on the memory that a product with one column writes, which is ``evaluations`` times that
-    of evaluating the network once. Through convolutions columns go one by one, because XLA would
-    turn several into slow grouped convolutions.
+    depends on the memory that a product with one column writes. Through convolutions columns go one
+    by one, because XLA would turn several into slow grouped convolutions.
+
+    Args:
+      net: the network.
+      product: a compiled function, which takes one vector or several columns.
+      v: a vector, or columns along one more axis, the last one.
+      dims: how many axes a single vector has: 2 for one of the shape (n, r).
+      evaluations: a product writes so many times what evaluating the network once does.
     """
     if v.ndim == dims:
         return product(v)
     count = v.shape[-1]
-    most = 1 if net.convolves else device().columns / (evaluations * net.batch * net.written)
-    groups = max(1, -(-count // max(int(most), 1)))
+    at_once = 1 if net.convolves else device().columns / (evaluations * net.batch * net.written)
+    groups = max(1, -(-count // max(int(at_once), 1)))
     if groups == count:
         return jnp.stack([product(take(v, np.s_[..., i])) for i in range(count)], axis=-1)
     if groups == 1:
         return product(v)
-    parts = [np.s_[..., part[0] : part[-1] + 1] for part in np.array_split(range(count), groups)]
-    return jnp.concatenate([product(take(v, part)) for part in parts], axis=-1)
+    # slices of the last axis; np.array_split makes groups of two sizes at most
+    slices = [np.s_[..., part[0] : part[-1] + 1] for part in np.array_split(range(count), groups)]
+    return jnp.concatenate([product(take(v, part)) for part in slices], axis=-1)
 
 
 def batched(product: Callable[[jax.Array], jax.Array], v: jax.Array, dims: int = 1) -> jax.Array:
+    """``product(v)`` for a vector v of ``dims`` axes, or for each column along one more axis."""
     return product(v) if v.ndim == dims else jax.vmap(product, in_axes=-1, out_axes=-1)(v)
 
 
 @bounded_jit
 def _forward_batch(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array:
+    """J_b v (n_b r, ..) for v (p,) or (p, b), at a batch of n_b samples x."""
     rows = batched(partial(forward, net, x, target), v)
     return rows.reshape(rows.shape[0] * rows.shape[1], *v.shape[1:])
 
 
 @bounded_jit
 def _backward_batch(net: Network, x: Any, target: Any, u: jax.Array) -> jax.Array:
+    """J_b^T u (p, ..) for u (n_b, r) or (n_b, r, b), at a batch of n_b samples x."""
     return batched(partial(backward, net, x, target), u, 2)
 
 
 @bounded_jit
 def _gauss_newton_batch(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array:
+    """J_b^T J_b v for v (p,) or (p, b), at a batch of samples x."""
     return batched(partial(gauss_newton_of_batch, net, x, target), v)
 
 
 def forward_products(net: Network, v: jax.Array) -> jax.Array:
     """J v for v (p,) or (p, b)."""
     rows = [
-        columns(net, partial(_forward_batch, net, x, r), v)
-        for x, r in sample_batches(net, net.target)
+        columns(net, partial(_forward_batch, net, x, target), v)
+        for x, target in sample_batches(net, net.target)
     ]
     return rows[0] if len(rows) == 1 else jnp.concatenate(rows)
 
@@ -292,16 +315,16 @@ def backward_products(net: Network, u: jax.Array) -> jax.Array:
 
 def backward_parts(net: Network, u: jax.Array) -> Iterator[jax.Array]:
     """Yield J_b^T u_b for each batch b of samples; their sum is J^T u."""
-    parts = reshaped(u, net.samples, net.rows, *u.shape[1:])
-    for x, r, w in sample_batches(net, net.target, parts):
-        yield columns(net, partial(_backward_batch, net, x, r), w, 2)
+    u_of_samples = reshaped(u, net.samples, net.rows, *u.shape[1:])
+    for x, target, u_of_batch in sample_batches(net, net.target, u_of_samples):
+        yield columns(net, partial(_backward_batch, net, x, target), u_of_batch, 2)
 
 
 def gauss_newton_products(net: Network, v: jax.Array) -> jax.Array:
     """J^T J v for v (p,) or (p, b)."""
     return sum_of(
-        columns(net, partial(_gauss_newton_batch, net, x, r), v)
-        for x, r in sample_batches(net, net.target)
+        columns(net, partial(_gauss_newton_batch, net, x, target), v)
+        for x, target in sample_batches(net, net.target)
     )
 
 

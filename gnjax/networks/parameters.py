@@ -30,7 +30,12 @@ _FILTERS = filterlib.__name__
 def choose(
     params: Any, mask: Any, only: Only | None
 ) -> tuple[tuple[int, ...], tuple[jax.Array | None, ...]]:
-    """The chosen leaves, and the flat indices of what the mask keeps of each (None for all)."""
+    """The leaves of ``params`` that ``only`` chooses and of which the mask keeps an entry.
+
+    Returns:
+      Their indices among all leaves; and for each of them the flat indices of the entries that the
+      mask keeps, None where it keeps all.
+    """
     names = paths(params)
     leaves = jax.tree.leaves(params)
     masks = _masks(params, mask)
@@ -49,6 +54,7 @@ def choose(
 
 
 def _nothing_left(only: Only | None, names: list[str]) -> str:
+    """The message that no parameter is left; ``names`` are the paths of all parameters."""
     if only is None:
         return "the mask is zero everywhere and leaves no parameter; set what it keeps to one"
     choice = "the function only=" if type(only).__name__ == "function" else f"only={only!r}"
@@ -61,11 +67,12 @@ def _nothing_left(only: Only | None, names: list[str]) -> str:
 
 
 def paths(params: Any) -> list[str]:
-    """layers/0/kernel for every leaf, the same for dictionaries, lists and NNX states."""
+    """The path of every leaf, such as layers/0/kernel, for dictionaries, lists and NNX states."""
     return [_path(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
 
 
 def _path(path: tuple[Any, ...]) -> str:
+    """The keys of a path of JAX joined by slashes, without the "value" that ends those of NNX."""
     parts = [str(getattr(p, "key", getattr(p, "idx", getattr(p, "name", p)))) for p in path]
     while parts and parts[-1] in ("value", "raw_value"):
         parts = parts[:-1]
@@ -117,9 +124,12 @@ def _chosen_by(params: Any, names: list[str], only: Only | None) -> list[int]:
             "nnx.LoRAParam, or function of the path"
         )
         raise ValueError(msg)
-    idle = [pattern for pattern in patterns if not fnmatch.filter(names, pattern)]
-    if idle and len(idle) < len(patterns):
-        msg = f"only={only!r}: {idle[0]!r} chooses no parameter of {', '.join(names)}; leave it out"
+    unmatched = [pattern for pattern in patterns if not fnmatch.filter(names, pattern)]
+    if unmatched and len(unmatched) < len(patterns):  # where none matches, the caller says so
+        paths_of_all = ", ".join(names)
+        msg = (
+            f"only={only!r}: {unmatched[0]!r} chooses no parameter of {paths_of_all}; leave it out"
+        )
         raise ValueError(msg)
     return [
         index
@@ -182,7 +192,11 @@ def natural_order(name: str) -> list[str | int]:
 
 
 def grouped(names: Sequence[str], by: Groups) -> dict[str, list[int]]:
-    """The indices of the parameters in each group; groups are in the natural order of names."""
+    """The indices of the parameters in each group, by the name of the group.
+
+    ``names`` are the paths of the parameters, and ``by`` says to which group a path belongs. The
+    groups are in the natural order of their names.
+    """
     names_by_kind = {"layer": layer_name, "module": module_name, "parameter": str}
     name_of = names_by_kind.get(by) if isinstance(by, str) else by
     if isinstance(by, list | tuple) and all(isinstance(pattern, str) for pattern in by):
@@ -193,17 +207,19 @@ def grouped(names: Sequence[str], by: Groups) -> dict[str, list[int]]:
             "function from the path of a parameter to the name of its block"
         )
         raise ValueError(msg)
-    places: dict[str, list[int]] = {}
-    for place, name in enumerate(names):
-        places.setdefault(_group_name(name_of, name), []).append(place)
-    return {group: places[group] for group in sorted(places, key=natural_order)}
+    indices: dict[str, list[int]] = {}
+    for index, name in enumerate(names):
+        indices.setdefault(_group_name(name_of, name), []).append(index)
+    return {group: indices[group] for group in sorted(indices, key=natural_order)}
 
 
 def _first_match(patterns: Sequence[str], path: str) -> str | None:
+    """The first of the patterns that fits a path, None where none does."""
     return next((p for p in patterns if fnmatch.fnmatch(path, p)), None)
 
 
 def _group_name(name_of: Callable[[str], Any], path: str) -> str:
+    """The name of the group of the parameter at a path; what is no name is refused."""
     group = name_of(path)
     if not isinstance(group, str):
         msg = (
@@ -215,6 +231,10 @@ def _group_name(name_of: Callable[[str], Any], path: str) -> str:
 
 
 def indices_of(counts: Sequence[int], group: Sequence[int]) -> np.ndarray:
-    """The positions of the entries of some leaves in the vector of parameters."""
+    """The positions of the entries of some leaves in the vector of parameters.
+
+    ``counts`` are the numbers of entries of all leaves, which follow each other in that vector, and
+    ``group`` the indices of the leaves.
+    """
     ends = np.cumsum(counts)
     return np.concatenate([np.arange(ends[i] - counts[i], ends[i]) for i in group])
