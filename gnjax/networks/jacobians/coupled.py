@@ -26,52 +26,68 @@ from gnjax.numerics.host import on_device
 
 
 def widths(net: Network) -> list[int]:
-    """How many columns :func:`rows` has for each chosen parameter."""
+    """How many columns :func:`rows` has for each chosen parameter of a coupled network."""
     return [item.width for item in _items(net, _trace(net))]
 
 
 def rows(net: Network) -> Iterator[np.ndarray]:
-    """Yield C (n r, c) with C C^T = J J^T some rows at a time."""
-    return (np.concatenate(columns, axis=1) for columns in _blocks(net))
+    """Yield C (n r, c) with C C^T = J J^T some rows at a time, for coupled samples.
+
+    C has the columns of J, or fewer with the same products, see :func:`_items`.
+    """
+    return (np.concatenate(columns, axis=1) for columns in _columns_by_parameter(net))
 
 
 def jacobians(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """C_b (n r, c_b) with C_b C_b^T = J_b J_b^T for the parameters of each part."""
-    blocks: list[list[np.ndarray]] = [[] for _ in parts]
-    for columns in _blocks(net):
-        for part, block in zip(parts, blocks, strict=True):
-            block.append(np.concatenate([columns[place] for place in part], axis=1))
-    return [np.concatenate(block) for block in blocks]
+    """C_b (n r, c_b) with C_b C_b^T = J_b J_b^T for the parameters of each part b.
+
+    A part lists indices of parameters among the chosen ones; J_b are their columns of J.
+    """
+    rows_of_parts: list[list[np.ndarray]] = [[] for _ in parts]
+    for columns in _columns_by_parameter(net):
+        for part, rows_of_part in zip(parts, rows_of_parts, strict=True):
+            rows_of_part.append(np.concatenate([columns[index] for index in part], axis=1))
+    return [np.concatenate(rows_of_part) for rows_of_part in rows_of_parts]
 
 
-def _blocks(net: Network) -> Iterator[list[np.ndarray]]:
-    """The columns (b, c_l) of each chosen parameter l, some rows at a time."""
-    for unit, skip in unit_rows(net):
-        parts = _rows(net, on_device(unit.reshape(len(unit), net.samples, net.rows)))
-        yield [np.asarray(part)[skip:] for part in parts]
+def _columns_by_parameter(net: Network) -> Iterator[list[np.ndarray]]:
+    """Yield b rows of C, C C^T = J J^T, at a time: a block (b, c_l) for each parameter l."""
+    for unit_vectors, seen_before in unit_rows(net):
+        u = unit_vectors.reshape(len(unit_vectors), net.samples, net.rows)
+        columns_of_parameters = _rows(net, on_device(u))
+        yield [np.asarray(columns)[seen_before:] for columns in columns_of_parameters]
 
 
 def _trace(net: Network) -> layers.TracedLayers:
-    """The batch as one function, and its layers."""
+    """The equations of the batch as one function, and the layers among them."""
     return layers.traced_layers(net.together, net.leaves, net.x)
 
 
 def _items(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
-    """The chosen parameters, "narrow" where their columns without Q are fewer."""
-    of_leaf, items = layer_of_leaf(trace), []
+    """An item for each chosen parameter: "narrow" where fewer columns have the same products.
+
+    With the inputs a = L Q of a layer's T positions, Q with orthonormal rows, the T q_out columns
+    sum_t delta_t L_ts stand for the q_in q_out columns of J, if T < q_in.
+    """
+    layer_by_leaf, items = layer_of_leaf(trace), []
     parameters = zip(net.leaf_indices, net.entry_indices, net.counts, strict=True)
-    for place, (leaf, chosen, count) in enumerate(parameters):
-        index = of_leaf.get(leaf)
-        width = None if index is None or chosen is not None else _width(net, trace.layers[index])
+    for index, (leaf, entries, count) in enumerate(parameters):
+        layer = layer_by_leaf.get(leaf)
+        masked = entries is not None
+        width = None if layer is None or masked else _narrow_width(net, trace.layers[layer])
         if width is None:
-            items.append(Item(place, index, "rows", count))
+            items.append(Item(index, layer, "rows", count))
         else:
-            items.append(Item(place, index, "narrow", width))
+            items.append(Item(index, layer, "narrow", width))
     return tuple(items)
 
 
-def _width(net: Network, layer: layers.Layer) -> int | None:
-    """The columns of a layer without Q; None for several matrices, or where they are no fewer."""
+def _narrow_width(net: Network, layer: layers.Layer) -> int | None:
+    """T q_out, the columns of a layer with T positions and q_out outputs in the narrow form.
+
+    None if they are no fewer than its columns of J (T >= q_in), or if the layer has several
+    matrices, by groups or because its uses see different entries of the parameter.
+    """
     sizes = layer.uses[0].sizes
     positions = sum(use.positions for use in layer.uses)
     alike = len(layers.with_same_matrices(layer, net.leaves[layer.leaf].shape)) == 1
@@ -81,15 +97,20 @@ def _width(net: Network, layer: layers.Layer) -> int | None:
 
 
 @bounded_jit
-def _rows(net: Network, unit: jax.Array) -> list[jax.Array]:
-    """The columns of each chosen parameter for u^T J, with u (b, n, r)."""
+def _rows(net: Network, u: jax.Array) -> list[jax.Array]:
+    """b rows of C, C C^T = J J^T, as a block (b, c_l) for each chosen parameter l.
+
+    u (b, n, r) are the unit vectors that choose the rows: a block is the part of u J, or fewer
+    columns with the same products.
+    """
     trace = _trace(net)
     items = _items(net, trace)
 
     def weights(outputs: jax.Array) -> jax.Array:
+        """R u (b, n k) for each of the b vectors u, with the loss's factor R at the outputs."""
         f = outputs.reshape(net.samples, net.k)
-        weighted = jax.vmap(partial(apply_loss_factor, net.target, f, transpose=False))(unit)
-        return weighted.reshape(len(unit), -1)
+        weighted = jax.vmap(partial(apply_loss_factor, net.target, f, transpose=False))(u)
+        return weighted.reshape(len(u), -1)
 
     return [
         _without_q(net, uses_of(trace, item), pairs)
@@ -100,7 +121,12 @@ def _rows(net: Network, unit: jax.Array) -> list[jax.Array]:
 
 
 def _without_q(net: Network, uses: Sequence[Use], pairs: Sequence[Pair]) -> jax.Array:
-    """sum_t delta_t L_ts (j, s q_out) with a = L Q, over the positions of all uses."""
+    """sum_t delta_t L_ts (j, s q_out) with a = L Q, over the positions t of all uses of a layer.
+
+    a (t, q_in) are the inputs of the layer, L (t, s) is lower triangular, and Q (s, q_in) has
+    orthonormal rows; L^T is the R of a QR factorisation of a^T. delta_t (j, q_out) are the
+    sensitivities. ``pairs`` holds a and delta for each use.
+    """
     placed = [by_positions(use, pair, net.dtype) for use, pair in zip(uses, pairs, strict=True)]
     a = jnp.concatenate([pair[0][:, 0] for pair in placed])  # (t, q_in)
     delta = jnp.concatenate([pair[1][:, :, 0] for pair in placed], axis=1)  # (j, t, q_out)

@@ -23,14 +23,14 @@ class Item:
     "narrow" is for fewer columns with the same products (:mod:`gnjax.networks.jacobians.coupled`).
     """
 
-    place: int  # index among the chosen leaves
+    parameter: int  # index among the chosen leaves, ``net.leaf_indices``
     layer: int | None  # index among the traced layers; None: by differentiation
     form: Literal["rows", "pair", "vectors", "places", "narrow"]
     width: int  # how many numbers it takes for each row of J
 
 
 def sample_trace(net: Network) -> layers.TracedLayers:
-    """The network of one sample, and its layers."""
+    """The equations of the network of one sample, and the layers among them."""
     return layers.traced_layers(net.one, net.leaves, one_sample(net.x))
 
 
@@ -40,36 +40,41 @@ def layer_of_leaf(trace: layers.TracedLayers) -> dict[int, int]:
 
 
 def uses_of(trace: layers.TracedLayers, item: Item) -> tuple[Use, ...]:
-    """The uses of a parameter in a known layer."""
+    """The equations that an item's parameter enters; none if it is in no known layer."""
     return () if item.layer is None else trace.layers[item.layer].uses
 
 
 def items_of(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
-    """The form in which the part of each chosen parameter in J J^T takes the least work."""
-    of_leaf = layer_of_leaf(trace)
+    """The form in which the part of each chosen parameter in J J^T takes the least work.
+
+    ``trace`` holds the layers of the network of one sample. A parameter with several uses, or of
+    which a mask keeps some entries, has its columns of J.
+    """
+    layer_by_leaf = layer_of_leaf(trace)
     items = []
-    for place, (leaf, indices) in enumerate(zip(net.leaf_indices, net.entry_indices, strict=True)):
-        index = of_leaf.get(leaf)
-        if index is None:
-            items.append(Item(place, None, "rows", net.counts[place]))
+    for index, (leaf, entries) in enumerate(zip(net.leaf_indices, net.entry_indices, strict=True)):
+        layer = layer_by_leaf.get(leaf)
+        if layer is None:
+            items.append(Item(index, None, "rows", net.counts[index]))
             continue
-        use = trace.layers[index].only_use
+        use = trace.layers[layer].only_use
         positions = 0 if use is None else use.positions
-        if use is None or indices is not None:
-            items.append(Item(place, index, "rows", net.counts[place]))
-        elif has_places(use) and positions**2 < use.sizes.inputs:
-            items.append(Item(place, index, "places", positions * (use.sizes.outputs + 1)))
+        if use is None or entries is not None:
+            items.append(Item(index, layer, "rows", net.counts[index]))
+        elif has_places(use) and positions**2 < use.sizes.inputs:  # pairs of positions are compared
+            items.append(Item(index, layer, "places", positions * (use.sizes.outputs + 1)))
         elif positions == use.groups == 1:
+            # delta has q_out numbers for each of the r rows of a sample, and a has q_in in all
             width = use.sizes.outputs + use.sizes.inputs // net.rows + 1
-            items.append(Item(place, index, "vectors", width))
+            items.append(Item(index, layer, "vectors", width))
         else:
-            items.append(Item(place, index, "rows", net.counts[place]))
+            items.append(Item(index, layer, "rows", net.counts[index]))
     return tuple(items)
 
 
 def as_rows(net: Network) -> tuple[Item, ...]:
-    """The items of J with all of its columns."""
+    """One item of the form "rows" for each chosen parameter: together all columns of J."""
     layered = () if net.coupled else net.layered
-    of_leaf = {leaf: index for index, leaf in enumerate(layered)}
+    layer_by_leaf = {leaf: layer for layer, leaf in enumerate(layered)}
     parameters = enumerate(zip(net.leaf_indices, net.counts, strict=True))
-    return tuple(Item(place, of_leaf.get(leaf), "rows", n) for place, (leaf, n) in parameters)
+    return tuple(Item(i, layer_by_leaf.get(leaf), "rows", count) for i, (leaf, count) in parameters)

@@ -26,13 +26,13 @@ from gnjax.networks.outputs.targets import Target
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import on_cpu, on_device, zeros
 
-_ROWS = 64
+_ROWS = 64  # rows of the J of a coupled batch that are computed at once
 
 Tree = TypeVar("Tree")
 
 
 Pieces = tuple[list[Pair], jax.Array]
-"""The pairs of some samples, of items that are not "rows", and rows (n, r, p)."""
+"""Of n samples: the pairs (a, delta) of the items not in the form "rows", and rows (n, r, p)."""
 
 
 def pieces_of(
@@ -43,11 +43,13 @@ def pieces_of(
     portion: tuple[int, int] | None = None,
     through: Callable[..., Any] | None = None,
 ) -> Iterator[Any]:
-    """Yield the pairs and rows of the items, some samples at a time.
+    """Yield the pairs (a, delta) and the rows (n_b, r, p) of J, some samples at a time.
 
-    All parts have one size, so that one program serves them: the last one overlaps the one before
-    it, and what was computed twice is yielded once. The outputs of coupled samples are one
-    function; it has rows alone, some outputs at a time, as those of one sample.
+    An item in the form "rows" has its columns in the rows; any other has a pair, the inputs a of
+    its layer and the sensitivities delta. All parts have one size, so that one program serves them:
+    the last one overlaps the one before it, and what was computed twice is yielded once. The
+    outputs of coupled samples are one function; it has rows alone, some outputs at a time, as those
+    of one sample.
 
     Args:
       net: the network.
@@ -60,31 +62,33 @@ def pieces_of(
         is compiled with them, and its results are yielded in their place.
     """
     if net.coupled:
-        for unit, skip in unit_rows(net):
-            rows_of_batch = backward_products(net, on_device(unit.T)).T[None]
-            yield [], take(rows_of_batch, np.s_[:, skip:]) if skip else rows_of_batch
+        for unit_vectors, seen_before in unit_rows(net):
+            rows_of_batch = backward_products(net, on_device(unit_vectors.T)).T[None]
+            yield [], take(rows_of_batch, np.s_[:, seen_before:]) if seen_before else rows_of_batch
         return
     samples = (net.x, net.target) if samples is None else samples
-    most, rows = portion or (max(1, net.batch // net.rows), net.rows)
-    size = even_size(sample_count(samples), most)
-    for part, skip in windows(samples, size):
-        new = slice(skip, None)
-        x, target = take(part, new) if skip and through is not None else part
+    samples_at_once, rows = portion or (max(1, net.batch // net.rows), net.rows)
+    size = even_size(sample_count(samples), samples_at_once)
+    for part, seen_before in windows(samples, size):
+        new = slice(seen_before, None)
+        # ``through`` may sum over samples, so that those seen before have to go first
+        x, target = take(part, new) if seen_before and through is not None else part
         for start in range(0, net.rows, rows):
             pieces = _pieces(net, items, rows, through, x, target, start)
-            yield take(pieces, new) if skip and through is None else pieces
+            yield take(pieces, new) if seen_before and through is None else pieces
 
 
 def unit_rows(net: Network) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield unit vectors (b, n r) of the outputs of coupled samples, some of them at a time.
+    """Yield b unit vectors (b, n r) of the n r outputs of coupled samples at a time, in order.
 
-    Each comes with the number of its vectors that came before, since all parts have one size.
+    Each part comes with the number of its vectors that came before: all parts have one size, so
+    that the last one overlaps the one before it.
     """
     size = net.samples * net.rows
     count = min(_ROWS, size)
     for start in range(0, size, count):
-        place = min(start, size - count)
-        yield np.eye(count, size, place, dtype=net.dtype), start - place
+        first = min(start, size - count)
+        yield np.eye(count, size, first, dtype=net.dtype), start - first
 
 
 def joined(parts: Sequence[Tree]) -> Tree:
@@ -110,20 +114,26 @@ def _pieces(
     target: Target | None,
     start: int,
 ) -> Any:
-    """The pairs and rows of the items for the samples x, weighted by some rows of R^T."""
+    """The pairs (a, delta) and the rows (n_b, rows, p) of R^T dF/dtheta for n_b samples x.
+
+    R^T (r, k) is the factor of the loss at the outputs of a sample. So many ``rows`` of it, from
+    row ``start`` on, are computed; zeros follow the last one. ``through`` is a function of the
+    network, the target, the pairs and the rows, whose result is returned instead.
+    """
     trace = sample_trace(net)
 
-    def weights(part: Target | None, outputs: jax.Array) -> jax.Array:
-        every = root_rows(part, outputs)
-        if rows == len(every):
-            return every
-        filled = jnp.pad(every, ((0, -len(every) % rows), (0, 0)))
+    def weights(sample_target: Target | None, outputs: jax.Array) -> jax.Array:
+        all_rows = root_rows(sample_target, outputs)
+        if rows == len(all_rows):
+            return all_rows
+        filled = jnp.pad(all_rows, ((0, -len(all_rows) % rows), (0, 0)))
         return jax.lax.dynamic_slice_in_dim(filled, start, rows)
 
-    def sample(xi: Any, part: Target | None) -> Pieces:
+    def sample(xi: Any, sample_target: Target | None) -> Pieces:
         pairs_of_items: list[Pair] = []
         columns = [jnp.zeros((rows, 0), net.dtype)]
-        for item, pairs, gradient in by_items(net, items, trace, xi, partial(weights, part)):
+        weights_of_sample = partial(weights, sample_target)
+        for item, pairs, gradient in by_items(net, items, trace, xi, weights_of_sample):
             if item.form == "pair":
                 pairs_of_items += pairs
             elif item.form == "places":
@@ -146,12 +156,14 @@ def by_items(
     sample: Any,
     weights: Callable[[jax.Array], jax.Array],
 ) -> Iterator[tuple[Item, list[Pair], jax.Array | None]]:
-    """Yield each item with the pair of each use of its layer, or with its rows of J.
+    """Yield each item with the pair (a, delta) of each use of its layer, or with its gradient.
 
-    The rows are those of M F, where ``weights`` makes M from the outputs F of the trace.
+    A parameter in a known layer has pairs, the inputs a of the layer and the sensitivities delta
+    (j, ..) of j outputs; any other one has the gradients (j, p) of these outputs. The j outputs are
+    the entries of M F, where F (k,) are the outputs of the sample, and ``weights(F)`` is M (j, k).
     """
     uses = [use for item in items for use in uses_of(trace, item)]
-    others = [net.leaf_indices[item.place] for item in items if item.layer is None]
+    others = [net.leaf_indices[item.parameter] for item in items if item.layer is None]
     pairs, gradients = layers.sensitivities(trace, uses, others, net.leaves, sample, weights)
     pairs_left, gradients_left = iter(pairs), iter(gradients)
     for item in items:
@@ -166,10 +178,14 @@ def columns_of(
     pairs: Sequence[Pair],
     gradient: jax.Array | None,
 ) -> jax.Array:
-    """The columns of J of an item's chosen entries, from its pairs where its layer is known."""
+    """The columns (j, p) of J of an item's chosen entries.
+
+    They are sum_t delta_t a_t^T from the ``pairs`` (a, delta) where the layer of the item is known,
+    and the ``gradient`` (j, p) of all entries where it is not.
+    """
     if item.layer is not None:
         layer = trace.layers[item.layer]
         gradient = layers.jacobian_rows(layer, net.leaves[layer.leaf], pairs)
     assert gradient is not None
-    indices = net.entry_indices[item.place]
+    indices = net.entry_indices[item.parameter]
     return gradient if indices is None else gradient[:, indices]

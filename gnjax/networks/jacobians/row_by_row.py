@@ -25,7 +25,10 @@ def row_blocks(net: Network) -> Iterator[jax.Array]:
 
 
 def jacobian(net: Network) -> np.ndarray:
-    """J (n r, p), columns in the order of the parameter vector; a small one is formed once."""
+    """J (n r, p) with its columns in the order of the parameter vector.
+
+    One with at most ``SMALL`` entries is formed once and kept with the network, read only.
+    """
     if net.samples * net.rows * net.parameters > SMALL:
         return np.concatenate(list(map(on_host, row_blocks(net))))
     if "jacobian" not in net.kept:
@@ -37,16 +40,20 @@ def jacobian(net: Network) -> np.ndarray:
 
 
 def parameter_gram(net: Network, vectors: np.ndarray) -> tuple[jax.Array, np.ndarray]:
-    """J^T J (p, p), and U J (m, p) for vectors U (m, n r), both summed over rows."""
-    total, images = jnp.zeros((net.parameters, net.parameters), net.dtype), 0.0
+    """J^T J (p, p), and U J (m, p) for m vectors U (m, n r), without holding J.
+
+    Both are sums over blocks of rows of J, so that one pass over J gives them.
+    """
+    gram, images = jnp.zeros((net.parameters, net.parameters), net.dtype), 0.0
     start = 0
     for block in row_blocks(net):
         images = images + vectors[:, start : start + len(block)] @ on_host(block)
-        total = _accumulate(total, block)
+        gram = _add_product(gram, block)
         start += len(block)
-    return total, np.asarray(images)
+    return gram, np.asarray(images)
 
 
-@partial(jax.jit, donate_argnums=0)
-def _accumulate(total: jax.Array, rows: jax.Array) -> jax.Array:
+@partial(jax.jit, donate_argnums=0)  # the sum is written into the memory of the old one
+def _add_product(total: jax.Array, rows: jax.Array) -> jax.Array:
+    """``total`` (p, p) plus A^T A for some rows A (b, p)."""
     return total + jnp.matmul(rows.T, rows, precision="highest")

@@ -23,10 +23,10 @@ from gnjax.networks.network import Network
 from gnjax.numerics.host import on_cpu
 from gnjax.numerics.limits import LIMITS
 
-_BLOCK = 128  # a block of a kernel belongs to so many samples by so many samples
+_BLOCK = 128  # a block of a kernel belongs to at most so many samples by so many samples
 
 PairsAndRows = tuple[list[Pair], jax.Array | np.ndarray]
-"""Of some samples and a group of parameters: the pairs, and the rows (n, r, p) of J."""
+"""Of n samples and a group of parameters: the pairs (a, delta), and the rows (n, r, p) of J."""
 
 
 class Blocks:
@@ -47,35 +47,39 @@ class Blocks:
         self._rooms = None if room is None else np.split(room[:numbers], len(self.starts))
 
     def pieces(self, index: int) -> PairsAndRows:
-        """The pairs and rows of the samples of a block."""
+        """The pairs (a, delta) and the rows (n, r, p) of the samples of a block."""
         if index in self._pieces:
             return self._pieces[index]
         first = min(self.starts[index], self._net.samples - self.size)
-        some = take((self._net.x, self._net.target), slice(first, first + self.size))
-        pairs, rows = zip(*pieces_of(self._net, self._group, some), strict=True)
+        samples_and_targets = take((self._net.x, self._net.target), slice(first, first + self.size))
+        pairs, rows = zip(*pieces_of(self._net, self._group, samples_and_targets), strict=True)
         if self._rooms is None:
             return joined(pairs), joined(rows)
         self._pieces[index] = joined(pairs), _stored_in(self._rooms[index], rows)
         return self._pieces[index]
 
-    def new(self, index: int) -> slice:
-        """The samples of a block that are not in the one before."""
+    def new_in_block(self, index: int) -> slice:
+        """Among the samples of a block, those that are not in the block before."""
         return slice(max(self.starts[index] + self.size - self._net.samples, 0), None)
 
-    def place(self, index: int) -> slice:
-        """The new samples of a block, among all."""
+    def new_among_all(self, index: int) -> slice:
+        """Among all samples, those of a block that are not in the block before."""
         return slice(self.starts[index], self.starts[index] + self.size)
 
 
 def block_size(net: Network) -> int:
+    """How many samples a block has: at most ``_BLOCK``, in as few blocks as possible."""
     return even_size(net.samples, _BLOCK)
 
 
 def numbers_of_rows(net: Network, group: Sequence[Item]) -> int:
-    """How many numbers the rows of J of all blocks have."""
+    """How many numbers the rows of J of all blocks have, for the items in the form "rows".
+
+    The last block counts in full, though it overlaps the one before.
+    """
     size = block_size(net)
     samples = size * len(range(0, net.samples, size))
-    return samples * net.rows * sum(net.counts[i.place] for i in group if i.form == "rows")
+    return samples * net.rows * sum(net.counts[i.parameter] for i in group if i.form == "rows")
 
 
 def fit(group: Sequence[Item], *nets: Network) -> bool:
@@ -86,7 +90,10 @@ def fit(group: Sequence[Item], *nets: Network) -> bool:
 
 
 def groups(items: Iterable[Item], *nets: Network) -> Iterator[tuple[Item, ...]]:
-    """Group parameters so that the rows and pairs of a group fit in memory."""
+    """Group parameters so that the rows and pairs of a group fit in memory, where they can.
+
+    A parameter that does not fit by itself is a group alone.
+    """
     group: tuple[Item, ...] = ()
     for item in sorted(items, key=lambda item: item.width):
         if group and not fit((*group, item), *nets):
@@ -97,7 +104,7 @@ def groups(items: Iterable[Item], *nets: Network) -> Iterator[tuple[Item, ...]]:
 
 
 def _stored_in(room: np.ndarray, parts: Sequence[jax.Array]) -> jax.Array | np.ndarray:
-    """Join arrays of rows (n, r, p) of some samples into one array, on a CPU inside ``room``."""
+    """Join arrays of rows (n_b, r, p) of some samples each, on a CPU in the memory of ``room``."""
     if not room.size or not all(on_cpu(part) for part in parts):
         return joined(parts)
     rows = room.reshape(-1, *parts[0].shape[1:])
@@ -113,26 +120,28 @@ def add_block(
     columns: np.ndarray,
     inputs: Sequence[masked.Inputs | None],
 ) -> None:
-    """Add the share that some parameters have in J_left J_right^T.
+    """Add the share that some parameters have in the block J_left J_right^T of a kernel.
 
     Entry (i, r, j, r') of the block belongs to output r of sample i on the left and to output r' of
-    sample j on the right. ``new`` are the samples i and the samples j for which it is added.
+    sample j on the right. A layer with the inputs a and the sensitivities delta of its outputs adds
+    (a_i . a_j) (delta_i delta_j^T), and other parameters the product of their rows of J.
 
     Args:
-      block: what is added to.
-      left: the inputs and sensitivities of layers, in pairs, and rows of J, of the samples i.
+      block: the block (i, r, j, r') that is added to.
+      left: of the samples i the pairs (a, delta) of layers, and rows of J.
       right: the same of the samples j.
-      new: slices of i and of j.
-      pairs: which of the pairs count.
-      columns: which columns of the rows count.
+      new: of the samples i and j those for which it is added.
+      pairs: the indices of the pairs that count.
+      columns: the columns of the rows that count.
       inputs: for every pair the inputs that a mask leaves each unit; None without a mask.
     """
     new_entries = np.s_[new[0], :, new[1]]
     for pair in pairs:
         _add_structured(block, left[0][pair], right[0][pair], new_entries, inputs[pair])
     if len(columns):
-        ours = _columns(_flat(left[1]), columns)
-        product = _outer(ours, ours if left is right else _columns(_flat(right[1]), columns))
+        left_rows = _columns(_flat(left[1]), columns)
+        right_rows = left_rows if left is right else _columns(_flat(right[1]), columns)
+        product = _product_of_rows(left_rows, right_rows)
         shape = (*left[1].shape[:2], *right[1].shape[:2])
         block += product.reshape(shape)[new_entries]
 
@@ -144,26 +153,36 @@ def _add_structured(
     new: tuple[slice, ...],
     inputs: masked.Inputs | None = None,
 ) -> None:
-    """Add a parameter's part of J J^T to a block (i, r, j, r), for the samples of ``new`` only."""
+    """Add one layer's part of J_left J_right^T to a block (i, r, j, r'), from its two pairs.
+
+    The pairs are the inputs and sensitivities (a, delta) of the samples i, and (b, epsilon) of the
+    samples j; sensitivities with an axis for positions come with indices of rows that are looked
+    up in place of inputs. ``new`` are the entries of the block for which it is added, and
+    ``inputs`` those that a mask leaves each unit.
+    """
     (a, delta), (b, epsilon) = left, right
     if delta.ndim == 4:
         block += np.asarray(_over_positions(left, right))[new]
-    elif all(on_cpu(part) for part in (*left, *right)):
-        rows, _, columns = new
-        new_left = (np.asarray(a)[rows], np.asarray(delta)[rows])
-        new_right = (np.asarray(b)[columns], np.asarray(epsilon)[columns])
+    elif all(on_cpu(array) for array in (*left, *right)):
+        new_i, _, new_j = new
+        new_left = (np.asarray(a)[new_i], np.asarray(delta)[new_i])
+        new_right = (np.asarray(b)[new_j], np.asarray(epsilon)[new_j])
         if inputs is None:
-            _add_on_cpu(block, new_left, new_right)
+            _add_by_blas(block, new_left, new_right)
         else:
             masked.add(block, new_left, new_right, inputs)
     else:
         block += np.asarray(_over_vectors(left, right))[new]
 
 
-def _add_on_cpu(
+def _add_by_blas(
     block: np.ndarray, left: tuple[np.ndarray, np.ndarray], right: tuple[np.ndarray, np.ndarray]
 ) -> None:
-    """Add (a_i . b_j) (delta_i epsilon_j^T) to a block by BLAS, twice as fast as XLA on a CPU."""
+    """Add (a_i . b_j) (delta_i epsilon_j^T) to a block (i, r, j, r') of a dense layer.
+
+    ``left`` are the inputs a (i, q_in) and sensitivities delta (i, r, q_out), and ``right`` are b
+    and epsilon of the samples j. BLAS is twice as fast as XLA on a CPU.
+    """
     (a, delta), (b, epsilon) = left, right
     n, r, q = delta.shape
     inputs = np.repeat(a @ b.T, epsilon.shape[1], axis=1)  # (i, j r)
@@ -174,7 +193,11 @@ def _add_on_cpu(
 
 @jax.jit
 def _over_vectors(left: Pair, right: Pair) -> jax.Array:
-    """(a_i . b_j) (delta_i epsilon_j^T), a block (i, r, j, r) of two sets of samples."""
+    """(a_i . b_j) (delta_i epsilon_j^T), a block (i, r, j, r') of two sets of samples.
+
+    ``left`` are the inputs a (i, q_in) and sensitivities delta (i, r, q_out) of a dense layer, and
+    ``right`` are b and epsilon of the samples j.
+    """
     (a, delta), (b, epsilon) = left, right
     inputs = jnp.matmul(a, b.T, precision="highest")
     outputs = jnp.tensordot(delta, epsilon, axes=(2, 2), precision="highest")
@@ -183,14 +206,20 @@ def _over_vectors(left: Pair, right: Pair) -> jax.Array:
 
 @jax.jit
 def _over_positions(left: Pair, right: Pair) -> jax.Array:
-    """sum_ts (a_t . b_s) (delta_t epsilon_s^T) for unit vectors a_t and b_s, given by the places
-    (i, t) and (j, s) of their ones; delta is (i, r, t, q). A block (i, r, j, r')."""
+    """The block (i, r, j, r') of a table that samples look rows up in, over pairs of positions.
+
+    It is the sum over positions t of sample i and s of sample j of (a_t . b_s) (delta_t
+    epsilon_s^T) with unit vectors a_t and b_s: those pairs count that look up the same row.
+
+    ``left`` are the indices of the rows (i, t) and the sensitivities delta (i, r, t, q_out), and
+    ``right`` the indices (j, s) and epsilon (j, r', s, q_out).
+    """
 
     def add_t(total: jax.Array, at_t: Pair) -> tuple[jax.Array, None]:
         def add_t_s(total: jax.Array, at_s: Pair) -> tuple[jax.Array, None]:
-            same = at_t[0][:, None] == at_s[0][None]
+            same_row = at_t[0][:, None] == at_s[0][None]
             outputs = jnp.tensordot(at_t[1], at_s[1], axes=(2, 2), precision="highest")
-            return total + jnp.where(same[:, None, :, None], outputs, 0), None
+            return total + jnp.where(same_row[:, None, :, None], outputs, 0), None
 
         return jax.lax.scan(add_t_s, total, _positions_first(right))
 
@@ -200,6 +229,7 @@ def _over_positions(left: Pair, right: Pair) -> jax.Array:
 
 
 def _positions_first(pair: Pair) -> Pair:
+    """Indices (i, t) and sensitivities (i, r, t, q) with the axis t first, for a scan over it."""
     return pair[0].T, jnp.moveaxis(pair[1], 2, 0)
 
 
@@ -210,10 +240,11 @@ def _flat(rows: jax.Array | np.ndarray) -> np.ndarray | jax.Array:
 
 
 def _columns(rows: np.ndarray | jax.Array, columns: np.ndarray) -> np.ndarray | jax.Array:
+    """Some columns of the rows, in ascending order; all of them are not copied."""
     return rows if len(columns) == rows.shape[1] else rows[:, columns]
 
 
-def _outer(left: np.ndarray | jax.Array, right: np.ndarray | jax.Array) -> np.ndarray:
+def _product_of_rows(left: np.ndarray | jax.Array, right: np.ndarray | jax.Array) -> np.ndarray:
     """A B^T. On a CPU BLAS is a third faster than XLA in float64, and halves the work of A A^T."""
     if isinstance(left, np.ndarray):
         return left @ right.T

@@ -35,7 +35,7 @@ from gnjax.numerics.host import zeros
 
 
 def output_gram(net: Network) -> np.ndarray:
-    """J J^T (n r, n r), samples first."""
+    """J J^T (n r, n r) of n samples with r rows of J each; the index of the sample goes first."""
     return output_grams(net, [range(len(net.counts))])[0]
 
 
@@ -61,37 +61,47 @@ def cross_gram(left: Network, right: Network) -> np.ndarray:
 
 
 def _grams(left: Network, right: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """J_l J'_l^T for each part; on and above the diagonal alone where both sets are one."""
+    """J_l J'_l^T (n r, n' r') for each part l of the parameters, at two sets of samples.
+
+    J_l are the columns of J for a part, which lists the indices of its parameters among the chosen
+    ones. If both networks are one, only the blocks on and above the diagonal are computed.
+    """
     shape = left.samples, left.rows, right.samples, right.rows
     grams = [zeros(shape, left.dtype) for _ in parts]
-    owners = {place: gram for part, gram in zip(parts, grams, strict=True) for place in part}
+    gram_of = {index: gram for part, gram in zip(parts, grams, strict=True) for index in part}
     nets = (left,) if left is right else (left, right)
-    some = list(groups(_items(left, right), *nets))
-    held = [group for group in some if fit(group, *nets)]
-    rooms = [
+    all_groups = list(groups(_items(left, right), *nets))
+    held = [group for group in all_groups if fit(group, *nets)]
+    rooms = [  # memory for rows of J, which all groups reuse
         np.empty(max((numbers_of_rows(net, group) for group in held), default=0), net.dtype)
         for net in nets
     ]
-    for group in some:
-        _add_group(nets, group, owners, rooms)
+    for group in all_groups:
+        _add_group(nets, group, gram_of, rooms)
     return [gram.reshape(left.samples * left.rows, -1) for gram in grams]
 
 
 def _items(left: Network, right: Network) -> tuple[Item, ...]:
     """How each parameter's share of J_left J_right^T is computed.
 
-    If a sample on the left has another shape than one on the right, it is computed from rows of J,
-    because the model may have other layers for samples of another shape.
+    The forms are those of the layers on the left. If a sample on the left has another shape than
+    one on the right, all shares are computed from rows of J, because the model may have other
+    layers for samples of another shape.
     """
     items = masked.as_vectors(left, sample_trace(left))
     if left is right or one_sample(left.x) == one_sample(right.x):
         return items
     counts = left.counts
-    return tuple(replace(i, layer=None, form="rows", width=counts[i.place]) for i in items)
+    return tuple(replace(i, layer=None, form="rows", width=counts[i.parameter]) for i in items)
 
 
 def gram_work(net: Network) -> float:
-    """About how many multiplications J J^T takes, beside those for the rows and pairs of J."""
+    """About how many multiplications J J^T takes, beside those for the rows and pairs of J.
+
+    Rows of J with p columns take (n r)^2 p. A layer with the inputs a_i (q_in) and sensitivities
+    delta_i (r, q_out) takes n^2 q_in for all a_i . a_j and (n r)^2 q_out for delta_i delta_j^T, the
+    latter for each pair of positions. Half of it is above the diagonal.
+    """
     n, m = net.samples, net.samples * net.rows
     if net.coupled:
         return float(m) ** 2 * sum(widths_of_coupled(net)) / 2
@@ -103,8 +113,8 @@ def gram_work(net: Network) -> float:
             continue
         use = trace.layers[item.layer].uses[0]
         pairs = use.positions**2 if item.form == "places" else 1
-        masks = net.entry_indices[item.place] is not None
-        inputs = net.counts[item.place] if masks else use.sizes.inputs
+        masks = net.entry_indices[item.parameter] is not None
+        inputs = net.counts[item.parameter] if masks else use.sizes.inputs
         work += m**2 * use.sizes.outputs * pairs + n**2 * inputs
     return work / 2
 
@@ -112,12 +122,19 @@ def gram_work(net: Network) -> float:
 def _add_group(
     nets: Sequence[Network],
     group: tuple[Item, ...],
-    owners: dict[int, np.ndarray],
+    gram_of: dict[int, np.ndarray],
     rooms: Sequence[np.ndarray],
 ) -> None:
-    """Add the group's blocks to the matrices that own its parameters.
+    """Add the shares of a group of parameters to the kernels, one block of samples at a time.
 
     If the rows and pairs of all samples fit in memory, they are computed once, and held.
+
+    Args:
+      nets: the network at the samples of the rows of the kernels, and the one at the samples of
+        the columns, if that is another one.
+      group: the parameters.
+      gram_of: the kernel (n, r, n', r') to which each parameter belongs, by its index.
+      rooms: for each network memory for the rows of J that are held.
     """
     held = fit(group, *nets)
     blocks = [
@@ -125,35 +142,40 @@ def _add_group(
     ]
     left, right = blocks[0], blocks[-1]
     for i in range(len(left.starts)):
-        ours = left.pieces(i)
+        left_pieces = left.pieces(i)
         for j in range(i if left is right else 0, len(right.starts)):
-            theirs = ours if left is right and i == j else right.pieces(j)
-            new = left.new(i), right.new(j)
-            for gram, pairs, columns in _shares(nets[0], group, owners):
-                block = gram[left.place(i), :, right.place(j)]
-                add_block(block, ours, theirs, new, pairs, columns, left.inputs)
+            right_pieces = left_pieces if left is right and i == j else right.pieces(j)
+            new = left.new_in_block(i), right.new_in_block(j)
+            for gram, pairs, columns in _shares(nets[0], group, gram_of):
+                block = gram[left.new_among_all(i), :, right.new_among_all(j)]
+                add_block(block, left_pieces, right_pieces, new, pairs, columns, left.inputs)
 
 
 def _shares(
-    net: Network, group: tuple[Item, ...], owners: dict[int, np.ndarray]
+    net: Network, group: tuple[Item, ...], gram_of: dict[int, np.ndarray]
 ) -> Iterator[tuple[np.ndarray, list[int], np.ndarray]]:
-    """Yield each matrix with parameters in the group, its pairs, and its columns of the rows."""
+    """Yield each kernel that parameters of the group belong to, and what belongs to it.
+
+    Of the group's pairs (a, delta) these are indices, and of its rows of J columns. ``gram_of`` is
+    the kernel of each parameter, by its index among the chosen ones.
+    """
     with_rows = [item for item in group if item.form == "rows"]
-    ends = np.cumsum([net.counts[item.place] for item in with_rows])
+    ends = np.cumsum([net.counts[item.parameter] for item in with_rows])
     with_pairs = [item for item in group if item.form != "rows"]
-    grams = {id(owners[item.place]): owners[item.place] for item in group}
+    # arrays cannot be keys, so the identity of a kernel stands for it
+    grams = {id(gram_of[item.parameter]): gram_of[item.parameter] for item in group}
     for key, gram in grams.items():
-        pairs = [i for i, item in enumerate(with_pairs) if id(owners[item.place]) == key]
+        pairs = [i for i, item in enumerate(with_pairs) if id(gram_of[item.parameter]) == key]
         columns = [
-            np.arange(end - net.counts[item.place], end)
+            np.arange(end - net.counts[item.parameter], end)
             for item, end in zip(with_rows, ends, strict=True)
-            if id(owners[item.place]) == key
+            if id(gram_of[item.parameter]) == key
         ]
         yield gram, pairs, np.concatenate(columns) if columns else np.zeros(0, int)
 
 
 def _mirror(matrix: np.ndarray, size: int) -> None:
-    """Copy the blocks above the diagonal below it."""
+    """Make a matrix symmetric: copy its blocks of ``size`` rows above the diagonal below it."""
     for start in range(0, len(matrix), size):
         stop = start + size
         matrix[stop:, start:stop] = matrix[start:stop, stop:].T

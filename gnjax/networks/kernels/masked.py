@@ -24,7 +24,7 @@ from gnjax.numerics.host import on_cpu
 _GAIN = 16  # so many times fewer multiplications make up for smaller products
 
 Inputs = Sequence[NDArray[np.intp]]
-"""The places of the inputs S_u of each unit u."""
+"""For each unit u the indices S_u of the inputs that a mask leaves it."""
 
 
 def as_vectors(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
@@ -33,20 +33,28 @@ def as_vectors(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
 
 
 def _as_vectors(net: Network, trace: layers.TracedLayers, item: Item) -> Item:
-    if item.form != "rows" or item.layer is None or net.entry_indices[item.place] is None:
+    """The item, in the form "vectors" if it is a masked dense layer where that is much less work.
+
+    Rows of J take r^2 multiplications for each weight and pair of samples; vectors take one for
+    each weight and r^2 for each unit.
+    """
+    if item.form != "rows" or item.layer is None or net.entry_indices[item.parameter] is None:
         return item
     use = trace.layers[item.layer].only_use
     if use is None or not use.positions == use.groups == 1 or not on_cpu(net.leaves[0]):
         return item
     units = use.sizes.outputs
-    gain = min(net.rows**2, net.counts[item.place] / units)
+    gain = min(net.rows**2, net.counts[item.parameter] / units)
     width = units + use.sizes.inputs // net.rows + 1
     return item if gain < _GAIN else replace(item, form="vectors", width=width)
 
 
 def inputs_of_units(net: Network, item: Item) -> Inputs | None:
-    """The inputs of each unit of a layer that is a pair of vectors; None without a mask."""
-    weights = net.entry_indices[item.place]
+    """The inputs that a mask leaves each unit of a layer in the form "vectors"; None without one.
+
+    The mask is the chosen entries of the layer's parameter.
+    """
+    weights = net.entry_indices[item.parameter]
     if weights is None or item.layer is None or item.form != "vectors":
         return None
     layer = sample_trace(net).layers[item.layer]
@@ -62,14 +70,25 @@ def add(
     right: tuple[np.ndarray, np.ndarray],
     inputs: Inputs,
 ) -> None:
-    """Add the sum over units to a block (i, r, j, r), from a (i, q_in) and delta (i, r, q_out)."""
+    """Add a masked dense layer's part of J J^T to a block (i, r, j, r').
+
+    It is the sum over units u of K_u[i, j] delta_iu epsilon_ju^T, where K_u[i, j] is the sum of
+    a_is b_js over the inputs s that the mask leaves unit u.
+
+    Args:
+      block: the block for samples i and j.
+      left: the inputs a (i, q_in) and sensitivities delta (i, r, q_out) of the samples i.
+      right: the inputs b and sensitivities epsilon of the samples j.
+      inputs: for each unit the indices of its inputs.
+    """
     (a, delta), (b, epsilon) = left, right
-    near, far = np.ascontiguousarray(a.T), np.ascontiguousarray(b.T)  # (q_in, i), (q_in, j)
-    products = np.empty((len(inputs), len(a), len(b)), block.dtype)  # K_u[i, j]
-    for product, chosen in zip(products, inputs, strict=True):
-        np.matmul(near[chosen].T, far[chosen], out=product)
-    units_first = np.ascontiguousarray(epsilon.transpose(2, 0, 1))  # (q_out, j, r)
-    weighted = np.empty_like(units_first)
-    for sample, (sensitivity, rows) in enumerate(zip(delta, block, strict=True)):
-        np.multiply(units_first, products[:, sample, :, None], out=weighted)
-        rows += (sensitivity @ weighted.reshape(len(inputs), -1)).reshape(rows.shape)
+    # copies with the inputs first, so that those of a unit are whole rows
+    a_by_input, b_by_input = np.ascontiguousarray(a.T), np.ascontiguousarray(b.T)
+    kernels = np.empty((len(inputs), len(a), len(b)), block.dtype)  # K_u[i, j]
+    for kernel, chosen in zip(kernels, inputs, strict=True):
+        np.matmul(a_by_input[chosen].T, b_by_input[chosen], out=kernel)
+    epsilon_by_unit = np.ascontiguousarray(epsilon.transpose(2, 0, 1))  # (q_out, j, r')
+    weighted = np.empty_like(epsilon_by_unit)
+    for i, (delta_i, block_i) in enumerate(zip(delta, block, strict=True)):
+        np.multiply(epsilon_by_unit, kernels[:, i, :, None], out=weighted)
+        block_i += (delta_i @ weighted.reshape(len(inputs), -1)).reshape(block_i.shape)

@@ -16,6 +16,10 @@ from gnjax.networks.layer_types.layer_type import LayerType, Sizes, Use
 
 
 def _sizes(eqn: Any, side: int) -> Sizes | None:
+    """The sizes if the parameter is the kernel of a convolution, else None.
+
+    q_in is the number of entries of a patch that one group sees, and q_out that of its channels.
+    """
     if side != 1 or eqn.params["batch_group_count"] != 1:
         return None
     shape, groups = eqn.invars[side].aval.shape, eqn.params["feature_group_count"]
@@ -24,25 +28,30 @@ def _sizes(eqn: Any, side: int) -> Sizes | None:
 
 
 def _inputs(use: Use, operand: jax.Array) -> jax.Array:
-    """What the kernel of each group sees at each position, (t, g, q_in), channels last.
+    """The patch that the kernel of each group g sees at each position t, (t, g, q_in).
 
-    The patches are cut out of the padded input. XLA's own patches would be computed by a
-    convolution with a kernel of zeros and ones.
+    ``operand`` are the images. The patches are cut out of the padded images. XLA's own patches
+    would be computed by a convolution with a kernel of zeros and ones.
     """
     eqn, params = use.equation, use.equation.params
     numbers = params["dimension_numbers"]
     batch, feature, *spatial = numbers.lhs_spec
     images = operand.transpose(batch, *spatial, feature)
-    holes = [dilation - 1 for dilation in params["lhs_dilation"]]
-    edges = zip(params["padding"], holes, strict=True)
+    # lhs_dilation puts zeros between the pixels, as a transposed convolution does
+    zeros_between = [dilation - 1 for dilation in params["lhs_dilation"]]
+    edges = zip(params["padding"], zeros_between, strict=True)
     borders = [(0, 0, 0), *((low, high, between) for (low, high), between in edges), (0, 0, 0)]
     images = jax.lax.pad(images, jnp.zeros((), images.dtype), borders)
-    places = [eqn.outvars[0].aval.shape[axis] for axis in numbers.out_spec[2:]]
+    positions = [eqn.outvars[0].aval.shape[axis] for axis in numbers.out_spec[2:]]
     widths = [eqn.invars[1].aval.shape[axis] for axis in numbers.rhs_spec[2:]]
     for axis, stride in enumerate(params["window_strides"]):
-        gap, reach = params["rhs_dilation"][axis], (places[axis] - 1) * stride + 1
-        cuts = [(gap * offset, gap * offset + reach) for offset in range(widths[axis])]
-        slices = [jax.lax.slice_in_dim(images, *cut, stride, axis + 1) for cut in cuts]
+        # one strided slice of the pixels for each offset in the kernel, stacked before the channels
+        dilation, length = params["rhs_dilation"][axis], (positions[axis] - 1) * stride + 1
+        starts = [dilation * offset for offset in range(widths[axis])]
+        slices = [
+            jax.lax.slice_in_dim(images, start, start + length, stride, axis + 1)
+            for start in starts
+        ]
         images = jnp.stack(slices, axis=-2)
     groups, inputs = use.sizes.groups, use.sizes.inputs
     patches = images.reshape(-1, math.prod(widths), groups, inputs // math.prod(widths))
@@ -50,13 +59,18 @@ def _inputs(use: Use, operand: jax.Array) -> jax.Array:
 
 
 def _sensitivities(use: Use, delta: jax.Array) -> jax.Array:
+    """The derivatives (j, ..) of j outputs by the convolution's result as (j, t, g, q_out).
+
+    Positions t run over the samples and pixels of the result, and groups g over its channels.
+    """
     axes = use.equation.params["dimension_numbers"].out_spec
-    batch, feature, *spatial = (axis + 1 for axis in axes)
+    batch, feature, *spatial = (axis + 1 for axis in axes)  # axis 0 runs over the j outputs
     ordered = delta.transpose(0, batch, *spatial, feature)
     return ordered.reshape(len(delta), -1, use.sizes.groups, use.sizes.outputs)
 
 
 def _entries(use: Use, entries: jax.Array) -> jax.Array:
+    """An array of the kernel's shape as (g, q_in, q_out), q_in in the order of the patches."""
     groups, inputs, outputs = use.sizes
     outputs_axis, inputs_axis, *spatial = use.equation.params["dimension_numbers"].rhs_spec
     ordered = entries.transpose(*spatial, inputs_axis, outputs_axis).reshape(

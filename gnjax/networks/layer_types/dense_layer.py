@@ -11,7 +11,11 @@ from gnjax.networks.layer_types.layer_type import LayerType, Sizes, Use
 
 
 def _sizes(eqn: Any, side: int) -> Sizes:
-    """The axes that both sides have in common number the groups, as in a mixture of experts."""
+    """The sizes of a matrix product of which one side, the operand ``side``, is the parameter.
+
+    Axes that the product runs over on both sides number the groups, as in a mixture of experts, and
+    those that it sums over are the inputs.
+    """
     shape = eqn.invars[side].aval.shape
     contracted, shared = eqn.params["dimension_numbers"]
     groups, inputs = (
@@ -21,7 +25,7 @@ def _sizes(eqn: Any, side: int) -> Sizes:
 
 
 def _axes(use: Use, side: int) -> tuple[list[int], list[int], list[int]]:
-    """The shared, the contracted and the remaining axes of one side."""
+    """The axes of one operand of the product: the shared, the summed and the remaining ones."""
     contracted, shared = (axes[side] for axes in use.equation.params["dimension_numbers"])
     ndim = use.equation.invars[side].aval.ndim
     remaining = [axis for axis in range(ndim) if axis not in (*contracted, *shared)]
@@ -29,21 +33,30 @@ def _axes(use: Use, side: int) -> tuple[list[int], list[int], list[int]]:
 
 
 def _inputs(use: Use, operand: jax.Array) -> jax.Array:
-    """The inputs (t, g, q_in): shared axes are groups, and axes of the operand alone positions."""
+    """The inputs a as (t, g, q_in), from the operand beside the parameter.
+
+    Its axes that the parameter shares are groups, those that are summed over are q_in, and the
+    remaining ones are positions.
+    """
     shared, contracted, remaining = _axes(use, 1 - use.side)
     ordered = operand.transpose(*remaining, *shared, *contracted)
     return ordered.reshape(-1, use.sizes.groups, use.sizes.inputs)
 
 
 def _sensitivities(use: Use, delta: jax.Array) -> jax.Array:
-    """The result has the shared axes first, and then the remaining ones of either side."""
+    """The derivatives (j, ..) of j outputs by the product as (j, t, g, q_out).
+
+    A matrix product of JAX has the shared axes first, and then the remaining ones of its left and
+    of its right side; those of the parameter are q_out, and the others positions t.
+    """
     sides = [-1, -1]
     sides[use.side] = use.sizes.outputs
-    parts = delta.reshape(len(delta), use.sizes.groups, *sides)
-    return parts.transpose((0, 2, 1, 3) if use.side == 1 else (0, 3, 1, 2))
+    by_side = delta.reshape(len(delta), use.sizes.groups, *sides)
+    return by_side.transpose((0, 2, 1, 3) if use.side == 1 else (0, 3, 1, 2))
 
 
 def _entries(use: Use, entries: jax.Array) -> jax.Array:
+    """An array of the parameter's shape as (g, q_in, q_out)."""
     shared, contracted, remaining = _axes(use, use.side)
     return entries.transpose(*shared, *contracted, *remaining).reshape(use.sizes)
 

@@ -20,8 +20,9 @@ class Relabel:
     result: int = 0
 
     def __call__(self, entries: jax.Array) -> jax.Array:
-        bound = bind(self.equation, [entries])
-        return bound[self.result] if self.equation.primitive.multiple_results else bound
+        """The entries of an array of the operand's shape where the equation puts them."""
+        results = bind(self.equation, [entries])
+        return results[self.result] if self.equation.primitive.multiple_results else results
 
     @property
     def converts(self) -> bool:
@@ -44,20 +45,20 @@ class Sizes(NamedTuple):
     """The sizes of z_tg = W_g a_tg, where the groups g have a matrix W_g (q_out, q_in) each."""
 
     groups: int
-    inputs: int
-    outputs: int
+    inputs: int  # q_in
+    outputs: int  # q_out
 
 
 @dataclass(frozen=True)
 class Use:
-    """An equation that a parameter W enters: z_tg = W_g a_tg at its positions t.
+    """An equation that a parameter W enters: z_tg = W_g a_tg at its positions t, for groups g.
 
     ``steps`` lead from the parameter to the equation: relabels of its entries, and loops around
     the equation. A loop that uses the same array in every step adds positions, and one that slices
     it adds groups.
     """
 
-    leaf: int
+    leaf: int  # index of the parameter among the leaves
     equation: Any
     steps: tuple[Relabel | Loop, ...]
     kind: str  # the primitive of the equation, a name in LAYER_TYPES
@@ -76,16 +77,18 @@ class Use:
 
     @property
     def groups(self) -> int:
+        """How many matrices W_g there are, over all steps of loops that slice the parameter."""
         return self.sizes.groups * math.prod(loop.length for loop in self.loops if loop.sliced)
 
     @property
     def positions(self) -> int:
-        again = math.prod(loop.length for loop in self.loops if not loop.sliced)
-        return again * (self._shape.size // (self.sizes.groups * self.sizes.outputs))
+        """How many inputs a_tg each matrix acts on, over all steps of loops that reuse it."""
+        runs = math.prod(loop.length for loop in self.loops if not loop.sliced)
+        return runs * (self._shape.size // (self.sizes.groups * self.sizes.outputs))
 
     @property
     def results(self) -> int:
-        """How many numbers z has, in all runs."""
+        """How many numbers the results z_tg of the equation are, over all steps of its loops."""
         return self.positions * self.groups * self.sizes.outputs
 
     @property
@@ -96,7 +99,10 @@ class Use:
 
     @property
     def tapped(self) -> jax.ShapeDtypeStruct:
-        """The shape and dtype of the results of all runs."""
+        """The shape and dtype of the equation's results over all steps of its loops, (steps, ..).
+
+        A tap, an array of zeros that is added to them, has this shape.
+        """
         return jax.ShapeDtypeStruct((*self.lengths, *self._shape.shape), self._shape.dtype)
 
     @property
@@ -111,11 +117,12 @@ class LayerType:
     The functions below see one run of the equation of a use, without the loops around it.
 
     Attributes:
-      sizes: of an equation and the side of W among its operands; None where the equation is not of
-        this form.
-      inputs: the a_tg as (t, g, q_in), from the other operand.
-      sensitivities: the delta_tg as (j, t, g, q_out), from those to the equation's result, (j, ..).
-      entries: an array of the shape of W as (g, q_in, q_out).
+      sizes: from an equation and the index of W among its operands, its :class:`Sizes`; None where
+        the equation is not of this form.
+      inputs: from the other operand the a_tg as (t, g, q_in).
+      sensitivities: from the derivatives (j, ..) of j outputs by the equation's result, the
+        delta_tg as (j, t, g, q_out).
+      entries: an array of the shape of W, such as a mask, as (g, q_in, q_out).
       places: where each a_t is a unit vector, the place (t,) of its one, from the other operand;
         None for layers whose a_t are any vectors.
     """

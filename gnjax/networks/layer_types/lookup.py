@@ -26,22 +26,28 @@ def _sizes(eqn: Any, side: int) -> Sizes | None:
 
 
 def _places(use: Use, operand: jax.Array) -> jax.Array:
-    """The row that each position takes; indices beyond the table are clipped where JAX does it."""
-    places = operand.reshape(-1)
+    """The index (t,) of the row of the table that each position t looks up.
+
+    ``operand`` holds the indices; those beyond the table are clipped where the equation does it.
+    """
+    indices = operand.reshape(-1)
     clips = use.equation.params["mode"] == jax.lax.GatherScatterMode.CLIP
-    return jnp.clip(places, 0, use.sizes.inputs - 1) if clips else places
+    return jnp.clip(indices, 0, use.sizes.inputs - 1) if clips else indices
 
 
 def _inputs(use: Use, operand: jax.Array) -> jax.Array:
+    """The inputs a as unit vectors (t, 1, q_in), whose one stands at the row that is looked up."""
     dtype = use.equation.outvars[0].aval.dtype
     return jax.nn.one_hot(_places(use, operand), use.sizes.inputs, dtype=dtype)[:, None]
 
 
 def _sensitivities(use: Use, delta: jax.Array) -> jax.Array:
+    """The derivatives (j, ..) of j outputs by the rows looked up as (j, t, 1, q_out)."""
     return delta.reshape(len(delta), -1, 1, use.sizes.outputs)
 
 
 def _entries(use: Use, entries: jax.Array) -> jax.Array:
+    """An array of the table's shape (V, ..) as (1, V, q_out)."""
     return entries.reshape(use.sizes)
 
 

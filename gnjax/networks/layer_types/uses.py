@@ -24,6 +24,11 @@ _Steps = Sequence[Relabel | Loop]
 def by_positions(use: Use, pair: Pair, dtype: Any) -> Pair:
     """a (t, g, q_in) and delta (j, t, g, q_out), from a pair in the shapes of the equation.
 
+    A layer computes z_tg = W_g a_tg at positions t for groups g, and delta_tg are the derivatives
+    of j outputs by z_tg. Arrays from inside loops have one axis for each loop before those of the
+    equation: a loop that uses the same parameter in every step adds positions, and one that slices
+    it adds groups.
+
     Both are in ``dtype``, the precision of the network. An equation takes inputs of other types as
     well (booleans, pixels of eight bits, half precision), whose products in their own type are
     others than those of the layer: this is the one place where inputs of a layer enter a product.
@@ -33,10 +38,10 @@ def by_positions(use: Use, pair: Pair, dtype: Any) -> Pair:
     for _ in loops:
         inputs, outputs = jax.vmap(inputs), jax.vmap(outputs, 1, 1)
     a, delta = inputs(pair[0]), outputs(pair[1])  # (.., t, g, q_in) and (j, .., t, g, q_out)
-    count = len(loops)
+    t_axis = len(loops)  # axes before it are those of the loops
     repeated = [axis for axis, loop in enumerate(loops) if not loop.sliced]
     sliced = [axis for axis, loop in enumerate(loops) if loop.sliced]
-    order = [*repeated, count, *sliced, count + 1, count + 2]
+    order = [*repeated, t_axis, *sliced, t_axis + 1, t_axis + 2]
     a, delta = a.transpose(order), delta.transpose(0, *(axis + 1 for axis in order))
     shape = (use.positions, use.groups)
     a, delta = a.reshape(*shape, -1), delta.reshape(len(delta), *shape, -1)
@@ -44,12 +49,16 @@ def by_positions(use: Use, pair: Pair, dtype: Any) -> Pair:
 
 
 def has_places(use: Use) -> bool:
-    """Whether there is one group, and every a_t is a unit vector."""
+    """Whether a layer has one group, and every input a_t is a unit vector by its structure."""
     return LAYER_TYPES[use.kind].places is not None and use.groups == 1
 
 
 def by_places(use: Use, pair: Pair, dtype: Any) -> Pair:
-    """The places (t,) of the ones in unit vectors a_t, and delta (j, t, q_out) in ``dtype``."""
+    """The indices (t,) of the ones in unit vectors a_t, and delta (j, t, q_out) in ``dtype``.
+
+    ``pair`` are the operand beside the parameter, and the derivatives of j outputs by the result
+    of the equation; both have one axis for each loop around the equation first.
+    """
     kind = LAYER_TYPES[use.kind]
     assert kind.places is not None
     places, outputs = partial(kind.places, use), partial(kind.sensitivities, use)
@@ -60,11 +69,19 @@ def by_places(use: Use, pair: Pair, dtype: Any) -> Pair:
 
 
 def matrices(use: Use, entries: jax.Array) -> jax.Array:
-    """The (g, q_in, q_out) of an array of the parameter's shape, such as a mask."""
+    """An array of the parameter's shape, such as a mask, as (g, q_in, q_out).
+
+    That are g matrices from q_in inputs to q_out outputs, as the equation of this use sees them.
+    """
     return _matrices(use, use.steps, entries).reshape(use.groups, *use.sizes[1:])
 
 
 def _matrices(use: Use, steps: _Steps, entries: jax.Array) -> jax.Array:
+    """The matrices (.., g, q_in, q_out) after the remaining steps to the equation of a use.
+
+    The axes before are those of loops that slice the array. Conversions of the dtype are left out,
+    so that indices and masks stay what they are.
+    """
     for index, step in enumerate(steps):
         if isinstance(step, Loop):
             inner = partial(_matrices, use, steps[index + 1 :])
@@ -74,11 +91,15 @@ def _matrices(use: Use, steps: _Steps, entries: jax.Array) -> jax.Array:
 
 
 def acting(use: Use, entries: jax.Array, operand: jax.Array) -> jax.Array:
-    """W a in the shape of the equation's result, for a parameter of the given entries."""
+    """W a in the shape of the equation's result, for a parameter of the given entries.
+
+    ``operand`` is what stands beside the parameter in the equation, with an axis for each loop.
+    """
     return _acting(use, use.steps, entries, operand)
 
 
 def _acting(use: Use, steps: _Steps, entries: jax.Array, operand: jax.Array) -> Any:
+    """:func:`acting` after the remaining ``steps`` from the parameter to the equation of a use."""
     for index, step in enumerate(steps):
         if isinstance(step, Loop):
             inner = partial(_acting, use, steps[index + 1 :])

@@ -245,14 +245,14 @@ def _transposed_product(
     """J_b^T u; with rows as (u^T J_b)^T: XLA would write J_b transposed."""
     maps = iter(_maps(net, items, block))
     from_rows = jnp.matmul(u.T, block.rows, precision="highest").T
-    ends = np.cumsum([net.counts[item.place] for item in items if item.form == "rows"])
+    ends = np.cumsum([net.counts[item.parameter] for item in items if item.form == "rows"])
     parts_from_rows = iter(jnp.split(from_rows, ends[:-1]))
     parts = []
     for item in items:
         if item.form == "rows":
             parts.append(next(parts_from_rows))
             continue
-        size = jax.ShapeDtypeStruct((net.counts[item.place],), net.dtype)
+        size = jax.ShapeDtypeStruct((net.counts[item.parameter],), net.dtype)
         parts.append(batched(partial(_transposed, next(maps), size), u))
     return jnp.concatenate(parts)
 
@@ -275,7 +275,7 @@ def _maps(net: Network, items: Items, block: JacobianBlock) -> Iterator[_Map]:
     for item in items:
         if item.form == "pair":
             uses = uses_of(trace, item)
-            yield partial(_through, net, item.place, [(use, next(pairs)) for use in uses])
+            yield partial(_through, net, item.parameter, [(use, next(pairs)) for use in uses])
 
 
 def _through(
