@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,12 +59,28 @@ class Side:
         why = claim.mechanism if entry["status"] == FAILS else ""
         alone = entry.get("seeds") == "1" and "one seed" not in entry["number"]
         told = entry["number"] + (" (one seed)" if alone else "") + (f" Why: {why}" if why else "")
-        return f"**{entry['status']}**. {escaped(told)}"
+        return f"**{entry['status']}**. {escaped(plain(told))}"
 
 
 def of_records(records: Records, claims: Sequence[Claim], folder: Path = GALLERY) -> list[Side]:
     """The sides of those profiles of which something is recorded; the gallery is in ``folder``."""
     return [Side(p, records[p], claims, gallery(p, folder)) for p in PROFILES if records.get(p)]
+
+
+DATA = {
+    "fashion_mnist_5000": "Fashion-MNIST",
+    "fashion_mnist": "Fashion-MNIST",
+    "mnist": "MNIST",
+    "cifar10_part": "CIFAR-10 (part)",
+    "cifar10": "CIFAR-10",
+    "photo_patches": "photograph patches",
+}
+"""The names of data in a text, by those in a table."""
+
+
+def plain(text: str) -> str:
+    """The text with the names of data as a reader knows them."""
+    return re.sub(r"\b(" + "|".join(DATA) + r")\b", lambda found: DATA[found[1]], text)
 
 
 def verdict(judged: Mapping[Sentence, sentences.Judged], sentence: Sentence) -> str:

@@ -11,7 +11,7 @@ from functools import cached_property
 from reproduction import texts
 from reproduction.markdown import escaped
 from reproduction.readings import figure_of, name
-from reproduction.sides import FROM_SCREEN, Links, Side, linked
+from reproduction.sides import FROM_SCREEN, Links, Side, linked, plain
 from sweeps import sentences
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, OTHER, UNDECIDED, Claim, Sentence
 
@@ -115,22 +115,6 @@ def taken(entry: Mapping[str, str]) -> str:
     if data:
         return f"the same runs on {plain(data[1])}"
     return "the paper's sizes" if "where the paper has" in number else "a run of these networks"
-
-
-DATA = {
-    "fashion_mnist_5000": "Fashion-MNIST",
-    "fashion_mnist": "Fashion-MNIST",
-    "mnist": "MNIST",
-    "cifar10_part": "CIFAR-10 (part)",
-    "cifar10": "CIFAR-10",
-    "photo_patches": "photograph patches",
-}
-"""The names of data in a text, by those in a table."""
-
-
-def plain(text: str) -> str:
-    """The text with the names of data as a reader knows them."""
-    return re.sub(r"\b(" + "|".join(DATA) + r")\b", lambda found: DATA[found[1]], text)
 
 
 def grounds(side: Side, claims: Sequence[Claim]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,49 +169,42 @@ _ONE_IS_LOWEST = Sentence(
 )
 
 
-def _both_networks(figure: str, panel: str, of: str) -> Claim:
+def _both_networks(figure: str, panel: str) -> Claim:
     return Claim(
         figure,
-        f"{of}residual kappa < linear kappa, averaged over L > 1",
+        "residual kappa < linear kappa, averaged over L > 1",
         _SKIPS_HELP,
         _lower(panel, "1", "0"),
         panel=(("figure", panel),),
     )
 
 
-def _bound(figure: str, panel: str, of: str = "") -> Claim:
+def _bound(figure: str, panel: str) -> Claim:
     return Claim(
-        figure,
-        f"{of}kappa <= first bound in every cell",
-        implied("Eq 7"),
-        bound_holds(figure=panel),
+        figure, "kappa <= first bound in every cell", implied("Eq 7"), bound_holds(figure=panel)
     )
 
 
-def _lower_bounds(panel: str, of: str) -> tuple[Claim, ...]:
+def _lower_bounds(panel: str) -> tuple[Claim, ...]:
     """What is said of the bounds of residual networks on one data set."""
-    shown = (("figure", panel),)
     return (
         Claim(
             "5",
-            f"{of}first bound at beta = 1 < that at beta = 0, averaged over L > 1",
+            "first bound at beta = 1 < that at beta = 0, averaged over L > 1",
             _BOUND_TOO,
             _bound_lower(panel, "bound_convex"),
-            panel=shown,
         ),
         Claim(
             "5",
-            f"{of}second bound at beta = 1 < that at beta = 0, averaged over L > 1",
+            "second bound at beta = 1 < that at beta = 0, averaged over L > 1",
             _SECOND_BOUND,
             _bound_lower(panel, "bound_maximum"),
-            panel=shown,
         ),
         Claim(
             "5",
-            f"{of}the first bound at beta = 1 is tight: at most twice kappa",
+            "the first bound at beta = 1 is tight: at most twice kappa",
             _TIGHT_TOO,
             _tight(panel),
-            panel=shown,
         ),
     )
 
@@ -268,13 +262,33 @@ def _more_for_larger(column: str) -> tuple[Claim, ...]:
     )
 
 
+def _of_figure_5(side: str) -> tuple[Claim, ...]:
+    """The claims about one side of figure 5; each verdict says the data of that side."""
+    panel = f"5-{side}"
+    claims = (_both_networks("5", panel), *_lower_bounds(panel), _bound("5", panel))
+    return tuple(
+        replace(
+            claim,
+            statement=f"{side}: {claim.statement}",
+            check=_with_data(panel, claim.check),
+            panel=(("figure", panel),),
+        )
+        for claim in claims
+    )
+
+
+def _with_data(panel: str, check: Callable[[DataFrame], Verdict]) -> Callable[[DataFrame], Verdict]:
+    def checked(frame: DataFrame) -> Verdict:
+        found = check(frame)
+        data = "; ".join(where(frame, figure=panel)["data"].unique())
+        return replace(found, text=f"{data}: {found.text}", short=found.short or found.text)
+
+    return checked
+
+
 CLAIMS = (
-    _both_networks("5", "5-left", "MNIST: "),
-    *_lower_bounds("5-left", "MNIST: "),
-    _bound("5", "5-left", "MNIST: "),
-    _both_networks("5", "5-right", "CIFAR-10: "),
-    *_lower_bounds("5-right", "CIFAR-10: "),
-    _bound("5", "5-right", "CIFAR-10: "),
+    *_of_figure_5("left"),
+    *_of_figure_5("right"),
     *_more_for_larger(CERTIFIED),
     *_more_for_larger(AS_PRINTED),
     *_figure("20", (CERTIFIED, AS_PRINTED)),
@@ -284,6 +298,6 @@ CLAIMS = (
         BEYOND,
         _lower("20", "2", "1"),
     ),
-    _both_networks("21", "21", ""),
+    _both_networks("21", "21"),
     *_figure("22", (CERTIFIED,)),
 )

@@ -78,17 +78,23 @@ def run_series(parsed: argparse.Namespace) -> int:
 
 
 def _rows(parsed: argparse.Namespace) -> Iterator[MonitorRow]:
-    """Yield the row of each checkpoint in the order of steps; what the file has is not computed."""
+    """Yield the row of each checkpoint in the order of steps; what the file has is not computed.
+
+    A terminal is told which checkpoint is being measured.
+    """
     settings = ("factory", "data", "samples", "loss", "only", "probes", "kappa", "rtol", "seed")
     rows = Rows(parsed.rows, {name: getattr(parsed, name) for name in settings})
     factory = factory_named(parsed.factory, most=1)
     takes_path = bool(needed_by(factory))
     made: Any = None
     steps = numbers_of_steps(parsed.checkpoints)
-    for step, path in sorted(zip(steps, parsed.checkpoints, strict=True)):
+    in_order = sorted(zip(steps, parsed.checkpoints, strict=True))
+    for place, (step, path) in enumerate(in_order, start=1):
         content = file_digest(path)
         row = rows.of(content)
         if row is None:
+            if sys.stderr.isatty():
+                print(f"{path}, {place} of {len(in_order)}", file=sys.stderr)
             if takes_path or made is None:
                 made = problem(parsed, factory(path) if takes_path else factory())
             model, x, y = made

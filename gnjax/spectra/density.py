@@ -77,17 +77,19 @@ def spectral_density(
     unscaled = as_operator(op, limits=limits)
     size = unscaled.shape[0]
     _check_arguments(size, probes, steps, limits)
-    operator, exponent = at_unit_scale(unscaled)
-    product = host_product(operator)
-    check_products(product(np.ones((1, size))))
-    norm = operator_norm(operator, limits)
-    error = dense_error(operator, norm)
-    floor = error.value if error.kind != UNKNOWN else spectral_error(size, operator.dtype) * norm
-    noise = _BREAKDOWN * floor
-    with watching(progress, probes * min(steps, size), stoppable=True) as watch, beside_xla():
-        rules = quadratures(
-            watch(product), size, probes, steps, noise, seed, limits, watch.is_stopped
-        )
+    with watching(progress, probes * min(steps, size), stoppable=True) as watch:
+        operator, exponent = at_unit_scale(unscaled)
+        product = host_product(operator)
+        check_products(product(np.ones((1, size))))
+        norm = operator_norm(operator, limits)
+        error = dense_error(operator, norm)
+        known = error.kind != UNKNOWN
+        floor = error.value if known else spectral_error(size, operator.dtype) * norm
+        noise = _BREAKDOWN * floor
+        with beside_xla():
+            rules = quadratures(
+                watch(product), size, probes, steps, noise, seed, limits, watch.is_stopped
+            )
     longest = max(len(nodes) for nodes, _, _ in rules)
     cut = not all(has_all_steps(run, min(steps, size)) for _, _, run in rules)
     nodes = np.stack([np.pad(t, (0, longest - len(t)), mode="edge") for t, _, _ in rules])

@@ -96,17 +96,17 @@ def eigenvalues(
             limits=limits,
         )
         return shifted_spectrum(of_unshifted, shift)
-    if k is not None and _takes_few(operator, k, limits):
-        bytes_on_device(twin_of(operator), k, rtol, limits)  # which refuses what has no room
-        near, exponent = at_unit_scale(operator)
-        few = _few_vectors if vectors else _few_of_twin
-        with watching(progress, stoppable=True) as watch:
+    with watching(progress, stoppable=True) as watch:
+        if k is not None and _takes_few(operator, k, limits):
+            bytes_on_device(twin_of(operator), k, rtol, limits)  # which refuses what has no room
+            near, exponent = at_unit_scale(operator)
+            few = _few_vectors if vectors else _few_of_twin
             return spectrum_in_units(few(near, k, which, rtol, seed, limits, watch), exponent)
-    has_formula = not vectors and facts_of(operator).eigenvalues is not None
-    near, exponent = (operator, 0) if has_formula else at_unit_scale(operator)
-    spectrum = spectrum_with_vectors if vectors else _whole_of_twin
-    places = slice(size - k, size) if which == "smallest" and k else slice(0, k)
-    return spectrum_in_units(part_of(spectrum(near, limits), places), exponent)
+        has_formula = not vectors and facts_of(operator).eigenvalues is not None
+        near, exponent = (operator, 0) if has_formula else at_unit_scale(operator)
+        spectrum = spectrum_with_vectors if vectors else _whole_of_twin
+        places = slice(size - k, size) if which == "smallest" and k else slice(0, k)
+        return spectrum_in_units(part_of(spectrum(near, limits), places), exponent)
 
 
 def _takes_few(op: Operator, k: int, limits: Limits) -> bool:

@@ -26,8 +26,8 @@ Progress = bool | Callable[[int, int | None], object] | None
 class Watch:
     """Counts products and remembers whether a stop was asked for.
 
-    ``begin`` is called before the first product, and returns the function to which the number of
-    products is reported. Without it nothing is counted.
+    ``begin`` is called before the first product, from which on the work can be stopped. It returns
+    the function to which the number of products is reported. Without it nothing is counted.
     """
 
     def __init__(self, begin: Callable[[Watch], Report] | None, stoppable: bool) -> None:
@@ -76,7 +76,11 @@ UNWATCHED = Watch(None, False)
 def watching(
     progress: Progress, expected: int | None = None, *, stoppable: bool = False
 ) -> Iterator[Watch]:
-    """Watch the work of a ``with`` block; if it is stoppable, Ctrl-C asks it to stop."""
+    """Watch the work of a ``with`` block; if it is stoppable, Ctrl-C asks it to stop.
+
+    A bar shows the time from the beginning of the block on, for work that multiplies nothing can be
+    long too: compiling, measuring the rounding, LAPACK.
+    """
     if progress is None or progress is False:
         yield UNWATCHED
         return
@@ -87,13 +91,14 @@ def watching(
         )
         raise ValueError(msg)
     with ExitStack() as contexts:
+        report: Report = lambda done: progress(done, expected) if callable(progress) else None  # noqa: E731
+        if progress is True:
+            report = contexts.enter_context(_bar(expected))
 
         def begin(watch: Watch) -> Report:
             if watch.stoppable:
                 contexts.enter_context(_ctrl_c(watch))
-            if progress is True:
-                return contexts.enter_context(_bar(expected))
-            return lambda done: progress(done, expected)
+            return report
 
         yield Watch(begin, stoppable)
 
@@ -123,14 +128,17 @@ def stages(progress: Progress, expected: int) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def _bar(expected: int | None, unit: str = "products") -> Iterator[Report]:
+    """Draw the time, and what was reported; a bar to which nothing was leaves no line behind."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     total = "" if expected is None else f"/{expected}"
-    count = TextColumn("{task.completed:.0f}" + total + f" {unit}")
-    with Progress(BarColumn(), count, TimeElapsedColumn(), console=Console(stderr=True)) as bars:
-        task = bars.add_task("", total=expected)
-        yield lambda done: bars.update(task, completed=done)
+    count, console = TextColumn("{task.description}"), Console(stderr=True)
+    with Progress(BarColumn(), count, TimeElapsedColumn(), console=console) as bars:
+        task = bars.add_task(f"0{total} {unit}" if total else "", total=expected)
+        yield lambda done: bars.update(task, completed=done, description=f"{done}{total} {unit}")
+        if not bars.tasks[0].completed:
+            bars.live.transient, console.quiet = True, not console.is_terminal
 
 
 @contextmanager

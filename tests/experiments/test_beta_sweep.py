@@ -324,6 +324,7 @@ def beta_table(kappa: Kappa) -> DataFrame:
     return DataFrame(
         {
             "figure": np.array([key[0] for key in keys]),
+            "data": np.array([f"data of {key[0]}" for key in keys]),
             "depth": np.array([key[1] for key in keys]),
             "beta": np.array([key[2] for key in keys]),
             "skip": np.array([STRENGTH[key[2]] for key in keys]),
@@ -359,6 +360,13 @@ def test_claims_on_beta_can_hold_and_fail() -> None:
         NOT_TESTABLE,
         HOLDS,  # the bound, and that it is tight, also at L = 1
     }
+
+
+def test_verdicts_on_figure_5_say_the_data_of_their_side() -> None:
+    table = beta_table(lambda depth, beta: depth**2 / (1 + beta))
+    for claim in beta_sweep.CLAIMS[:10]:
+        side = claim.statement.partition(": ")[0]
+        assert claim.check(table).text.startswith(f"data of 5-{side}: ")
 
 
 def test_the_mean_over_depths_decides() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from figures import catalogue
 from gnjax.cli.terminal import Terminal
-from reproduction import findings, readings, records, report, reproduce, texts
+from reproduction import findings, readings, records, report, reproduce, sides, texts
 from reproduction.drawing import Drawing
 from reproduction.markdown import escaped
 from reproduction.records import Section
@@ -317,6 +317,13 @@ def test_every_claim_is_about_a_figure_of_its_experiment():
         for claim in program.claims:
             owner = modules[readings.figure_of(claim)].EXPERIMENT
             assert owner == experiment, claim.statement
+
+
+def test_no_statement_names_data_that_its_table_may_not_have():
+    """Class: "MNIST: kappa .." or "kappa .. on MNIST" of a table of Fashion-MNIST."""
+    data = "|".join(map(re.escape, sides.DATA.values()))
+    for claim in readings.all_claims():
+        assert not re.search(rf"(^|\bon )({data})", claim.statement), claim.statement
 
 
 def test_a_figure_is_told_by_its_sentences_and_not_by_their_readings(sections, capsys):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import threading
+import time
+from functools import partial
 
 import jax
 import numpy as np
 import pytest
+from rich.console import Console
 
 import gnjax
+from gnjax.spectra import watch
 
 _KRYLOV = gnjax.Limits(whole_rows=10)
 
@@ -217,7 +222,22 @@ def test_true_draws_a_bar_on_stderr_and_other_values_are_refused(capfd):
     out, err = capfd.readouterr()
     assert not out
     assert "8/8 products" in err
-    gnjax.eigenvalues(_SLOW, progress=True)  # LAPACK makes no products: nothing is drawn
+    gnjax.eigenvalues(_SLOW, progress=True)  # LAPACK makes no products: no line is left
     assert capfd.readouterr() == ("", "")
     with pytest.raises(ValueError, match="progress='yes' is neither True"):
         gnjax.trace(_SLOW, progress="yes")
+
+
+def test_a_bar_shows_the_time_of_work_that_multiplies_nothing(monkeypatch):
+    """Class: a terminal is silent while a program is compiled or LAPACK computes."""
+    drawn = io.StringIO()
+    terminal = partial(Console, file=drawn, force_terminal=True)
+    monkeypatch.setattr("rich.console.Console", lambda stderr: terminal())
+    with watch.watching(True):
+        time.sleep(0.3)  # it is drawn ten times a second
+        assert "0:00:00" in drawn.getvalue()
+    assert drawn.getvalue().endswith("\x1b[2K")  # and its line is cleared
+    with watch.watching(True) as watched:
+        watched(lambda rows: rows)(np.ones((3, 2)))
+    assert "3 products" in drawn.getvalue()
+    assert not drawn.getvalue().endswith("\x1b[2K")
