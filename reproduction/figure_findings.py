@@ -12,7 +12,7 @@ from reproduction.appendices import SETTING, setting
 from reproduction.markdown import escaped, table
 from reproduction.published import gallery, table_of
 from reproduction.readings import figure_of, title
-from reproduction.sides import Side, verdict, words
+from reproduction.sides import Side, linked, verdict, words
 from sweeps import sentences
 from sweeps.claims import Claim, Sentence
 from sweeps.sentences import TALLIES
@@ -45,9 +45,18 @@ def below_title(figure: str, sides: Sequence[Side], where: Path) -> Iterator[str
 
 def verdicts(figure: str, sides: Sequence[Side]) -> Iterator[str]:
     """The sentences about the figure with their verdicts, and what else is claimed."""
-    claims = [c for c in (sides[0].claims if sides else []) if figure_of(c) == figure]
-    yield from _sentences(claims, sides)
+    known = sides[0].claims if sides else []
+    claims = [c for c in known if figure_of(c) == figure]
+    yield from _sentences(figure, claims, sides)
     yield from _others(claims, sides)
+    if not claims and (judged := _judged_at(figure, known)):
+        yield f"What is printed of it is judged at Figure {linked(judged, '{}.md'.format)}."
+
+
+def _judged_at(figure: str, claims: Sequence[Claim]) -> str:
+    """The figure at which claims about several panels stand, this one among them; "" if none."""
+    number = title(figure).removeprefix("Figure ")
+    return next((figure_of(c) for c in claims if number in c.figure.split(", ")), "")
 
 
 def pictures(figure: str, sides: Sequence[Side], where: Path) -> Iterator[str]:
@@ -65,8 +74,8 @@ def _link(path: Path, where: Path) -> str:
     return quote(Path(os.path.relpath(path, where)).as_posix())
 
 
-def _sentences(claims: Sequence[Claim], sides: Sequence[Side]) -> Iterator[str]:
-    """Every sentence about the figure, and below it each of its readings."""
+def _sentences(figure: str, claims: Sequence[Claim], sides: Sequence[Side]) -> Iterator[str]:
+    """Every sentence about the figure, and below it its readings there."""
     about = {claim.source for claim in claims}
     known = [side.judged() for side in sides]
     rows: list[tuple[str, ...]] = []
@@ -79,8 +88,16 @@ def _sentences(claims: Sequence[Claim], sides: Sequence[Side]) -> Iterator[str]:
         said = (f"**{escaped(one.figures)}**", f"**{words(one.sentence)}**{rule}")
         rows.append((*said, "", *of_sides))
         for claim, _ in one.readings:
-            panel, statement, *cells = _row(claim, sides)
-            rows.append((panel, statement, claim.read_as, *cells))
+            if figure_of(claim) == figure:
+                panel, statement, *cells = _row(claim, sides)
+                rows.append((panel, statement, claim.said_as, *cells))
+        others = dict.fromkeys(figure_of(claim) for claim, _ in one.readings)
+        if elsewhere := ", ".join(
+            linked(name, "{}.md".format) for name in others if name != figure
+        ):
+            rows.append(
+                ("", f"its readings in other figures: {elsewhere}", *[""] * (1 + len(sides)))
+            )
     if rows:
         yield "## What the paper prints"
         heads = ("panel", "printed sentence, and its readings", "read")
@@ -131,7 +148,9 @@ def _settings(figure: str) -> Iterator[str]:
 
 def _data(figure: str, sides: Sequence[Side], where: Path) -> list[str]:
     """The data, and where the numbers behind the picture are."""
-    lines = [f"- {side.profile}: {escaped(data)}" for side in sides if (data := side.data(figure))]
+    of = _judged_at(figure, sides[0].claims) if sides else ""
+    told = ((side.profile, side.data(figure) or side.data(of)) for side in sides)
+    lines = [f"- {profile}: {escaped(data)}" for profile, data in told if data]
     parts = ["\n".join(lines)] if lines else []
     for side in sides:
         rows = table_of(figure, side.pictures)

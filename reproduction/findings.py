@@ -99,8 +99,8 @@ def screen(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
         *beyond(claims),
         *legend(sides),
         "The laptop's profile has data that ship and sizes with the paper's ratios, the paper's"
-        " profile the sizes of the papers; where both decide a sentence, the paper's counts. The"
-        " four tallies count different things and are not added up.",
+        " profile the sizes of the papers, whose verdict counts wherever a sentence can be tested"
+        " there. The four tallies count different things and are not added up.",
         "\n".join(f"- {line}" for line in _behind()),
     ]
     return "\n\n".join(parts) + "\n"
@@ -135,7 +135,7 @@ def _failing(known: Mapping[Sentence, Standing], links: Links) -> str:
         why = dict.fromkeys(claim.mechanism for claim in one.telling if claim.mechanism)
         told = f"{one.effect()} ({one.grounds()})" + (f". Why: {next(iter(why))}" if why else "")
         under = [one.one.difference, *one.under(), one.elsewhere()]
-        held = "; ".join(filter(None, under)) or "no reading"
+        held = "; ".join(filter(None, under)) or "under no reading here"
         rows.append((one.linked(links), words(one.sentence), escaped(told), escaped(held)))
     return table(("figure", "printed", "found", "holds"), rows) if rows else NO_SENTENCE
 

@@ -22,7 +22,7 @@ AT = " @ "  # between a reading and the place in its list of numbers
 
 @dataclass(frozen=True)
 class Standing:
-    """A sentence at the profile that decides it: the paper's if it is decided there.
+    """A sentence at the profile whose verdict counts: the paper's where it can be tested there.
 
     Attributes:
       sentence: the sentence.
@@ -36,8 +36,8 @@ class Standing:
 
     @cached_property
     def _index(self) -> int:
-        decided = [i for i, one in enumerate(self.judged) if one.status in _DECIDED]
-        return decided[-1] if decided else len(self.judged) - 1
+        tested = [i for i, one in enumerate(self.judged) if one.status != NOT_TESTABLE]
+        return tested[-1] if tested else len(self.judged) - 1
 
     @property
     def side(self) -> Side:
@@ -87,7 +87,7 @@ class Standing:
     def under(self) -> list[str]:
         """The readings under which a sentence holds that fails."""
         held = [claim for claim, status in self.one.readings if status == HOLDS]
-        return [f"{claim.statement} ({claim.read_as})" for claim in held]
+        return [f"{claim.statement} ({claim.said_as})" for claim in held]
 
     def reasons(self) -> list[str]:
         """Why it was not decided, each reason once."""
@@ -246,8 +246,8 @@ def _listed(recorded: Mapping[str, Mapping[str, str]], reading: str) -> str:
     entry = recorded[name]
     if entry["value"] == "nan" or not place:
         return entry["value"].removeprefix("nan")
-    number = r"[-+.\de]+(?: \([^()]*\))?"
-    found = re.findall(rf"({number}) at {re.escape(place)}(?![.\d])", entry["number"])
+    number = r"(?:at least |at most )?[-+.\de]+(?: \([^()]*\))?"
+    found = re.findall(rf"({number}) (?:at|in) {re.escape(place)}(?![.\d])", entry["number"])
     return found[-1] if found else ""
 
 
@@ -257,7 +257,8 @@ def explained(sides: Sequence[Side]) -> Iterator[str]:
         side = _ran_at(row.readings, sides)
         if side:
             yield f"## {escaped(row.title)}"
-            yield escaped(f"{filled(row.found, row.readings, side)}.")
+            text = filled("\n".join(row.found), row.readings, side).replace(" (one seed)", "")
+            yield "\n\n".join(map(escaped, f"{text}.".split("\n")))
             yield escaped(row.refuted)
             yield f"![{escaped(row.title)}]({row.picture})"
 

@@ -160,6 +160,12 @@ class Claim:
         return OTHER if about and self.figure not in about else self.column
 
     @property
+    def said_as(self) -> str:
+        """Its column in words: in a figure that its sentence is not about, that of this figure."""
+        same = self.read_as == self.column
+        return self.column if same else f"{self.column}, of another figure"
+
+    @property
     def gates(self) -> tuple[str, ...]:
         """The names of all sizes that decide: those of the sentence, and those of this reading.
 

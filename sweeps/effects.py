@@ -24,6 +24,9 @@ from sweeps.claims import (
 from sweeps.rows import geometric_means, growth_exponent, points, where
 
 LEVEL = 0.95
+ONE_SEED_MARGIN = (
+    0.1  # from one seed nothing is decided nearer to a limit, as a share of it or of 1
+)
 _LARGEST_LOG = 709.0  # the exponential of a larger number is above the range of float64
 
 
@@ -48,10 +51,19 @@ class Effect:
 
     def __str__(self) -> str:
         if self.seeds == 1:
-            return f"{self.value:.3g} (one seed)"
+            return f"{self._of_one_seed()} (one seed)"
         if self.low in (-math.inf, 0.0) and self.high == math.inf:
             return f"{self.value:.3g} (no interval)"
         return f"{self.value:.3g} ({self.low:.3g}, {self.high:.3g})"
+
+    def _of_one_seed(self) -> str:
+        """The value, or the bound on it that is certified where the other side is open."""
+        low, high = self.own
+        if math.isfinite(low) and low > 0 and high == math.inf:
+            return f"at least {low:.3g}"
+        if math.isfinite(high) and low in (-math.inf, 0.0):
+            return f"at most {high:.3g}"
+        return f"{self.value:.3g}"
 
     def exponential(self) -> Effect:
         """exp of this effect: a geometric mean or a ratio, where this is a mean of logarithms."""
@@ -174,7 +186,8 @@ def decide(
 
     One seed has no interval over the seeds and decides nothing. With ``from_one_seed``, for a
     sentence that the paper has from one seed, an effect of one seed is judged by what that seed
-    gives, ``own``, and the text says so.
+    gives, ``own``, and the text says so. As another seed would give another number, one that is
+    nearer to the limit than a tenth (of the limit, or of 1 if it is smaller) is undecided.
     """
     if (above is None) == (below is None):
         msg = "decide needs one of above and below"
@@ -183,7 +196,8 @@ def decide(
         return not_testable("no rows to compare")
     limit, sign = (above, 1.0) if above is not None else (below, -1.0)
     assert limit is not None
-    nearer = [_mirrored(effect, sign, from_one_seed) for effect in effects.values()]
+    margin = ONE_SEED_MARGIN * max(1.0, abs(limit)) if from_one_seed else None
+    nearer = [_mirrored(effect, sign, margin) for effect in effects.values()]
     if all(low > sign * limit for low, _ in nearer):
         status = HOLDS
     elif any(high < sign * limit for _, high in nearer):
@@ -210,10 +224,14 @@ def _lead(name: str) -> str:
     return name if name.endswith(runs_on) else f"{name.removesuffix(',')}:"
 
 
-def _mirrored(effect: Effect, sign: float, from_one_seed: bool) -> tuple[float, float]:
-    """The interval that decides, or its mirror image where smaller is better."""
-    alone = from_one_seed and effect.seeds == 1
-    low, high = effect.own if alone else (effect.low, effect.high)
+def _mirrored(effect: Effect, sign: float, margin: float | None) -> tuple[float, float]:
+    """The interval that decides, or its mirror image where smaller is better.
+
+    With a ``margin`` one seed decides by what it gives, so much to either side.
+    """
+    low, high = effect.low, effect.high
+    if margin is not None and effect.seeds == 1:
+        low, high = effect.own[0] - margin, effect.own[1] + margin
     return (low, high) if sign > 0 else (-high, -low)
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 from pandas import DataFrame
 
-from experiments.claims.pruning_sweep import INCREASE, SLOWDOWN, WORSE
+from experiments.claims.pruning_sweep import BECAUSE, HARDER, INCREASE, WORSE, go_together
 from sweeps.claims import (
     AS_COMPUTED,
     AS_PRINTED,
@@ -22,6 +23,7 @@ from sweeps.claims import (
     not_testable,
 )
 from sweeps.effects import decide, ratio
+from sweeps.rows import geometric_means
 
 LAST = 0.9  # the final loss is the mean over the epochs from this share of the last one on
 BOTH_FALL = (
@@ -85,15 +87,32 @@ def _trained(run: str, of: str) -> Check:
     return check
 
 
+def _last_losses(frame: DataFrame, run: str, since: float) -> DataFrame:
+    """The losses over the epochs from a share of the last one on."""
+    rows = frame[(frame["run"] == run) & ~frame["measured"]]
+    return rows[(rows["epoch"] > 0) & (rows["epoch"] >= since * rows["epoch"].max())]
+
+
 def _losses(run: str, since: float, name: str) -> Check:
-    """The mean loss over the epochs from a share of the last one on."""
+    """Of networks in general: one start decides nothing."""
 
     def check(frame: DataFrame) -> Verdict:
-        rows = frame[(frame["run"] == run) & ~frame["measured"]]
-        later = rows[(rows["epoch"] > 0) & (rows["epoch"] >= since * rows["epoch"].max())]
-        return _over_unpruned(later, "loss", name)
+        rows = _last_losses(frame, run, since)
+        return _over_unpruned(rows, "loss", name, from_one_seed=False)
 
     return check
+
+
+def _slow_is_ill_conditioned(frame: DataFrame) -> Verdict:
+    """Whether the rates with a larger kappa before training are those with a larger final loss."""
+    start = _kappas(frame, "plotted", "left").query("epoch == 0")
+    if start["pruned"].nunique() < 4:
+        return not_testable("fewer than 4 rates with kappa before training")
+    losses = _last_losses(frame, "plotted", LAST)
+    rates, kappas = geometric_means(start, "pruned", "kappa")
+    final = losses[losses["pruned"].isin(rates)]
+    _, means = geometric_means(final, "pruned", "loss")
+    return go_together("the final loss and kappa before training", np.asarray(rates), means, kappas)
 
 
 def _of_run(run: str, of: str, column: str) -> tuple[Claim, Claim]:
@@ -128,7 +147,7 @@ def _slower(run: str, column: str) -> tuple[Claim, Claim]:
         Claim(
             "17",
             words.format("the epochs"),
-            SLOWDOWN,
+            HARDER,
             _losses(run, 0.0, "loss over all epochs"),
             panel=panel,
             column=column,
@@ -136,7 +155,7 @@ def _slower(run: str, column: str) -> tuple[Claim, Claim]:
         Claim(
             "17",
             words.format("the last tenth of them"),
-            SLOWDOWN,
+            HARDER,
             _losses(run, LAST, "final loss"),
             panel=panel,
             column=column,
@@ -173,6 +192,13 @@ CLAIMS = (
     *_of_run("plotted", "left", CERTIFIED),
     *_of_run("plotted", "all", AS_COMPUTED),
     *_slower("plotted", AS_PRINTED),
+    Claim(
+        "17",
+        "over the rates a large final loss goes with a large kappa before training",
+        BECAUSE,
+        _slow_is_ill_conditioned,
+        panel=_PLOTTED_LEFT,
+    ),
     *_of_run("default", "all", OTHER),
     *_slower("default", OTHER),
     Claim(

@@ -6,35 +6,34 @@ takes J with a column for every weight, pruned or not.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
 from pandas import DataFrame
 
-from experiments.claims.pruning_sweep import INCREASE, SLOWDOWN, WORSE
-from sweeps.claims import AS_COMPUTED, BEYOND, CERTIFIED, OTHER, Claim, Verdict, not_testable
+from experiments.claims.pruning_sweep import HARDER, INCREASE, SLOWDOWN, WORSE
+from sweeps.claims import (
+    AS_COMPUTED,
+    BEYOND,
+    CERTIFIED,
+    NOT_TESTABLE,
+    OTHER,
+    Claim,
+    Verdict,
+    not_testable,
+)
 from sweeps.effects import decide, exponent, ratio
 from sweeps.rows import geometric_means, points
 
 EVERY, KERNELS = "every tensor", "kernels"
 SCATTERED = "every tensor, ties at random"
 SPARSE = 0.8  # the largest pruning rate
-DEAD = (
-    "All scales of a BatchNorm start at 1, so pruning takes a share of the channels themselves: 616"
-    " of 784 at 80%. With kernels alone pruned by 80% no channel is dead, and training is no slower"
-    " than unpruned."
-)
-NEVER_TRAINED = (
-    "Some channels have only weights left that come from dead channels, so that their variance is"
-    " 0. BatchNorm divides by the root of 1e-5 there, and the derivatives by the pruned weights of"
-    " such a channel are 316 times as large as usual. These weights are never trained; without"
-    " their columns lambda_max is 5e4 times smaller at 80%."
-)
-REBUILT = (
-    "Training rebuilds lambda_min: with 80% of the kernels pruned it ends at 3.0, unpruned at"
-    " 0.015, while lambda_max ends at 4.4e6 and 2.1e6."
-)
 ALONE = "kernels alone are pruned"
+ITSELF = (
+    "kernels alone are pruned and kappa is of the images themselves, without crops and with the"
+    " statistics of all samples"
+)
 
 
 def losses(frame: DataFrame, network: str, tensors: str, *, augment: bool = True) -> DataFrame:
@@ -78,7 +77,9 @@ def _one_start_decides(rows: DataFrame) -> bool:
     return rows["data"].str.startswith("cifar10").all()
 
 
-def _slower(network: str, tensors: str = EVERY) -> Callable[[DataFrame], Verdict]:
+def _slower(
+    network: str, tensors: str = EVERY, *, from_one_seed: bool = True
+) -> Callable[[DataFrame], Verdict]:
     """Whether the loss after the last epoch grows with the pruning rate."""
 
     def check(frame: DataFrame) -> Verdict:
@@ -87,8 +88,8 @@ def _slower(network: str, tensors: str = EVERY) -> Callable[[DataFrame], Verdict
             return not_testable("fewer than 2 pruning rates")
         name = "loss after the last epoch goes like (1 - rate) to the power"
         power = {"": exponent(rows, "kept", "loss")}
-        found = decide(power, name, below=0.0, from_one_seed=_one_start_decides(rows))
-        found = _with_points(found, rows, "loss")
+        alone = from_one_seed and _one_start_decides(rows)
+        found = _with_points(decide(power, name, below=0.0, from_one_seed=alone), rows, "loss")
         rates, means = geometric_means(rows, "pruned", "loss")
         below = ", ".join(f"{rate:.0%}" for rate in rates[means < means[0]])
         text = f"{found.text}; at {below} pruned it is below the unpruned network's"
@@ -98,18 +99,33 @@ def _slower(network: str, tensors: str = EVERY) -> Callable[[DataFrame], Verdict
 
 
 def _with_points(found: Verdict, rows: DataFrame, of: str) -> Verdict:
-    listed = points("rate", *geometric_means(rows, "pruned", of))
-    return replace(found, text=f"{found.text}: {listed}")
+    """The verdict with the means at all rates; one of kappas that are lower bounds is a bound."""
+    rates, means = geometric_means(rows, "pruned", of)
+    listed = points("rate", rates, means).split(", ")
+    if of == "kappa":
+        open_at = set(rows["pruned"][rows["kappa_high"] == math.inf])
+        listed = [
+            f"at least {told}" if rate in open_at else told
+            for rate, told in zip(rates, listed, strict=True)
+        ]
+    return replace(found, text=f"{found.text}: {', '.join(listed)}")
 
 
 def _over_unpruned(
-    select: Callable[[DataFrame], DataFrame], of: str, name: str, *, from_one_seed: bool = True
+    select: Callable[[DataFrame], DataFrame],
+    of: str,
+    name: str,
+    *,
+    at: float | None = None,
+    from_one_seed: bool = True,
 ) -> Callable[[DataFrame], Verdict]:
-    """Whether a column lies above that of the unpruned network, at every rate."""
+    """Whether a column lies above that of the unpruned network, at every rate or at one."""
 
     def check(frame: DataFrame) -> Verdict:
         rows = select(frame)
-        rates = [rate for rate in sorted(rows["pruned"].unique()) if rate > 0]
+        rates = [
+            rate for rate in sorted(rows["pruned"].unique()) if rate > 0 and at in (None, rate)
+        ]
         whole = rows[rows["pruned"] == 0]
         if not rates or whole.empty:
             return not_testable("no pruned and unpruned network to compare")
@@ -136,11 +152,29 @@ def _at_start(statistics: str, columns: str, tensors: str) -> Callable[[DataFram
 
 
 def _at_end(statistics: str, columns: str, tensors: str) -> Callable[[DataFrame], Verdict]:
-    return _over_unpruned(
-        lambda frame: last(kappas(frame, statistics, columns, tensors)),
-        "kappa",
-        "kappa / kappa unpruned after training",
-    )
+    """After training at the largest rate, with both ends of the two spectra."""
+
+    def end(frame: DataFrame) -> DataFrame:
+        return last(kappas(frame, statistics, columns, tensors))
+
+    def check(frame: DataFrame) -> Verdict:
+        found = _over_unpruned(end, "kappa", "kappa / kappa unpruned after training", at=SPARSE)
+        return _with_ends(found(frame), end(frame))
+
+    return check
+
+
+def _with_ends(found: Verdict, rows: DataFrame) -> Verdict:
+    """The verdict with the ends of the spectra, unless one of them is not known."""
+    compared = rows[rows["pruned"].isin([0.0, SPARSE])]
+    if found.status == NOT_TESTABLE or (compared["kappa_high"] == math.inf).any():
+        return found
+    told = []
+    for end in ("lambda_max", "lambda_min"):
+        _, (whole, pruned) = geometric_means(compared, "pruned", end)
+        told.append(f"{end} from {whole:.3g} to {pruned:.3g}")
+    text = f"{found.text}; from unpruned to {SPARSE:.0%} {' and '.join(told)}"
+    return replace(found, text=text)
 
 
 def _over_stops(statistics: str, columns: str, tensors: str) -> Callable[[DataFrame], Verdict]:
@@ -150,7 +184,7 @@ def _over_stops(statistics: str, columns: str, tensors: str) -> Callable[[DataFr
         rows = at_common_stops(kappas(frame, statistics, columns, tensors))
         stops = ", ".join(str(epoch) for epoch in sorted(rows["epoch"].unique()))
         name = f"kappa / kappa unpruned, averaged over stops after {stops} epochs:"
-        return _over_unpruned(lambda _: rows, "kappa", name)(frame)
+        return _over_unpruned(lambda _: rows, "kappa", name, at=SPARSE)(frame)
 
     return check
 
@@ -195,6 +229,38 @@ def _never_trained(frame: DataFrame) -> Verdict:
     return decide(grown, name, above=1.0, from_one_seed=_one_start_decides(every))
 
 
+def _ends_of_growth(when: str) -> Callable[[DataFrame], Verdict]:
+    """Whether kappa as computed grows more by lambda_min's fall before training, and less after it.
+
+    Growth is from unpruned to the largest rate. 1 / lambda_min is kappa / lambda_max, and as well
+    known as kappa is.
+    """
+
+    def check(frame: DataFrame) -> Verdict:
+        rows = kappas(frame, "batches", "all")
+        rows = rows[rows["epoch"] == 0] if when == "before" else last(rows)
+        for end in ("", "_low", "_high"):
+            fall = rows[f"kappa{end}"] / rows["lambda_max"]
+            rows = rows.assign(**{f"fall{end}": fall, f"more{end}": fall / rows["lambda_max"]})
+        pruned, whole = rows[rows["pruned"] == SPARSE], rows[rows["pruned"] == 0]
+        if pruned.empty or whole.empty:
+            return not_testable(f"no network pruned by {SPARSE:.0%} was measured")
+        more = {"": ratio(pruned, whole, "more")}
+        found = decide(
+            more,
+            f"growth by 1 / lambda_min over that by lambda_max {when} training",
+            above=1.0 if when == "before" else None,
+            below=None if when == "before" else 1.0,
+            from_one_seed=_one_start_decides(rows),
+        )
+        parts = {"kappa": "kappa", "lambda_max": "lambda_max", "1 / lambda_min": "fall"}
+        told = ", ".join(f"{ratio(pruned, whole, of)} in {name}" for name, of in parts.items())
+        text = f"{found.text}; from unpruned to {SPARSE:.0%} a growth of {told}"
+        return replace(found, text=text)
+
+    return check
+
+
 _SAID = {
     EVERY: "every tensor pruned",
     KERNELS: "kernels alone pruned",
@@ -203,32 +269,52 @@ _SAID = {
 }
 _STATISTICS = {"all": "statistics of all samples", "batches": "statistics of batches"}
 WAYS = (
-    (AS_COMPUTED, EVERY, "all", "batches", ""),
-    (OTHER, EVERY, "left", "all", NEVER_TRAINED),
-    (CERTIFIED, KERNELS, "all", "all", REBUILT),
-    (CERTIFIED, KERNELS, "left", "all", REBUILT),
+    (AS_COMPUTED, EVERY, "all", "batches"),
+    (CERTIFIED, KERNELS, "left", "all"),
+    (CERTIFIED, KERNELS, "all", "all"),
+    (OTHER, EVERY, "all", "all"),
+    (OTHER, EVERY, "left", "all"),
 )
-"""Column, what is pruned, J's columns, BatchNorm's statistics, and why it fails where it fails."""
+"""Column, what is pruned, J's columns, and BatchNorm's statistics.
+
+One thing at a time changes from the fourth way to the others: crops and statistics to the first,
+what is pruned to the third, the columns to the fifth.
+"""
 
 
-def _along(
-    column: str, tensors: str, columns: str, statistics: str, mechanism: str
-) -> tuple[Claim, Claim]:
+def _along(column: str, tensors: str, columns: str, statistics: str) -> tuple[Claim, Claim]:
     """kappa after training, and its mean over the stops: the sentence does not say which."""
     way = f"{_SAID[tensors]}, {_SAID[columns]}, {_STATISTICS[statistics]},"
     after, mean = (
         Claim(
             "1, 14",
-            f"{when} kappa, {way} is above that of the unpruned network",
+            f"{when} kappa at 80%, {way} is above that of the unpruned network",
             INCREASE,
             check(statistics, columns, tensors),
             column=column,
-            mended=ALONE if column == AS_COMPUTED else "",
-            mechanism=mechanism,
+            mended=ITSELF if column == AS_COMPUTED else "",
         )
         for when, check in (("after training", _at_end), ("averaged over the stops", _over_stops))
     )
     return after, mean
+
+
+def _harder(column: str, tensors: str) -> Claim:
+    """The loss at every rate, of networks in general."""
+    return Claim(
+        "1, 14",
+        f"with {_SAID[tensors].replace(' pruned', '')} pruned the loss of a ResNet20 after training"
+        " is above that of the unpruned one",
+        HARDER,
+        _over_unpruned(
+            lambda frame: last(losses(frame, "resnet20", tensors)),
+            "loss",
+            "loss / loss unpruned after training",
+            from_one_seed=False,
+        ),
+        column=column,
+        mended=ALONE if column == AS_COMPUTED else "",
+    )
 
 
 CLAIMS = (
@@ -246,24 +332,26 @@ CLAIMS = (
         SLOWDOWN,
         _slower("resnet20", KERNELS),
         column=CERTIFIED,
-        mechanism=DEAD,
     ),
+    _harder(AS_COMPUTED, EVERY),
+    _harder(CERTIFIED, KERNELS),
     Claim(
         "15",
         "with every tensor pruned the loss of a ResNet32 after training grows with the rate, over"
         " all rates together",
-        SLOWDOWN,
-        _slower("resnet32", EVERY),
+        HARDER,
+        _slower("resnet32", EVERY, from_one_seed=False),
         column=AS_COMPUTED,
         mended=ALONE,
     ),
     Claim(
         "1, 14",
-        "after training lambda_max over one fixed lambda_min is above that of the unpruned network",
+        "after training lambda_max at 80% over one fixed lambda_min is above that of the unpruned"
+        " network",
         INCREASE,
-        _over_unpruned(_lambda_max, "lambda_max", "lambda_max / lambda_max unpruned"),
+        _over_unpruned(_lambda_max, "lambda_max", "lambda_max / lambda_max unpruned", at=SPARSE),
         column=AS_COMPUTED,
-        mended=ALONE,
+        mended=ITSELF,
     ),
     *(claim for way in WAYS for claim in _along(*way)),
     Claim(
@@ -273,7 +361,7 @@ CLAIMS = (
         WORSE,
         _at_start("batches", "all", EVERY),
         column=AS_COMPUTED,
-        mended=ALONE,
+        mended=ITSELF,
     ),
     Claim(
         "1, 14",
@@ -294,7 +382,18 @@ CLAIMS = (
         "lambda_max grows in directions that are never trained: the columns of pruned weights",
         BEYOND,
         _never_trained,
-        mechanism=NEVER_TRAINED,
+    ),
+    Claim(
+        "C4",
+        "before training kappa as computed grows more by lambda_min's fall than by lambda_max",
+        BEYOND,
+        _ends_of_growth("before"),
+    ),
+    Claim(
+        "C4",
+        "after training kappa as computed grows more by lambda_max than by lambda_min's fall",
+        BEYOND,
+        _ends_of_growth("after"),
     ),
     Claim(
         "C4",

@@ -184,14 +184,14 @@ class Explained:
 
     Attributes:
       title: the heading.
-      found: what was found, with {1} and so on for the number of each reading.
+      found: what was found, in paragraphs, with {1} and so on for the number of each reading.
       readings: the readings, as those of an answer.
       refuted: what would refute it.
       picture: the picture, from FINDINGS.md.
     """
 
     title: str
-    found: str
+    found: tuple[str, ...]
     readings: tuple[str, ...]
     refuted: str
     picture: str

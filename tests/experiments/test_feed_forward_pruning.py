@@ -9,7 +9,7 @@ from flax import nnx
 from pandas import DataFrame
 
 from experiments import feed_forward_pruning as experiment
-from experiments.claims.pruning_sweep import WORSE
+from experiments.claims.pruning_sweep import BECAUSE, HARDER, WORSE
 from experiments.shared import published_data
 from experiments.shared.relu_networks import relu_network
 from gnjax.networks.model import functional
@@ -151,7 +151,8 @@ def test_a_run_that_cannot_be_is_refused(change, said):
 def _table(kappas, losses, seeds=(0,)):
     """kappa of each rate at the start, the same later, and the losses of two epochs."""
     rows = []
-    runs = itertools.product(("plotted", "default"), seeds, enumerate((0.0, 0.2, 0.8)))
+    rates = (0.0, 0.2, 0.8) if len(kappas) == 3 else (0.0, 0.2, 0.4, 0.6, 0.8)
+    runs = itertools.product(("plotted", "default"), seeds, enumerate(rates))
     for run, seed, (at, rate) in runs:
         shared = {"run": run, "pruned": rate, "seed": seed}
         for of, epoch in itertools.product(("all", "left"), (0, 199)):
@@ -168,23 +169,33 @@ def _verdicts(frame):
 
 
 def test_claims_hold_where_every_rate_is_above_unpruned():
-    found = _verdicts(_table((1.0, 1.2, 3.0), (1.0, 1.1, 2.0), (0, 1)))
+    grown = (1.0, 1.2, 1.5, 2.0, 3.0)
+    found = _verdicts(_table(grown, grown, (0, 1)))
     assert [v.status for v in found] == [HOLDS] * len(found)
+    opposite = _verdicts(_table(grown, grown[::-1], (0, 1)))
+    (link,) = [i for i, claim in enumerate(experiment.CLAIMS) if claim.source is BECAUSE]
+    assert found[link].number == pytest.approx(1.0)
+    assert opposite[link].status == FAILS
     assert found[2].number == pytest.approx(1.2)  # J of all: the rate that is worst for the claim
 
 
 def test_one_start_decides_what_is_drawn_of_one_and_nothing_of_networks_in_general():
     found = _verdicts(_table((1.0, 1.2, 3.0), (1.0, 1.1, 2.0)))
-    general = [claim.source is WORSE for claim in experiment.CLAIMS]
-    assert sum(general) == 3
-    assert [v.status for v in found] == [UNDECIDED if one else HOLDS for one in general]
+    of_one = [c for c in experiment.CLAIMS if c.source not in (HARDER, WORSE, BECAUSE)]
+    general = [claim not in of_one for claim in experiment.CLAIMS]
+    assert sum(general) == 8
+    assert {v.status for v, one in zip(found, general, strict=True) if one} == {
+        UNDECIDED,
+        NOT_TESTABLE,
+    }
+    assert {v.status for v, one in zip(found, general, strict=True) if not one} == {HOLDS}
     assert "(one seed) at rate=0.2" in found[1].text
 
 
 def test_one_rate_below_unpruned_fails_and_a_rate_within_the_certificate_does_not_decide():
     below = _verdicts(_table((1.0, 0.4, 9.0), (1.0, 0.9, 9.0), (0, 1)))
     assert [v.status for v in below[:6]] == [FAILS] * 6
-    near = _verdicts(_table((1.0, 1.005, 9.0), (1.0, 1.1, 9.0)))
+    near = _verdicts(_table((1.0, 1.09, 9.0), (1.0, 1.1, 9.0)))
     assert near[3].status not in (HOLDS, FAILS)
 
 

@@ -12,6 +12,7 @@ from flax import nnx
 
 import gnjax
 from experiments.claims.pruning_arms import CLAIMS
+from experiments.claims.pruning_sweep import INCREASE
 from experiments.shared import batch_kernels as kernels
 from experiments.shared import protocol
 from experiments.shared.pruned_kernel import pruned_kernel
@@ -222,6 +223,7 @@ def test_what_float32_has_is_near_what_float64_has(folder):
 def _stop(pruned, epoch, kappa, seed=0):
     shared = {"what": "kappa", "network": "resnet20", "augment": True, "tensors": "kernels"}
     ends = {"kappa": kappa, "kappa_low": kappa, "kappa_high": kappa}
+    ends |= {"lambda_max": kappa, "lambda_min": 1.0}
     ways = {"statistics": "all", "columns": "left", "seed": seed}
     return {**shared, **ways, **ends, "pruned": pruned, "epoch": epoch, "data": "cifar10_part"}
 
@@ -240,7 +242,7 @@ def test_a_mean_over_stops_and_the_last_stop_are_two_readings():
     whole = [_stop(0.0, epoch, 10.0) for epoch in (0, 20, 100)] + [_stop(0.0, 60, 1e9)]
     pruned = [_stop(0.8, epoch, kappa) for epoch, kappa in ((0, 1e6), (20, 10.0), (100, 1.0))]
     frame = pandas.DataFrame([*whole, *pruned, _stop(0.4, 0, 1e-3)])
-    way = "kappa, kernels alone pruned, J with the columns left"
+    way = "kappa at 80%, kernels alone pruned, J with the columns left"
     mean = _claim_of(f"averaged over the stops {way}").check(frame)
     assert mean.status == HOLDS
     assert mean.number == pytest.approx((1e5 * 0.1) ** (1 / 3))
@@ -259,9 +261,46 @@ def test_one_start_decides_no_sentence_about_networks_in_general():
 def test_one_start_decides_on_the_images_of_the_paper_alone():
     """On smaller images kappa after training is another one on the next machine."""
     frame = pandas.DataFrame([_stop(0.0, 100, 10.0), _stop(0.8, 100, 99.0)])
-    claim = _claim_of("after training kappa, kernels alone pruned, J with the columns left")
+    claim = _claim_of("after training kappa at 80%, kernels alone pruned, J with the columns left")
     assert claim.check(frame).status == HOLDS
     assert claim.check(frame.assign(data="fashion_mnist_5000, cut")).status == UNDECIDED
+
+
+def test_every_reading_of_an_increase_is_judged_at_the_same_rate():
+    """Class: one reading is judged at 40% and 80%, and the one beside it at 80% alone."""
+    claims = [claim for claim in CLAIMS if claim.source is INCREASE]
+    rows = [_stop(p, e, k) for e in (0, 100) for p, k in ((0.0, 10.0), (0.4, 1.0), (0.8, 99.0))]
+    ways = product(("batches", "all"), ("all", "left"), ("every tensor", "kernels"))
+    frame = pandas.concat(
+        pandas.DataFrame(rows).assign(
+            statistics=s, columns=c, tensors=t, lambda_max=9.9, lambda_min=1
+        )
+        for s, c, t in ways
+    )
+    frame.loc[frame["pruned"] == 0, "tensors"] = "every tensor"
+    frame = frame.drop_duplicates(["statistics", "columns", "tensors", "pruned", "epoch"])
+    frame.loc[frame["pruned"] == 0.8, "lambda_max"] = 99.0
+    for claim in claims:
+        found = claim.check(frame)
+        assert (found.status, " at 80%" in found.text) == (HOLDS, True), claim.statement
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_growth_is_of_both_ends_and_a_bound_on_kappa_decides_one_side_alone(when):
+    """kappa grows 100 times: 4 times by lambda_max and 25 times by lambda_min."""
+    shared = {"statistics": "batches", "columns": "all", "tensors": "every tensor"}
+    epoch = {"before": 0, "after": 100}[when]
+    rows = [_stop(0.0, epoch, 10.0), _stop(0.8, epoch, 1e3)]
+    frame = pandas.DataFrame(rows).assign(**shared, lambda_max=[5.0, 20.0])
+    claim = _claim_of(f"{when} training kappa as computed grows more")
+    found = claim.check(frame)
+    assert found.number == pytest.approx(25 / 4)
+    assert found.status == (HOLDS if when == "before" else FAILS)
+    assert "100 (one seed) in kappa, 4 (one seed) in lambda_max, 25 (one seed) in 1" in found.text
+    few = frame.assign(kappa=[10.0, 50.0], kappa_low=[10.0, 50.0], kappa_high=[10.0, np.inf])
+    told = claim.check(few)
+    assert told.status == UNDECIDED
+    assert "at least 5 (one seed) in kappa" in told.text
 
 
 def test_resnets_certified_kappa_has_its_lambda_ends(folder):

@@ -9,11 +9,11 @@ import pytest
 import gnjax
 from experiments.claims import pruning_sweep, training_path
 from figures import catalogue
-from reproduction import appendices, findings, readings, records, standing, texts
+from reproduction import appendices, authors, findings, readings, records, standing, texts
 from reproduction.published import GALLERY
-from reproduction.sides import Side
+from reproduction.sides import Side, of_records
 from sweeps import command_line, table
-from sweeps.claims import ALL, SOME, Claim, Sentence
+from sweeps.claims import ALL, FAILS, HOLDS, SOME, UNDECIDED, Claim, Sentence
 
 NUMBERED = {
     "A": {("Lemma", n) for n in range(1, 8)} | {("Eq", n) for n in range(1, 29)},
@@ -237,7 +237,7 @@ def test_answers_name_sentences_readings_and_figures_that_exist():
         assert set(row.sentences) <= words
         assert set(row.figures) <= set(catalogue.from_tables())
     found = [(row.number, row.readings) for row in texts.answers()]
-    found += [(row.found, row.readings) for row in texts.explained()]
+    found += [(" ".join(row.found), row.readings) for row in texts.explained()]
     for text, named in found:
         assert {one.partition(standing.AT)[0] for one in named} <= names
         assert text.format("", *("%" * 3 for _ in named)).count("%%%") == len(named)
@@ -248,14 +248,24 @@ def _all():
 
 
 def test_what_makes_figure_1_says_what_its_table_says():
-    """The number that no reading has: dead channels."""
+    """The numbers that no reading has: dead channels, and what the authors' own spectra give."""
     (row,) = (row for row in texts.explained() if "Figure 1" in row.title)
     frame = table.read(Path("figures/gallery/paper/pruning_arms.csv"))
     frame = frame[frame["network"] == "resnet20"]
     pruned = frame[(frame["tensors"] == "every tensor") & (frame["pruned"] == 0.8)]
     (dead,) = pruned[pruned["what"] == "losses"]["dead"].unique()
-    assert f"({dead:.0f} of 784 at 80%)" in row.found
+    assert f"({dead:.0f} of 784 at 80%)" in row.found[0]
     assert (findings.FOLDER / row.picture).is_file()
+    theirs = [
+        one
+        for one in authors.targets()
+        if one.figure == "fig14" and "same spectrum's lambda_min after" in one.quantity
+    ]
+    for rate, number in ((0, "2.5e6"), (20, "6.7e4"), (40, "9.5e4")):
+        ends = [one for one in theirs if one.quantity.startswith(f"{rate}% pruned")]
+        assert number in row.found[2]
+        last = ends[-1].listed.split(", ")[-1] or ends[-1].theirs
+        assert float(last) == float(number), rate
 
 
 def test_a_number_of_a_place_is_that_of_the_last_list_and_no_longer_one():
@@ -290,7 +300,7 @@ def test_one_word_answers_several_sentences(statuses, answer):
 
 
 def test_the_papers_sizes_decide_a_sentence_where_they_can():
-    """A smaller table counts where the paper's leaves the sentence open, and is named."""
+    """A smaller table counts where the sentence is not testable at the paper's, and is named."""
     sentence = Sentence("A", "Section 1", "grows")
     claim = Claim("2a", "it grows", sentence, lambda table: None)
 
@@ -304,8 +314,19 @@ def test_the_papers_sizes_decide_a_sentence_where_they_can():
         return found.side.profile, found.status, found.elsewhere()
 
     assert stands("holds", "fails") == ("paper", "fails", "holds at the laptop's sizes")
-    assert stands("holds", "undecided") == ("laptop", "holds", "")
+    assert stands("holds", "undecided") == ("paper", "undecided", "holds at the laptop's sizes")
+    assert stands("holds", "not testable") == ("laptop", "holds", "")
     assert stands("not testable", "undecided") == ("paper", "undecided", "")
+
+
+def test_the_tables_of_the_first_screen_have_a_row_for_each_sentence_of_the_tally():
+    """Class: seven rows for a tally of six, because a row was of another profile's verdict."""
+    sides = of_records(records.read(records.EXPECTED), readings.all_claims())
+    (paper,) = (side for side in sides if side.profile == "paper")
+    shown = [one.status for one in standing.standings(sides).values() if one.side is paper]
+    tallied = [one.status for one in paper.judged().values()]
+    for status in (HOLDS, FAILS, UNDECIDED):
+        assert shown.count(status) == tallied.count(status), status
 
 
 def test_every_experiment_lists_its_claims_once():

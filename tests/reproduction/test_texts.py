@@ -93,7 +93,11 @@ def corrected(monkeypatch):
                 texts.Answer,
                 {"figures": ("fig02",), "sentences": (text,), "readings": ()},
             ),
-            ("explained", texts.Explained, {"readings": (), "picture": "plain.png"}),
+            (
+                "explained",
+                texts.Explained,
+                {"found": (text,), "readings": (), "picture": "plain.png"},
+            ),
         ):
             rows = filled(row, text, **others)
             monkeypatch.setattr(texts, name, lambda rows=rows: rows)

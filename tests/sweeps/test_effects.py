@@ -225,9 +225,21 @@ def test_one_seed_decides_only_where_it_is_asked_to_and_by_what_is_certified(val
     found = decide(effect, "kappa", above=limit, from_one_seed=True)
     assert "(one seed)" in found.text
     assert found.seeds == 1
-    if not np.isclose(value, limit) and not np.isclose(value * width, limit):
-        expected = HOLDS if value > limit else FAILS if value * width < limit else UNDECIDED
+    margin = effects.ONE_SEED_MARGIN * max(1.0, limit)
+    ends = value - margin, value * width + margin
+    if not np.isclose(ends, limit).any():
+        expected = HOLDS if ends[0] > limit else FAILS if ends[1] < limit else UNDECIDED
         assert found.status == expected
+
+
+def test_a_bound_of_one_seed_is_called_one():
+    """Class: a kappa of which only a lower bound is certified is printed as a number."""
+    unit = DataFrame([{"seed": 0, "kappa_low": 1.0, "kappa": 1.0, "kappa_high": 1.0}])
+    open_ended = unit.assign(kappa=6.0, kappa_low=6.0, kappa_high=math.inf)
+    assert str(effects.ratio(open_ended, unit)) == "at least 6 (one seed)"
+    assert str(effects.ratio(unit, open_ended)) == "at most 0.167 (one seed)"
+    assert str(effects.ratio(unit, unit)) == "1 (one seed)"
+    assert str(effects.mean(np.array([-2.0]))) == "-2 (one seed)"
 
 
 def test_several_seeds_are_judged_by_their_interval_whatever_is_asked():
