@@ -38,20 +38,23 @@ def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any
     """Of every run the losses of each network, and then kappa: one cell for each stop.
 
     ``columns`` are the columns of J, those of all parameters or those that pruning has left. They
-    are the same where nothing is pruned.
+    are the same where nothing is pruned. The first ``seeds`` networks are trained, and of the first
+    ``starts`` kappa is measured before training.
     """
     for name in config.runs.split():
         run = config[name]
         _check(name, run)
         shared = {key: run[key] for key in ("scaling", "initializer", "biases", "recipe")}
         for pruned in run.rates:
-            for seed in range(config.first_seed, config.first_seed + run.seeds):
-                network = {**shared, "pruned": pruned, "seed": seed}
+            for index in range(max(run.seeds, run.starts)):
+                network = {**shared, "pruned": pruned, "seed": config.first_seed + index}
                 labels = {"run": name, "of": None}
-                yield labels, {**network, "columns": "none", "epochs": run.stops[-1]}
+                trains = index < run.seeds
+                if trains:
+                    yield labels, {**network, "columns": "none", "epochs": run.stops[-1]}
                 for columns in run.columns.split():
                     same = columns == "left" and not pruned
-                    for stop in run.stops:
+                    for stop in run.stops if trains else (0,):
                         kernel = {"columns": "all" if same else columns, "epochs": stop}
                         yield {**labels, "of": columns}, {**network, **kernel}
 

@@ -36,9 +36,10 @@ MENDED = "J has the columns of the parameters that pruning has left"
 Check = Callable[[DataFrame], Verdict]
 
 
-def _kappas(frame: DataFrame, run: str, of: str) -> DataFrame:
-    """The rows of kappa at those epochs at which every network has one."""
+def _kappas(frame: DataFrame, run: str, of: str, *, trained: bool) -> DataFrame:
+    """The rows of kappa before training or after, at epochs at which every such network has one."""
     rows = frame[(frame["run"] == run) & (frame["of"] == of) & frame["measured"]]
+    rows = rows[(rows["epoch"] > 0) == trained]
     networks = len(rows.drop_duplicates(["pruned", "seed"]))
     return rows.groupby("epoch").filter(lambda at: len(at) == networks)
 
@@ -68,9 +69,8 @@ def _at_start(run: str, of: str) -> Check:
     """Before training, of networks in general: one start has no interval and decides nothing."""
 
     def check(frame: DataFrame) -> Verdict:
-        rows = _kappas(frame, run, of)
-        start = rows[rows["epoch"] == 0]
-        verdict = _over_unpruned(start, "kappa", "kappa", from_one_seed=False)
+        rows = _kappas(frame, run, of, trained=False)
+        verdict = _over_unpruned(rows, "kappa", "kappa", from_one_seed=False)
         return _at_every_rate(verdict, rows, frame, run)
 
     return check
@@ -78,8 +78,7 @@ def _at_start(run: str, of: str) -> Check:
 
 def _trained(run: str, of: str) -> Check:
     def check(frame: DataFrame) -> Verdict:
-        rows = _kappas(frame, run, of)
-        rows = rows[rows["epoch"] > 0]
+        rows = _kappas(frame, run, of, trained=True)
         epochs = ", ".join(str(epoch) for epoch in sorted(set(rows["epoch"])))
         verdict = _over_unpruned(rows, "kappa", f"kappa after {epochs} epochs (a mean over these)")
         return _at_every_rate(verdict, rows, frame, run)
@@ -171,8 +170,8 @@ _PLOTTED_LEFT = (("run", "plotted"), ("of", "left"))
 
 
 def _falls_with_parameters(frame: DataFrame) -> Verdict:
-    """Whether kappa of J of the parameters left is above that of J of all, at every rate."""
-    left, whole = (_kappas(frame, "plotted", of) for of in ("left", "all"))
+    """Whether kappa of trained networks is larger for J of the parameters left, at every rate."""
+    left, whole = (_kappas(frame, "plotted", of, trained=True) for of in ("left", "all"))
     left, whole = (rows[rows["pruned"] > 0] for rows in (left, whole))
     both = left.merge(whole[["pruned", "seed", "epoch"]], on=["pruned", "seed", "epoch"])
     if both.empty:
@@ -203,7 +202,8 @@ CLAIMS = (
     *_slower("default", OTHER),
     Claim(
         "17",
-        "leaving the columns of the pruned parameters out of J makes kappa larger at every rate",
+        "trained, leaving the columns of the pruned parameters out of J makes kappa larger at every"
+        " rate",
         BEYOND,
         _falls_with_parameters,
         ("p/(k n)",),
