@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 from flax import nnx
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 from experiments import feed_forward_pruning as experiment
 from experiments.claims.pruning_sweep import BECAUSE, HARDER, WORSE
@@ -117,7 +117,8 @@ def test_the_paper_profile_is_the_published_network():
     assert sum(leaf.size for leaf in jax.tree.leaves(nnx.state(net, nnx.Param))) == 427_658
     cells = experiment.EXPERIMENT.cells(config)
     kinds = [(cell.keywords["columns"], cell.keywords["pruned"]) for cell in cells]
-    assert len(cells) == (5 + 30 + 24) * 2 + 5 + 10
+    starts = 5 * (5 + 4) * 2  # of five more networks at each rate, with both kinds of columns
+    assert len(cells) == (5 + 30 + 24) * 2 + starts + 5 + 10
     assert ("left", 0.0) not in kinds  # which is a cell of "all"
 
 
@@ -214,6 +215,20 @@ def test_an_epoch_that_one_network_lacks_counts_for_none():
     lacks &= frame["run"] == "plotted"
     found = _verdicts(frame[~lacks])
     assert (found[2].status, found[3].status) == (HOLDS, NOT_TESTABLE)
+
+
+def test_starts_that_are_not_trained_count_before_training_alone():
+    """Six starts decide the sentences on networks in general; the trained one keeps its verdict."""
+    trained = _table((1.0, 1.2, 3.0), (1.0, 1.1, 2.0))
+    start = trained[trained["measured"] & (trained["epoch"] == 0)]
+    more = concat([trained, *(start.assign(seed=seed) for seed in range(1, 6))])
+    before, after = _verdicts(trained), _verdicts(more)
+    general = [claim.source is WORSE for claim in experiment.CLAIMS]
+    assert {b.status for b, one in zip(before, general, strict=True) if one} == {UNDECIDED}
+    assert {a.status for a, one in zip(after, general, strict=True) if one} == {HOLDS}
+    assert [b.text for b, one in zip(before, general, strict=True) if not one] == [
+        a.text for a, one in zip(after, general, strict=True) if not one
+    ]
 
 
 def test_which_columns_of_j_decide_is_said_by_the_column_of_the_reading():
