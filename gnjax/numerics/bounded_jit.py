@@ -28,11 +28,15 @@ _Value = TypeVar("_Value")
 
 
 class BoundedJit(Generic[Arguments, _Value]):
-    """A compiled function that keeps the programs of a few sets of functions."""
+    """A compiled function whose first argument, its owner, holds functions such as model and loss.
+
+    It keeps one ``jax.jit`` for each of the last 16 sets of such functions.
+    """
 
     def __init__(self, function: Callable[Arguments, _Value], **options: Any) -> None:
         update_wrapper(self, function)
-        self._of_functions = lru_cache(_REMEMBERED)(lambda key: _compiled(function, options))
+        self._program_of = lru_cache(_REMEMBERED)(lambda functions: _compiled(function, options))
+        # The owner of the last call, by a weak reference, and its program; at first no owner's.
         self._last: tuple[Callable[[], Any], Any] = (lambda: self, None)
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> _Value:
@@ -42,18 +46,19 @@ class BoundedJit(Generic[Arguments, _Value]):
     def of(self, owner: Any) -> Any:
         """The ``jax.jit`` for the functions that ``owner`` holds; in a call, the first argument.
 
-        Every other one would compute the same, as each compares all of its arguments. To ask for
-        the functions takes as long as a small product, so the last answer is remembered.
+        A ``jax.jit`` of other functions would compute the same numbers, because each one compiles
+        anew where its arguments have another structure. To find the functions takes as long as a
+        small product, so the answer for the last owner is remembered.
         """
-        last, program = self._last
-        if last() is not owner:
-            program = self._of_functions(functions_of(owner))
+        last_owner, program = self._last
+        if last_owner() is not owner:
+            program = self._program_of(functions_of(owner))
             self._last = _reference(owner), program
         return program
 
 
 def bounded_jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """``jax.jit`` with its options, as a decorator, that frees programs of forgotten functions.
+    """A decorator like ``jax.jit``, with its options, that keeps programs for few models only.
 
     >>> @bounded_jit
     ... def value(function, x):
@@ -67,10 +72,10 @@ def bounded_jit(function: Callable[..., Any] | None = None, **options: Any) -> A
 
 
 def by_shapes(function: Callable[..., _Value]) -> Callable[..., _Value]:
-    """Remember what a function of pytrees says of their structure, shapes and dtypes alone.
+    """Keep the last 16 answers of a function that reads only shapes and dtypes of its arguments.
 
-    The numbers in the arrays must not matter; leaves that are no arrays count with their values.
-    Answers for the last few structures are kept.
+    The arguments are pytrees. Two calls have the same answer if the trees have the same structure,
+    their arrays the same shapes and dtypes, and their other leaves the same values.
     """
     answers: OrderedDict[Hashable, _Value] = OrderedDict()
 
@@ -79,7 +84,7 @@ def by_shapes(function: Callable[..., _Value]) -> Callable[..., _Value]:
         kinds = [(x.shape, x.dtype) if hasattr(x, "dtype") else x for x in leaves]
         key = structure, tuple(kinds)
         answer = answers.pop(key) if key in answers else function(*args)
-        answers[key] = answer
+        answers[key] = answer  # at the end, as the one used last
         if len(answers) > _REMEMBERED:
             answers.popitem(last=False)
         return answer
@@ -89,7 +94,7 @@ def by_shapes(function: Callable[..., _Value]) -> Callable[..., _Value]:
 
 
 def functions_of(owner: Any) -> tuple[Hashable, ...]:
-    """The functions in a pytree's structure, such as models and losses."""
+    """The functions in a pytree's structure, such as models and losses; a function's own self."""
     structure = jax.tree.structure(owner)
     if jax.tree_util.treedef_is_leaf(structure):
         return (_hashable(owner),) if callable(owner) else ()
@@ -97,9 +102,13 @@ def functions_of(owner: Any) -> tuple[Hashable, ...]:
 
 
 def _functions_in(value: Any) -> Iterator[Hashable]:
-    """The functions in a structure, in what stands beside the numbers of its nodes, and so on."""
+    """The functions in the structure of a pytree: in the metadata of its nodes, at any depth.
+
+    Metadata is what a class of pytrees states beside its children. Whatever in it is neither a
+    structure, a tuple or list, nor a plain number or word, counts as a function.
+    """
     if isinstance(value, jax.tree_util.PyTreeDef):
-        node = value.node_data()
+        node = value.node_data()  # (type, metadata), or None for a leaf
         parts = [*([] if node is None else [node[1]]), *value.children()]
     elif isinstance(value, tuple | list):
         parts = list(value)
@@ -112,7 +121,7 @@ def _functions_in(value: Any) -> Iterator[Hashable]:
 
 
 def _hashable(value: Any) -> Hashable:
-    """The value itself, or a key that compares it as JAX does: by equality, without a hash."""
+    """The value itself where it has a hash; otherwise a key that is equal where the values are."""
     try:
         hash(value)
     except TypeError:
@@ -121,7 +130,10 @@ def _hashable(value: Any) -> Hashable:
 
 
 class _ByEquality:
-    """A function that has no hash, such as a Flax module with a list of layers."""
+    """A key for a function that has no hash, such as a Flax module with a list of layers.
+
+    Keys have the same hash for all functions of one type, and are compared by their functions.
+    """
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -134,7 +146,7 @@ class _ByEquality:
 
 
 def _reference(value: Any) -> Callable[[], Any]:
-    """A weak reference, or one to nothing for what has none."""
+    """A weak reference to the value; one that always gives None where the type allows none."""
     try:
         return weakref.ref(value)
     except TypeError:
@@ -144,11 +156,11 @@ def _reference(value: Any) -> Callable[[], Any]:
 def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """``jax.jit`` of a new function that calls this one.
 
-    JAX keeps compiled programs by function, so that those of this wrapper can be dropped alone.
+    JAX keeps compiled programs by function, so that those of the new function can be dropped alone.
     """
 
-    def again(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
-    update_wrapper(again, function)
-    return jax.jit(again, **options)
+    update_wrapper(wrapper, function)
+    return jax.jit(wrapper, **options)

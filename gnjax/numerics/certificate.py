@@ -56,7 +56,10 @@ class Error(Result):
             raise ValueError(msg)
 
     def __add__(self, other: Error) -> Error:
-        """The bound on the sum of both errors; the reason is that of the weaker evidence."""
+        """The bound on the sum of both errors, with the weaker kind of evidence and its reasons.
+
+        The chances of failure add up. An exact number adds nothing: an error of 0 that is proved.
+        """
         for bound, exact in ((self, other), (other, self)):
             if exact.value == 0 and exact.failure == 0 and exact.kind == PROVED:
                 return bound
@@ -66,7 +69,7 @@ class Error(Result):
             self.value + other.value,
             kind,
             min(1.0, self.failure + other.failure),
-            "; ".join(dict.fromkeys(reasons)),
+            "; ".join(dict.fromkeys(reasons)),  # each reason once
         )
 
     def scaled(self, factor: float) -> Error:
@@ -74,7 +77,10 @@ class Error(Result):
         return self if self.kind == UNKNOWN else replace(self, value=self.value * abs(factor))
 
     def to(self, value: float) -> Error:
-        """The same evidence with another bound, which follows from this one."""
+        """An error of size ``value`` with the evidence of this one; an unknown one stays as it is.
+
+        The caller must know that the new bound follows from the old one.
+        """
         return self if self.kind == UNKNOWN else replace(self, value=value)
 
 
@@ -148,7 +154,8 @@ class Certificate(Result):
 def certificate(*errors: Error) -> Certificate:
     """The certificate of an answer that needs every one of the errors to hold.
 
-    Of equal parts without a chance of failure one stays; random ones are separate draws.
+    Of equal errors without a chance of failure one is kept. Equal errors that may fail are of
+    separate random draws, and all are kept, so that their chances add up.
     """
     parts: list[Error] = []
     for error in errors:
@@ -158,6 +165,7 @@ def certificate(*errors: Error) -> Certificate:
 
 
 def _rounded_up(probability: float) -> str:
-    """Two digits, rounded up, so that the text never claims more than the number."""
-    scale = 10.0 ** (math.floor(math.log10(probability)) - 1)
+    """The probability in two digits, rounded up, so that the text never claims more than it."""
+    scale = 10.0 ** (math.floor(math.log10(probability)) - 1)  # of the second digit
+    # A part in 1e12 less, so that a number of two digits is not rounded up to the next one.
     return f"{min(1.0, math.ceil(probability / scale * (1 - 1e-12)) * scale):.2g}"

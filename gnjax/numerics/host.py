@@ -32,15 +32,17 @@ def on_cpu(array: Any) -> bool:
 
 
 def on_device(array: Any, dtype: Any = None) -> jax.Array:
-    """The array as one of JAX; ``jnp.asarray`` compiles a program for every shape that it meets.
+    """The array as one of JAX on the default device, in its own precision or in ``dtype``.
 
-    With a ``dtype`` it is a copy in that precision, which later writes to the array do not change.
+    ``jax.device_put`` compiles nothing, where ``jnp.asarray`` compiles a program for every shape.
+    With a ``dtype`` the answer is a copy, which later writes to the NumPy array do not change.
+    Without one it may share the memory of the NumPy array.
     """
     if dtype is None:
         return jax.device_put(array)
     if isinstance(array, jax.Array):
         return jnp.asarray(array, dtype)
-    with np.errstate(over="ignore", under="ignore"):
+    with np.errstate(over="ignore", under="ignore"):  # callers check what they were given
         return jax.device_put(np.array(array, dtype))
 
 
@@ -57,22 +59,26 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     JAX shares an array of NumPy whose first entry lies at a multiple of 64 bytes, and copies any
     other, which takes as long as to form a large matrix.
     """
-    entries, size = math.prod(shape), np.dtype(dtype).itemsize
-    raw = np.zeros(entries * size + _ALIGNMENT, np.uint8)
-    first = -raw.ctypes.data % _ALIGNMENT
-    return raw[first : first + entries * size].view(dtype).reshape(shape)
+    needed_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+    raw_bytes = np.zeros(needed_bytes + _ALIGNMENT, np.uint8)
+    first = -raw_bytes.ctypes.data % _ALIGNMENT  # the first byte at a multiple of 64
+    return raw_bytes[first : first + needed_bytes].view(dtype).reshape(shape)
 
 
 def filled_rows(rows: np.ndarray, dtype: Any = np.float64) -> jax.Array:
-    """Rows on the device, with rows of zeros up to a power of two, so that few programs serve."""
+    """The rows of a matrix on the device, followed by rows of zeros up to a power of two.
+
+    JAX compiles a program for every number of rows that it meets, and these are few.
+    """
     count = len(rows)
-    filled = zeros((1 << max(count - 1, 0).bit_length(), rows.shape[1]), dtype)
+    power_of_two = 1 << max(count - 1, 0).bit_length()  # the smallest that is at least count
+    filled = zeros((power_of_two, rows.shape[1]), dtype)
     filled[:count] = rows
     return on_device(filled)
 
 
 def product_on_host(left: np.ndarray, right: np.ndarray | jax.Array) -> np.ndarray:
-    """A B in host memory, multiplied where B is."""
+    """A B in host memory, for A = ``left`` and B = ``right``; it is computed where B is."""
     if on_cpu(right):
         return np.asarray(left @ np.asarray(right))
     with x64():
@@ -95,25 +101,26 @@ def stacked(arrays: Sequence[jax.Array]) -> jax.Array:
 
 
 def times(left: jax.Array, right: jax.Array) -> jax.Array:
-    """A B at the highest precision, on a CPU by BLAS."""
+    """A B for A = ``left`` and B = ``right``, at the highest precision; on a CPU by BLAS."""
     if on_cpu(left) and on_cpu(right):
         return _by_blas(np.asarray(left), np.asarray(right))
     return jnp.matmul(left, right, precision="highest")
 
 
 def times_transposed(left: jax.Array, right: jax.Array) -> jax.Array:
-    """A B^T at the highest precision, on a CPU by BLAS.
+    """A B^T for A = ``left`` and B = ``right``, at the highest precision; on a CPU by BLAS.
 
     BLAS takes two thirds of XLA's time for large matrices in float64, and half of that for A A^T.
     """
     if on_cpu(left) and on_cpu(right):
         a = np.asarray(left)
-        b = a if right is left else np.asarray(right)
+        b = a if right is left else np.asarray(right)  # NumPy sees A A^T by the shared array
         return _by_blas(a, b.T)
     return jnp.matmul(left, right.T, precision="highest")
 
 
 def _by_blas(left: np.ndarray, right: np.ndarray) -> jax.Array:
+    """A B by NumPy, written at once into memory that JAX takes over without a copy."""
     product = zeros((left.shape[0], right.shape[1]), left.dtype)
     with np.errstate(over="ignore", invalid="ignore"):  # the caller reports it
         return on_device(np.matmul(left, right, out=product))
@@ -129,33 +136,45 @@ def on_host(array: jax.Array | np.ndarray) -> np.ndarray:
 
 
 def all_finite(array: jax.Array | np.ndarray) -> bool:
-    """Whether every entry is finite; on an accelerator without moving the array."""
+    """Whether every entry is finite; computed where the array is, without moving it."""
     if on_cpu(array):
         return bool(np.isfinite(np.asarray(array)).all())
     return bool(jnp.isfinite(array).all())
 
 
 def dot(a: np.ndarray, b: np.ndarray) -> float:
-    """The inner product in float64."""
+    """The inner product of all entries of a and b in float64."""
     pairs = zip(in_parts(a), in_parts(b), strict=True)
     with np.errstate(invalid="ignore", over="ignore"):  # reported where it is used
-        return float(sum(p.astype(np.float64) @ q.astype(np.float64) for p, q in pairs))
+        return float(
+            sum(a_part.astype(np.float64) @ b_part.astype(np.float64) for a_part, b_part in pairs)
+        )
 
 
 def length(a: np.ndarray, b: np.ndarray | None = None, factor: float = 0.0) -> float:
-    """The Euclidean length of a, or of a - factor b, in float64, without underflow."""
-    parts = [in_parts(a)] if b is None else [in_parts(a), in_parts(b)]
+    """The Euclidean length of a, or of a - factor b where b is given, in float64.
+
+    Both are read some entries at a time, so that no float64 copy of a whole array takes memory.
+    The length of the whole is the length of the vector of the lengths of these parts. No square
+    that counts under- or overflows.
+    """
+    if b is None:
+        parts = (part.astype(np.float64, copy=False) for part in in_parts(a))
+        return math.hypot(*map(_length_of_part, parts))
     lengths = []
-    for part, *subtrahend in zip(*parts, strict=True):
-        difference = part.astype(np.float64, copy=bool(subtrahend))
-        for subtracted in subtrahend:
-            difference -= factor * subtracted.astype(np.float64)
-        lengths.append(_length(difference))
+    for a_part, b_part in zip(in_parts(a), in_parts(b), strict=True):
+        difference = a_part.astype(np.float64)  # a copy, so that a itself stays as it is
+        difference -= factor * b_part.astype(np.float64)
+        lengths.append(_length_of_part(difference))
     return math.hypot(*lengths)
 
 
 def size_of(block: np.ndarray | jax.Array) -> float:
-    """The Frobenius norm of a block, without underflow; computed where the block is."""
+    """The Frobenius norm of a block in float64, computed where the block is.
+
+    On a device the entries are divided by the largest one, so that their squares neither under- nor
+    overflow. A block with an entry that is not finite has no finite norm.
+    """
     if on_cpu(block):
         return length(np.asarray(block))
     with x64():
@@ -166,29 +185,30 @@ def size_of(block: np.ndarray | jax.Array) -> float:
 
 
 def times_number(block: np.ndarray | jax.Array, factor: float) -> np.ndarray | jax.Array:
-    """The block times a number, in its own precision, where it is."""
-    with x64():
+    """The block times a number, in the block's own precision and on its own device."""
+    with x64():  # in 32-bit mode JAX would round a block of float64
         return block * factor
 
 
 def wide(block: jax.Array) -> np.ndarray | jax.Array:
-    """The block in float64, where it is."""
+    """The block in float64: on a GPU it stays there, and otherwise it comes to host memory."""
     if on_cpu(block) or not on_gpu():
         return np.asarray(on_host(block), np.float64)
     with x64():
         return block.astype(np.float64)
 
 
-def _length(part: np.ndarray) -> float:
+def _length_of_part(part: np.ndarray) -> float:
+    """The Euclidean length of a vector, scaled by its largest entry only where that is needed."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         plain = float(np.linalg.norm(part))
-    if 1e-130 < plain < 1e150:  # the squares that are lost are less than its rounding
+    if 1e-130 < plain < 1e150:  # squares that underflow are then less than its rounding
         return plain
     largest = float(np.abs(part).max(initial=0.0))
     return largest * float(np.linalg.norm(part / largest)) if 0 < largest < math.inf else largest
 
 
 def in_parts(array: np.ndarray) -> Iterator[np.ndarray]:
-    """The entries of an array, some at a time, so that their float64 copies take no memory."""
+    """The entries of an array as one row, 2^22 at a time, so that a float64 copy stays small."""
     flat = array.reshape(-1)
     yield from (flat[start : start + _PART] for start in range(0, flat.size, _PART))

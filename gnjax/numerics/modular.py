@@ -29,31 +29,38 @@ _BLOCK = 64  # columns that are eliminated together
 
 
 def residues(numbers: np.ndarray) -> np.ndarray:
-    """The residues of finite floating numbers, which need not be normal; those of others are 0."""
+    """The residues modulo q of floating numbers m 2^e with integers m and e.
+
+    Numbers may be below the normal ones. The residue of nan and of an infinite number is 0.
+    """
     finite = np.where(np.isfinite(numbers), numbers, 0).astype(np.float64)
     mantissas, exponents = np.frexp(finite)
-    whole = np.ldexp(mantissas, 53).astype(np.int64) % PRIME
+    integers = np.ldexp(mantissas, 53).astype(np.int64) % PRIME  # a float64 has 53 binary digits
     smallest = -1200  # below the exponent of every float64
     powers = _powers_of_two(smallest, 1100)
-    return whole * powers[exponents - 53 - smallest] % PRIME
+    return integers * powers[exponents - 53 - smallest] % PRIME
 
 
 def _powers_of_two(first: int, last: int) -> np.ndarray:
+    """The residues modulo q of 2^first, .., 2^(last - 1); exponents may be negative."""
     return np.array([pow(2, exponent, PRIME) for exponent in range(first, last)])
 
 
 def inverses(a: np.ndarray) -> np.ndarray:
-    """1 / a modulo q, by Fermat's a^(q - 2); where a is zero, a number that stands for 1 / 0."""
+    """1 / a = a^(q - 2) modulo the prime q, by Fermat's theorem.
+
+    Where a is zero, the answer is the number by which :func:`unknowns` stands for 1 / 0.
+    """
     return np.where(a == 0, unknowns("1 / 0", a), powers(a, PRIME - 2))
 
 
 def powers(a: np.ndarray, exponent: int) -> np.ndarray:
-    """a^exponent modulo q for an exponent of 0 or more."""
-    result, square = np.ones_like(a), a
+    """a^exponent modulo q for an exponent of 0 or more, by squares: a^13 = a^8 a^4 a."""
+    result, power = np.ones_like(a), a  # power is a^1, a^2, a^4, ..
     while exponent:
         if exponent & 1:
-            result = result * square % PRIME
-        square = square * square % PRIME
+            result = result * power % PRIME
+        power = power * power % PRIME
         exponent >>= 1
     return result
 
@@ -66,12 +73,12 @@ def unknowns(name: str, *arguments: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
         state = np.asarray(zlib.crc32(name.encode()), np.uint64)
         for argument in arguments:
-            state = _mixed(state + _mixed(argument.astype(np.uint64)))
+            state = _scrambled(state + _scrambled(argument.astype(np.uint64)))
     return np.asarray(state % np.uint64(PRIME), np.int64)
 
 
-def _mixed(state: np.ndarray) -> np.ndarray:
-    """A bijection of 64 bits in which every bit depends on every other (that of splitmix64)."""
+def _scrambled(state: np.ndarray) -> np.ndarray:
+    """A hash of 64-bit integers without collisions, the output function of splitmix64."""
     state = state + np.uint64(0x9E3779B97F4A7C15)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -79,27 +86,31 @@ def _mixed(state: np.ndarray) -> np.ndarray:
 
 
 def drawn(seed: int, *shape: int) -> np.ndarray:
-    """Random residues."""
+    """An array of random residues, each of 0 .. q - 1 with the same probability."""
     return np.random.default_rng(seed).integers(0, PRIME, shape)
 
 
 def bilinear(product: _Product, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A bilinear map of residues, each of whose results is a sum of at most 2^20 products a b.
+    """The residues of a bilinear map of a and b, such as a matrix product, from those of a and b.
 
-    ``product`` computes it for arrays of float64, here for halves of the residues, of which all
-    sums of products are exact.
+    ``product`` computes the map for arrays of float64. Each of its results is a sum of at most 2^20
+    products of an entry of a and an entry of b. With a = h 2^16 + l for each array, the map is
+
+        h_a h_b 2^32 + (h_a l_b + l_a h_b) 2^16 + l_a l_b,
+
+    in which h and l are below 2^16, so that float64 holds each of the three sums exactly.
     """
     (high_a, low_a), (high_b, low_b) = halves(a), halves(b)
     middle = product(high_a, low_b) + product(low_a, high_b)
-    parts = [product(high_a, high_b), middle, product(low_a, low_b)]
+    coefficients = [product(high_a, high_b), middle, product(low_a, low_b)]
     total = np.zeros((), np.int64)
-    for part in parts:
-        total = (total * 2**_LIMB + as_residues(part)) % PRIME
+    for coefficient in coefficients:  # Horner's rule for the polynomial in 2^16
+        total = (total * 2**_LIMB + as_residues(coefficient)) % PRIME
     return total
 
 
 def halves(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """high and low with a = high 2^16 + low, in float64."""
+    """The pair (high, low) with a = high 2^16 + low and low below 2^16, in float64."""
     return (a >> _LIMB).astype(np.float64), (a & (2**_LIMB - 1)).astype(np.float64)
 
 
@@ -112,57 +123,67 @@ def as_residues(exact: np.ndarray) -> np.ndarray:
 
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The product of two matrices of residues."""
+    """The product of two matrices of residues, summed over at most 2^20 terms at a time."""
     total = np.zeros((len(a), b.shape[1]), np.int64)
     for start in range(0, a.shape[1], _LONGEST):
-        part = slice(start, start + _LONGEST)
-        total += bilinear(np.matmul, a[:, part], b[part])
+        terms = slice(start, start + _LONGEST)
+        total += bilinear(np.matmul, a[:, terms], b[terms])
     return total % PRIME
 
 
 def rank(matrix: np.ndarray) -> int:
-    """The rank of a matrix of residues, by elimination of some columns at a time."""
-    rest, count = matrix, 0
-    while rest.size:
-        block, rest = rest[:, :_BLOCK], rest[:, _BLOCK:]
-        pivots, columns = _pivots(block)
-        count += len(pivots)
-        others = np.delete(np.arange(len(block)), pivots)
-        if rest.size and len(pivots):
-            inverse = _inverse(block[pivots][:, columns])
-            steps = product(block[others][:, columns], inverse)
-            rest = np.concatenate([rest[pivots], rest[others]])
-            rest = (rest[len(pivots) :] - product(steps, rest[: len(pivots)])) % PRIME
-    return count
+    """The rank of a matrix of residues, by Gaussian elimination of 64 columns at a time.
+
+    The first 64 columns have the rank r. Let A be an invertible matrix (r, r) of r of their rows,
+    the pivot rows, and of r of their columns, and let C be the same columns of all other rows. The
+    remaining columns are P in the pivot rows and R in the others. Then the rank of the matrix is r
+    plus the rank of the Schur complement R - C A^{-1} P.
+    """
+    remaining, rank_so_far = matrix, 0
+    while remaining.size:
+        block, remaining = remaining[:, :_BLOCK], remaining[:, _BLOCK:]
+        pivot_rows, pivot_columns = _pivots(block)
+        rank_so_far += len(pivot_rows)
+        other_rows = np.delete(np.arange(len(block)), pivot_rows)
+        if remaining.size and len(pivot_rows):
+            inverse = _inverse(block[pivot_rows][:, pivot_columns])
+            factors = product(block[other_rows][:, pivot_columns], inverse)
+            eliminated = product(factors, remaining[pivot_rows])
+            remaining = (remaining[other_rows] - eliminated) % PRIME
+    return rank_so_far
 
 
 def _pivots(block: np.ndarray) -> tuple[list[int], list[int]]:
-    """As many rows and columns as the rank is, such that the matrix of both is invertible."""
-    remaining, free = block.copy(), np.ones(len(block), bool)
-    pivots: list[int] = []
-    columns: list[int] = []
+    """The indices of r rows and of r columns whose matrix is invertible, for a block of rank r."""
+    reduced, is_free = block.copy(), np.ones(len(block), bool)
+    pivot_rows: list[int] = []
+    pivot_columns: list[int] = []
     for column in range(block.shape[1]):
-        possible = np.flatnonzero((remaining[:, column] != 0) & free)
-        if not len(possible):
+        candidates = np.flatnonzero((reduced[:, column] != 0) & is_free)
+        if not len(candidates):
             continue
-        pivot = int(possible[0])
-        pivots.append(pivot)
-        columns.append(column)
-        free[pivot] = False
-        row = remaining[pivot] * inverses(remaining[pivot, column]) % PRIME
-        steps = np.where(free, remaining[:, column], 0)
-        remaining = (remaining - steps[:, None] * row[None]) % PRIME
-    return pivots, columns
+        pivot = int(candidates[0])
+        pivot_rows.append(pivot)
+        pivot_columns.append(column)
+        is_free[pivot] = False
+        row = reduced[pivot] * inverses(reduced[pivot, column]) % PRIME  # with 1 as its pivot
+        factors = np.where(is_free, reduced[:, column], 0)
+        reduced = (reduced - factors[:, None] * row[None]) % PRIME
+    return pivot_rows, pivot_columns
 
 
 def _inverse(matrix: np.ndarray) -> np.ndarray:
-    """The inverse of an invertible matrix of residues, by the elimination of Gauss and Jordan."""
+    """The inverse of an invertible matrix A of residues, by the elimination of Gauss and Jordan.
+
+    Row operations turn [A, I] into [I, A^{-1}].
+    """
     size = len(matrix)
-    both = np.concatenate([matrix, np.eye(size, dtype=np.int64)], axis=1)
-    for place in range(size):
-        pivot = place + int(np.flatnonzero(both[place:, place])[0])
-        both[[place, pivot]] = both[[pivot, place]]
-        both[place] = both[place] * inverses(both[place, place]) % PRIME
-        steps = both[:, place] * (np.arange(size) != place)
-        both = (both - steps[:, None] * both[place][None]) % PRIME
-    return both[:, size:]
+    augmented = np.concatenate([matrix, np.eye(size, dtype=np.int64)], axis=1)
+    for column in range(size):
+        pivot = column + int(np.flatnonzero(augmented[column:, column])[0])
+        augmented[[column, pivot]] = augmented[[pivot, column]]
+        row = augmented[column] * inverses(augmented[column, column]) % PRIME
+        augmented[column] = row
+        factors = augmented[:, column] * (np.arange(size) != column)  # the pivot row stays
+        augmented = (augmented - factors[:, None] * row[None]) % PRIME
+    return augmented[:, size:]

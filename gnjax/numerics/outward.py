@@ -44,35 +44,40 @@ def stored_bound(bounds: float | Sequence[float], dtype: jnp.dtype) -> jax.Array
     exact = np.asarray(bounds, np.float64)
     with np.errstate(over="ignore", under="ignore"):
         converted = exact.astype(dtype)
-    above = np.nextafter(converted, np.asarray(np.inf, converted.dtype))
-    return on_device(np.where(converted.astype(np.float64) < exact, above, converted))
+    next_numbers = np.nextafter(converted, np.asarray(np.inf, converted.dtype))
+    return on_device(np.where(converted.astype(np.float64) < exact, next_numbers, converted))
 
 
 def frobenius_norm(matrix: jax.Array | np.ndarray) -> float:
-    """An upper bound on ||M||_F.
+    """An upper bound on the Frobenius norm ||M||_F, in which its own rounding is counted.
 
-    Entries are scaled, so that their squares cannot under- or overflow. Rows are added up in
-    float64 on a CPU, and elsewhere in the precision of the matrix.
+    Entries are scaled, so that their squares cannot under- or overflow. The squares of a row are
+    added up in float64 on a CPU, and elsewhere in the precision of the matrix.
     """
-    host = on_cpu(matrix) and matrix.dtype in (np.float32, np.float64)
-    scale, squares = (_host_row_squares if host else _row_squares)(matrix)
+    by_numpy_itself = on_cpu(matrix) and matrix.dtype in (np.float32, np.float64)
+    row_squares = _host_row_squares if by_numpy_itself else _row_squares
+    scale, squared_lengths = row_squares(matrix)
     if float(scale) == 0.0:
         return 0.0
-    lost = gamma(matrix.shape[-1] + 4, squares.dtype)  # the largest square is 1e-200 or more
-    total = float(np.asarray(squares, np.float64).sum())
+    # The sum of a row's squares loses at most gamma_{columns + 4} of itself: division by the scale,
+    # squares and additions. Underflow does not count, as the largest square is 1e-200 or more.
+    lost = gamma(matrix.shape[-1] + 4, squared_lengths.dtype)
+    total = float(np.asarray(squared_lengths, np.float64).sum())
     return raised(float(scale) * math.sqrt(total * (1 + 2 * lost)))
 
 
 @jax.jit
 def _row_squares(matrix: jax.Array | np.ndarray) -> tuple[jax.Array, jax.Array]:
+    """The scale s = max |M_ij|, and the squared length of each row of M / s, by XLA."""
     scale = jnp.abs(matrix).max()
     return scale, jnp.square(matrix / jnp.where(scale == 0, 1, scale)).sum(axis=-1)
 
 
 def _host_row_squares(matrix: jax.Array | np.ndarray) -> tuple[float, np.ndarray]:
-    """The scale and the squares of the rows by NumPy in float64, several times sooner on a CPU.
+    """A scale s, and the squared length of each row of M / s, by NumPy in float64.
 
-    Where no square can overflow, and none that counts underflow, the scale is 1: nothing is copied.
+    On a CPU this is several times faster than XLA. Where no square of an entry can overflow, and
+    none that counts can underflow, s is 1 and nothing is copied.
     """
     entries = np.asarray(matrix)
     scale = float(max(entries.max(initial=0.0), -entries.min(initial=0.0)))
@@ -84,10 +89,10 @@ def _host_row_squares(matrix: jax.Array | np.ndarray) -> tuple[float, np.ndarray
 
 
 def underflow(terms: int, entries: int, dtype: jnp.dtype) -> float:
-    """The error of a matrix product by underflow, in Frobenius norm.
+    """A bound on what underflow changes in a matrix product, in Frobenius norm.
 
-    Results below the smallest normal number are set to zero. These can be ``terms`` products and as
-    many sums in each of ``entries`` entries.
+    The product has ``entries`` entries, each a sum of ``terms`` products. XLA may set every result
+    below the smallest normal number to zero: in each entry ``terms`` products and as many sums.
     """
     return 2 * terms * math.sqrt(entries) * float(jnp.finfo(dtype).tiny)
 
@@ -103,21 +108,22 @@ def conversion_error(original: ArrayLike, stored: jax.Array | np.ndarray) -> flo
     host, rounded = np.asarray(host), np.asarray(stored)
     if host.dtype.itemsize > 8:  # beyond float64: what one rounding does to each entry
         return unit_roundoff(stored.dtype) * frobenius_norm(stored) * (1 + 2.0**-20)
-    if host.dtype.kind in "iu":  # an integer above 2^53 is rounded twice
-        pairs = zip(*_changed(host, rounded), strict=True)
+    if host.dtype.kind in "iu":  # float64 may round an integer above 2^53: compare integers
+        pairs = zip(*_changed_integers(host, rounded), strict=True)
         return raised(math.sqrt(sum(float(int(a) - int(b)) ** 2 for a, b in pairs)))
     exact = np.asarray(host, np.float64)
+    # XLA may take a number below the smallest normal one for zero, so the larger distance counts.
     is_tiny = np.abs(rounded) < np.finfo(rounded.dtype).tiny
-    wide, flushed = (a.astype(np.float64) for a in (rounded, np.where(is_tiny, 0, rounded)))
-    distance = np.maximum(np.abs(exact - wide), np.abs(exact - flushed))
+    as_stored, as_zero = (a.astype(np.float64) for a in (rounded, np.where(is_tiny, 0, rounded)))
+    distance = np.maximum(np.abs(exact - as_stored), np.abs(exact - as_zero))
     return raised(_host_norm(distance))
 
 
 def symmetric_part(original: ArrayLike, stored: jax.Array) -> tuple[jax.Array, float]:
     """(M + M^T) / 2 for the stored M, and a bound on its error in Frobenius norm.
 
-    The error is the distance from the symmetric part of ``original``. It is 0 for a symmetric
-    matrix that was not rounded.
+    The error is the distance from (A + A^T) / 2 for the ``original`` matrix A, of which M is the
+    rounded copy. It is 0 for a symmetric matrix that was not rounded.
     """
     error = conversion_error(original, stored)
     matrix = by_numpy(stored)
@@ -128,13 +134,17 @@ def symmetric_part(original: ArrayLike, stored: jax.Array) -> tuple[jax.Array, f
     return on_device(matrix / 2 + matrix.T / 2), raised(error + rounding)
 
 
-def _changed(original: np.ndarray, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The integer entries that differ from their stored values, and these values."""
-    differ = stored.astype(np.float64) != original.astype(np.float64)
-    differ |= np.abs(original.astype(np.float64)) >= 2.0**53
-    return original[differ], stored[differ]
+def _changed_integers(original: np.ndarray, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The integers that may differ from their stored values, and these values.
+
+    All of at least 2^53 are among them, as float64 cannot tell whether they differ.
+    """
+    may_differ = stored.astype(np.float64) != original.astype(np.float64)
+    may_differ |= np.abs(original.astype(np.float64)) >= 2.0**53
+    return original[may_differ], stored[may_differ]
 
 
 def _host_norm(matrix: np.ndarray) -> float:
+    """The Frobenius norm by NumPy, of entries divided by the largest, so that none overflows."""
     scale = float(np.abs(matrix).max(initial=0.0))
     return 0.0 if scale == 0.0 else scale * float(np.linalg.norm(matrix / scale))

@@ -27,19 +27,21 @@ def gamma(terms: int, dtype: jnp.dtype) -> float:
 
 
 def spectral_error(size: int, dtype: jnp.dtype) -> float:
-    """The error of an eigenvalue or singular value from LAPACK, relative to the norm.
+    """The error of an eigenvalue or singular value from LAPACK, relative to the 2-norm.
 
-    The proofs give a low-degree polynomial of the size. Held-out matrices of up to 40 rows, in many
-    digits, had errors of up to 1.45 max(4, sqrt n) eps; three times max(4, sqrt n) eps is taken.
+    The matrix has n = ``size`` rows. The proofs give a polynomial of n times eps. Held-out matrices
+    of up to 40 rows, computed in many digits, had errors of up to 1.45 max(4, sqrt n) eps; three
+    times max(4, sqrt n) eps is taken.
     """
     return 3 * max(4.0, size**0.5) * float(jnp.finfo(dtype).eps)
 
 
 def singular_errors(values: np.ndarray, size: int, dtype: jnp.dtype) -> np.ndarray:
-    """The errors of singular values from LAPACK, which are sorted from the largest down.
+    """Bounds on the errors of singular values from LAPACK, which are sorted from the largest down.
 
-    Beside :func:`spectral_error`, which is relative to the norm, its iterations end once a value is
-    known to a relative tolerance of about 50 eps. Held-out matrices of up to 160 rows with repeated
+    There are two parts: :func:`spectral_error`, which is relative to the largest value, and what
+    LAPACK's iterations leave, which end once a value is known to about 50 eps of itself. Held-out
+    matrices of up to 160 rows with repeated
     singular values had errors of up to 64 eps of a value; 200 eps is taken.
     """
     return spectral_error(size, dtype) * values[0] + unconverged(values)
@@ -51,10 +53,11 @@ def unconverged(values: np.ndarray) -> np.ndarray:
 
 
 def singular_values(matrix: np.ndarray) -> np.ndarray:
-    """Singular values, largest first; a long matrix is first reduced by QR.
+    """Singular values, largest first; a long matrix is first replaced by R of its QR factorisation.
 
-    With half as many rows again as columns this takes 0.7 of the time: LAPACK spends it in products
-    with vectors, and QR in products of matrices.
+    R has the same singular values. With 1.5 times as many rows as columns this takes 0.7 of the
+    time, because QR consists of products of matrices and LAPACK's reduction of products with
+    vectors.
     """
     tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T
     if 2 * tall.shape[0] > 3 * tall.shape[1]:

@@ -21,7 +21,7 @@ SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
 
 
 def reach(dtype: Any) -> int:
-    """A norm from 2^-reach to 2^reach leaves room for squares, sums and errors in a dtype."""
+    """The largest r for which a norm of 2^-r .. 2^r leaves room for squares, sums and errors."""
     return min(_REACH, int(jnp.finfo(dtype).maxexp) // 2)
 
 
@@ -31,8 +31,9 @@ def exponent_of(number: float) -> int | None:
 
 
 def largest_exponent(array: Any) -> int | None:
-    """The exponent of the largest entry; None where every entry is zero."""
-    if not on_cpu(array):  # where numbers below the normal ones count as zeros
+    """e with 2^{e-1} <= max |A_ij| < 2^e; None where every entry is zero, or one is not finite."""
+    # A device takes numbers below the normal ones for zeros: where it finds none, the host looks.
+    if not on_cpu(array):
         exponent = exponent_of(float(jnp.abs(array).max()))
         if exponent is not None:
             return exponent
@@ -43,14 +44,15 @@ def largest_exponent(array: Any) -> int | None:
 def times_power(array: Any, exponent: int) -> tuple[Any, float]:
     """2^exponent times an array, and a bound on the Frobenius norm of what underflow changes.
 
-    Numbers below the smallest normal one are stored, but XLA may take them for zeros.
+    Numbers below the smallest normal one are stored, but XLA may take them for zeros. Each of them
+    then changes by less than that smallest number.
     """
     host = np.asarray(array)
     with np.errstate(under="ignore", over="ignore"):
         multiple = np.ldexp(host, exponent)
-    tiny = float(jnp.finfo(host.dtype).tiny)
-    lost = int(np.count_nonzero((np.abs(multiple) < tiny) & (host != 0)))
-    return on_device(multiple), tiny * math.sqrt(lost)
+    smallest_normal = float(jnp.finfo(host.dtype).tiny)
+    lost_entries = int(np.count_nonzero((np.abs(multiple) < smallest_normal) & (host != 0)))
+    return on_device(multiple), smallest_normal * math.sqrt(lost_entries)
 
 
 def raised_power(bound: float, exponent: int) -> float:
@@ -64,22 +66,24 @@ def raised_power(bound: float, exponent: int) -> float:
 def values_in_units(
     values: np.ndarray, errors: np.ndarray | float, exponent: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """2^exponent times values and their errors, to which comes what underflow rounds.
+    """2^exponent times values and bounds on their errors, rounded up where they underflow.
 
-    Refuses values beyond the largest float.
+    A multiple that underflow rounds has an error more, of at most the smallest float. Values beyond
+    the largest float are refused.
     """
     with np.errstate(under="ignore", over="ignore"):
         multiples, bounds = np.ldexp(values, exponent), np.ldexp(errors, exponent)
+        # Multiplied back, a number that was rounded is not what it was.
         is_rounded = np.ldexp(multiples, -exponent) != values
-        short = np.ldexp(bounds, -exponent) < errors
+        is_too_small = np.ldexp(bounds, -exponent) < errors
     if not np.isfinite(multiples).all():
-        about = math.log10(float(np.abs(values).max())) + exponent * math.log10(2)
+        decimal_exponent = math.log10(float(np.abs(values).max())) + exponent * math.log10(2)
         msg = (
-            f"the answer is about 1e{about:+.0f}, beyond the largest float; divide the matrix, or "
-            "its factor, by a power of two"
+            f"the answer is about 1e{decimal_exponent:+.0f}, beyond the largest float; divide "
+            "the matrix, or its factor, by a power of two"
         )
         raise ValueError(msg)
-    bounds = np.where(short, np.nextafter(bounds, np.inf), bounds)
+    bounds = np.where(is_too_small, np.nextafter(bounds, np.inf), bounds)
     return multiples, np.where(is_rounded, bounds + SMALLEST, bounds)
 
 
@@ -89,4 +93,5 @@ def error_in_units(error: Error, exponent: int) -> Error:
 
 
 def certificate_in_units(certificate: Certificate, exponent: int) -> Certificate:
+    """The certificate of 2^exponent times the number: each of its errors is multiplied."""
     return Certificate(tuple(error_in_units(part, exponent) for part in certificate.parts))

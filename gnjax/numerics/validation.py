@@ -65,7 +65,7 @@ def _largest_and_asymmetry(matrix: Any) -> tuple[Any, Any]:
     return abs(matrix).max(), (matrix - matrix.T).max()
 
 
-_on_accelerator = jax.jit(_largest_and_asymmetry)
+_compiled_largest_and_asymmetry = jax.jit(_largest_and_asymmetry)
 
 
 def check_symmetric_matrix(name: str, matrix: jax.Array | np.ndarray, tolerance: float) -> float:
@@ -77,7 +77,7 @@ def check_symmetric_matrix(name: str, matrix: jax.Array | np.ndarray, tolerance:
         with np.errstate(over="ignore", invalid="ignore"):
             largest_and_asymmetry = _largest_and_asymmetry(np.asarray(matrix))
     else:
-        largest_and_asymmetry = _on_accelerator(matrix)
+        largest_and_asymmetry = _compiled_largest_and_asymmetry(matrix)
     largest, asymmetry = map(float, largest_and_asymmetry)
     if asymmetry > tolerance * largest:
         msg = (
@@ -94,17 +94,17 @@ def check_finite_number(name: str, value: float) -> float:
     if not isinstance(value, int | float | np.number | np.ndarray | jax.Array):
         msg = f"{name} must be a number, got {_describe(value)}"
         raise ValueError(msg)
-    if np.ndim(value) != 0 or np.iscomplexobj(value) or not _is_float(value):
+    if np.ndim(value) != 0 or np.iscomplexobj(value) or not _fits_float64(value):
         msg = f"{name} must be one finite number that float64 holds, got {str(value)[:40]}"
         raise ValueError(msg)
     return float(value)
 
 
-def _is_float(value: Any) -> bool:
-    """Whether float64 holds a real number: an integer exactly, and any other one finite."""
+def _fits_float64(value: Any) -> bool:
+    """Whether float64 holds a real number: an integer exactly, and any other number as finite."""
     try:
         number = float(value)
-    except OverflowError:  # an integer of Python
+    except OverflowError:  # an integer of Python beyond the largest float
         return False
     dtype = int if isinstance(value, int) else getattr(value, "dtype", float)
     is_integer = jnp.issubdtype(dtype, jnp.integer)
@@ -123,7 +123,8 @@ def check_damping(value: float) -> float:
 def check_matrix(name: str, value: ArrayLike) -> jax.Array:
     """Check that ``value`` is a non-empty matrix of finite real numbers; convert its precision.
 
-    An array of JAX in the working precision stays where it is, such as on a GPU.
+    The working precision is that of :func:`real_dtype`. An array of JAX that has it already stays
+    where it is, such as on a GPU.
     """
     traced = isinstance(value, jax.core.Tracer)
     stays = isinstance(value, jax.Array) and not traced and value.dtype == real_dtype()
@@ -153,7 +154,7 @@ def is_traced(tree: Any) -> bool:
 
 
 def check_known(what: str, tree: Any) -> None:
-    """Refuse traced arrays for ``what`` asks for their numbers."""
+    """Refuse a tree with traced arrays, where ``what`` needs the numbers in them."""
     if is_traced(tree):
         msg = (
             f"{what} needs numbers, and some arrays are traced by jax.jit, jax.grad or jax.vmap, "
@@ -164,7 +165,11 @@ def check_known(what: str, tree: Any) -> None:
 
 
 def check_finite(name: str, given: Any, array: jax.Array | np.ndarray, advice: str) -> None:
-    """Refuse an array with NaN or Inf, and say which of its numbers were ``given`` as finite."""
+    """Refuse an array with NaN or Inf.
+
+    ``given`` is the array before its precision was converted. Where a number was finite in it, the
+    error says that the conversion lost it, and otherwise it gives the ``advice``.
+    """
     if is_traced(array) or all_finite(array):
         return
     check_held(name, given, array)
@@ -173,7 +178,7 @@ def check_finite(name: str, given: Any, array: jax.Array | np.ndarray, advice: s
 
 
 def check_held(name: str, given: Any, array: jax.Array | np.ndarray) -> None:
-    """Refuse an array of JAX that does not hold what was given.
+    """Refuse an array of JAX that does not hold the numbers of ``given``, of which it is a copy.
 
     In 32-bit mode JAX wraps integers of 64 bits, and numbers beyond 3.4e38 become infinite.
     """
@@ -186,6 +191,7 @@ def check_held(name: str, given: Any, array: jax.Array | np.ndarray) -> None:
         lost = f"integers from {exact.min()} to {exact.max()}, which {array.dtype} does not hold"
         remedy = "subtract a start from them"
     else:
+        # For truth values "<=" says: every number that was finite still is.
         if (np.isfinite(np.asarray(given)) <= np.isfinite(np.asarray(array))).all():
             return
         largest = float(jnp.finfo(array.dtype).max)
@@ -198,6 +204,7 @@ def check_held(name: str, given: Any, array: jax.Array | np.ndarray) -> None:
 
 
 def _describe(value: object) -> str:
+    """The type of a value, with its length where it has one, for an error message."""
     return (
         f"{type(value).__name__} of length {len(value)}"
         if hasattr(value, "__len__")

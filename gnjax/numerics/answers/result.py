@@ -92,11 +92,12 @@ class Result:
 
 
 def _fields(result: Any) -> Iterator[tuple[str, Any]]:
+    """(name, value) of each field of an answer."""
     return ((field.name, getattr(result, field.name)) for field in dataclasses.fields(result))
 
 
 def _brief_text(value: Any) -> str:
-    """A number to six digits, an array by its shape and its first numbers."""
+    """A value for people: a number in six digits, an array as its shape and first six numbers."""
     if isinstance(value, np.ndarray | jax.Array):
         array = np.asarray(value)
         numbers = [_brief_text(number) for number in array.reshape(-1)[:_SHOWN].tolist()]
@@ -110,7 +111,7 @@ def _brief_text(value: Any) -> str:
 
 
 def _encoded(value: Any) -> Any:
-    """A value of a field in the types that ``json`` writes."""
+    """A value of a field in the types that ``json`` writes; the module says in which form."""
     if isinstance(value, Result):
         fields = {name: _encoded(part) for name, part in _fields(value)}
         return {"type": type(value).__name__, **fields}
@@ -134,12 +135,15 @@ def _encoded(value: Any) -> Any:
 
 
 def _number(entry: Any) -> Any:
-    """The entry, or its name ("nan", "inf", "-inf") if JSON cannot write it."""
+    """An entry of an array, or its name ("nan", "inf", "-inf") where JSON cannot write it."""
     return str(entry) if isinstance(entry, float) and not math.isfinite(entry) else entry
 
 
 def _check_type(tree: Any, cls: type[Result]) -> None:
-    """Refuse JSON of another result, or of none."""
+    """Refuse JSON whose "type" is neither ``cls`` nor a class that inherits from it.
+
+    JSON without a "type" passes: what else is wrong with it is found when its fields are read.
+    """
     name = tree.get("type") if isinstance(tree, dict) else ""
     names = {subclass.__name__ for subclass in (cls, *inheriting(cls))}
     if name is None or name in names:

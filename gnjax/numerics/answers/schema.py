@@ -32,7 +32,7 @@ def brief(value: Any) -> str:
 def value_of(value: Any, kind: Any, path: str) -> Any:
     """The value of a field of the type ``kind``, from its JSON; ``path`` names it in errors."""
     origin, parts = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
+    if origin in (Union, UnionType):  # "T | None", the only union among the fields
         if value is None and NoneType in parts:
             return None
         (kind,) = (part for part in parts if part is not NoneType)
@@ -51,19 +51,21 @@ def value_of(value: Any, kind: Any, path: str) -> Any:
 
 
 def _refuse(value: Any, kind: str, path: str) -> NoReturn:
+    """Raise the error that the field at ``path`` holds a value that is not of this kind."""
     msg = f"{path} is {brief(value)}, which is no {kind}"
     raise ValueError(msg)
 
 
 def _entries(values: Any, kinds: tuple[Any, ...], path: str) -> Iterator[Any]:
+    """The entries of a tuple from a list of JSON; its ``kinds`` are (T, U, ..) or (T, Ellipsis)."""
     if not isinstance(values, list):
         _refuse(values, "list", path)
     if kinds[-1] is Ellipsis:
         kinds = kinds[:1] * len(values)
     if len(values) != len(kinds):
         _refuse(values, f"list of {len(kinds)} entries", path)
-    for place, (entry, kind) in enumerate(zip(values, kinds, strict=True)):
-        yield value_of(entry, kind, f"{path}[{place}]")
+    for index, (entry, kind) in enumerate(zip(values, kinds, strict=True)):
+        yield value_of(entry, kind, f"{path}[{index}]")
 
 
 def _float(value: Any, path: str) -> float:
@@ -103,7 +105,7 @@ def _answer(value: Any, cls: type[Any], path: str) -> Any:
 
 
 def inheriting(cls: type[Any]) -> Iterator[type[Any]]:
-    """The classes that inherit from this one."""
+    """The classes that inherit from this one, directly or not."""
     for subclass in cls.__subclasses__():
         yield subclass
         yield from inheriting(subclass)

@@ -18,13 +18,13 @@ _SCALARS = (bool, int, float, str)
 
 
 def named(result: Any) -> Iterator[tuple[str, Any]]:
-    """The fields of an answer by their names, then the properties that are told like fields."""
+    """(name, value) of each field of an answer, then of each property that its class names too."""
     names = [field.name for field in dataclasses.fields(result)]
     return ((name, getattr(result, name)) for name in (*names, *type(result)._also))
 
 
 def plain(value: Any) -> Any:
-    """A value in Python's and NumPy's types; an answer inside another one is a dict of its own."""
+    """A value of a field in types of Python and NumPy: answers as dicts, and tuples as lists."""
     if dataclasses.is_dataclass(value):
         return {name: plain(part) for name, part in named(value)}
     if isinstance(value, tuple):
@@ -35,38 +35,42 @@ def plain(value: Any) -> Any:
 
 
 def row(result: Any) -> dict[str, Any]:
-    """The numbers and words of an answer, with those of the answers inside it behind their names.
+    """The numbers and words of an answer as one row of a table: values by the names of columns.
 
-    Two numbers that belong together, as an interval, are NAME_low and NAME_high. What is None, as a
-    quantity that was not asked for, has no entry.
+    The field "kind" of an answer inside this one, in the field "certificate", is in the column
+    "certificate_kind". A pair of numbers, such as an interval, is in NAME_low and NAME_high.
+    Arrays, and fields that are None, have no column.
     """
-    flat: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for name, value in named(result):
-        known = plain(value)
+        plain_value = plain(value)
         if dataclasses.is_dataclass(value):
-            flat |= {f"{name}_{inner}": part for inner, part in row(value).items()}
-        elif isinstance(known, _SCALARS):
-            flat[name] = known
-        elif isinstance(value, tuple) and [type(part) for part in known] == [float, float]:
-            flat |= {f"{name}_low": known[0], f"{name}_high": known[1]}
-    return flat
+            columns |= {f"{name}_{inner}": part for inner, part in row(value).items()}
+        elif isinstance(plain_value, _SCALARS):
+            columns[name] = plain_value
+        elif isinstance(value, tuple) and [type(part) for part in plain_value] == [float, float]:
+            columns |= {f"{name}_low": plain_value[0], f"{name}_high": plain_value[1]}
+    return columns
 
 
 def frame(result: Any) -> DataFrame:
-    """The table of an answer: a row for each entry of the fields that its class says are rows.
+    """The table of an answer, a row for each entry of the fields that its class names in ``_rows``.
 
-    What belongs to the whole answer, such as the method and the evidence, stands in every row.
+    Where such a field is a tuple of answers, each of them is a row. Where they are arrays, of the
+    shape of the first one, each entry is a row, and the numbers and words of the whole answer, such
+    as its method, stand in every row. An answer without such fields is one row.
     """
-    columns = {name: getattr(result, name) for name in type(result)._rows}
-    first = next(iter(columns.values()), (result,))
-    if isinstance(first, tuple):
-        return frame_of([row(part) for part in first])
-    shape = np.atleast_1d(first).shape
-    arrays = {name: np.atleast_1d(value) for name, value in columns.items() if value is not None}
-    known = {name: values.ravel() for name, values in arrays.items() if values.shape == shape}
+    row_fields = {name: getattr(result, name) for name in type(result)._rows}
+    first_field = next(iter(row_fields.values()), (result,))
+    if isinstance(first_field, tuple):
+        return frame_of([row(answer) for answer in first_field])
+    shape = np.atleast_1d(first_field).shape
+    arrays = {name: np.atleast_1d(field) for name, field in row_fields.items() if field is not None}
+    columns = {name: array.ravel() for name, array in arrays.items() if array.shape == shape}
     pandas = optional("pandas", "a table")
-    places = None if len(shape) == 1 else pandas.MultiIndex.from_product(map(range, shape))
-    return pandas.DataFrame({**known, **row(result)}, index=places)
+    # A matrix has rows of the table that are numbered by both of its indices.
+    indices = None if len(shape) == 1 else pandas.MultiIndex.from_product(map(range, shape))
+    return pandas.DataFrame({**columns, **row(result)}, index=indices)
 
 
 def frame_of(rows: Sequence[Mapping[str, Any]]) -> DataFrame:

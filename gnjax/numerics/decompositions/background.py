@@ -1,8 +1,7 @@
 """Work that another thread does, while this one listens for Ctrl-C.
 
 Python hears Ctrl-C between two of its own instructions, and not inside of a call to LAPACK. The
-other thread cannot be ended: it goes on to its end unseen, with
-the memory that it has.
+other thread cannot be ended: it goes on to its end, and keeps its memory until then.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ def interruptible(work: Callable[[], _Value]) -> _Value:
     outcome: Future[_Value] = Future()
     context = contextvars.copy_context()
 
-    def run() -> None:
+    def work_there() -> None:
         with _Raised(outcome):
             outcome.set_result(context.run(work))
 
-    threading.Thread(target=run).start()
+    threading.Thread(target=work_there).start()
     while not outcome.done():
         wait([outcome], _LISTEN)  # an interrupted Thread.join forgets its thread
     return outcome.result()

@@ -22,22 +22,23 @@ _Value = TypeVar("_Value")
 
 def symmetric_eigenvalues(matrix: np.ndarray) -> np.ndarray:
     """The eigenvalues of a symmetric matrix in ascending order, by syevd."""
-    return _heard(matrix, partial(np.linalg.eigvalsh, matrix))
+    return _interruptibly(matrix, partial(np.linalg.eigvalsh, matrix))
 
 
 def eigenpairs(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The eigenvalues of a symmetric matrix in ascending order, and eigenvectors as columns."""
-    values, columns = _heard(matrix, partial(np.linalg.eigh, matrix))
+    values, columns = _interruptibly(matrix, partial(np.linalg.eigh, matrix))
     return values, columns
 
 
 def graded_eigenpairs(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Like :func:`eigenpairs`, each eigenvalue of a graded matrix to nearly all of its digits.
+    """Like :func:`eigenpairs`, but small eigenvalues of a graded matrix have accurate digits too.
 
-    A positive definite matrix D B D with a diagonal D of any sizes has eigenvalues that are known
-    to about eps kappa(B) relative to each, by Jacobi's rotations of its Cholesky factor (Demmel and
-    Veselic 1992), where :func:`eigenpairs` knows them to eps times the largest one. It is for some
-    dozen rows. A matrix that has no Cholesky factor is left to :func:`eigenpairs`.
+    A graded matrix is D B D with a diagonal D of entries of very different sizes. Jacobi's
+    rotations of its Cholesky factor L give each eigenvalue with a relative error of about
+    eps kappa(B) (Demmel and Veselic 1992), where :func:`eigenpairs` has errors of eps times the
+    largest one. With L^T = U S V^T the eigenvalues are S^2 and the eigenvectors V. The function is
+    meant for some dozen rows. A matrix without a Cholesky factor is left to :func:`eigenpairs`.
     """
     try:
         lower = np.linalg.cholesky(matrix)
@@ -45,15 +46,15 @@ def graded_eigenpairs(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return eigenpairs(matrix)
     (gejsv,) = get_lapack_funcs(("gejsv",), (matrix,))
     scaled, _, columns, scales, _, info = gejsv(lower.T, joba=0, jobv=0, jobr=0, jobp=0)
-    if info:
+    if info:  # the rotations did not converge
         return eigenpairs(matrix)
-    values = (scaled * (scales[0] / scales[1])) ** 2
+    values = (scaled * (scales[0] / scales[1])) ** 2  # gejsv returns singular values scaled
     return values[::-1], columns[:, ::-1]
 
 
 def lapack_singular_values(matrix: np.ndarray) -> np.ndarray:
     """The singular values of any matrix from the largest down, by gesdd."""
-    return _heard(matrix, lambda: np.linalg.svd(matrix, compute_uv=False))
+    return _interruptibly(matrix, lambda: np.linalg.svd(matrix, compute_uv=False))
 
 
 def singular_vectors(
@@ -61,13 +62,18 @@ def singular_vectors(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Left singular vectors as columns, singular values, and right ones as rows.
 
-    Both sides are ``whole`` bases, or have one vector for each singular value.
+    With ``whole`` the left vectors are a basis of the space of columns and the right ones of that
+    of rows. Otherwise there is one vector on each side for each singular value.
     """
     work = partial(np.linalg.svd, matrix, full_matrices=whole)
-    left, values, right = _heard(matrix, work)
+    left, values, right = _interruptibly(matrix, work)
     return left, values, right
 
 
-def _heard(matrix: np.ndarray, work: Callable[[], _Value]) -> _Value:
+def _interruptibly(matrix: np.ndarray, work: Callable[[], _Value]) -> _Value:
+    """The value of ``work``, a decomposition of the matrix, which Ctrl-C interrupts if it is long.
+
+    BLAS has as many threads as are fastest for the shorter side of the matrix.
+    """
     with few_threads(min(matrix.shape)):
         return work() if min(matrix.shape) < _LARGE else interruptible(work)

@@ -11,7 +11,9 @@ _ALONE, _SHARED = 64, 512  # rows or columns from which BLAS takes one thread, a
 
 
 def few_threads(size: int) -> AbstractContextManager[object]:
-    """One thread for a decomposition with so many rows or columns, if that is as fast as two.
+    """A context with one BLAS thread where a decomposition is then as fast as with two.
+
+    ``size`` is the shorter side of the matrix; from 64 to 511 one thread is taken.
 
     With two threads singular values of 300 x 200 took twice as long, and those of 800 x 500 half
     as long again; eigenvalues of 400 rows took as long, and those of 600 rows a fifth less.

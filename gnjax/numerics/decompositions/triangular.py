@@ -27,23 +27,33 @@ def triangular_factor(matrix: np.ndarray) -> np.ndarray:
 
 
 def _triangle(matrix: np.ndarray, size: int) -> np.ndarray:
+    """R of a QR factorisation of M; ``size`` is the shorter side of M.
+
+    This is the blocked algorithm of Householder: 512 columns are factorised, and the transpose of
+    their Q is applied to the columns after them.
+    """
     if size <= _WIDE:
-        return np.triu(_reduced(matrix)[0][:size])
+        return np.triu(_factorised(matrix)[0][:size])
     reduced = np.array(matrix, order="F")
     (gemqrt,) = get_lapack_funcs(("gemqrt",), (matrix,))
     for start in range(0, size, _WIDE):
         end = min(start + _WIDE, size)
-        packed, triangle = _reduced(reduced[start:, start:end])
+        packed, triangles = _factorised(reduced[start:, start:end])
         reduced[start:end, start:end] = packed[: end - start]
-        few = max(_PANEL, int(_WORK / (4 * _WIDE * len(packed))))
-        for first in range(end, reduced.shape[1], few):
-            columns = reduced[start:, first : first + few]
-            columns[...] = gemqrt(packed, triangle, columns, trans="T")[0]
+        # As many columns in one call as take _WORK multiplications: Ctrl-C is heard between calls.
+        columns_in_call = max(_PANEL, int(_WORK / (4 * _WIDE * len(packed))))
+        for first in range(end, reduced.shape[1], columns_in_call):
+            columns = reduced[start:, first : first + columns_in_call]
+            columns[...] = gemqrt(packed, triangles, columns, trans="T")[0]
     return np.triu(reduced[:size])
 
 
-def _reduced(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """R above the diagonal with the reflectors below it, and what applies these together."""
+def _factorised(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The QR factorisation of a matrix as LAPACK's geqrt stores it: (packed, triangles).
+
+    ``packed`` has R on and above its diagonal and below it the vectors v_i of the reflections whose
+    product is Q. ``triangles`` are the factors T of Q = I - V T V^T for each panel of columns.
+    """
     (geqrt,) = get_lapack_funcs(("geqrt",), (matrix,))
-    packed, triangle, _ = geqrt(min(_PANEL, *matrix.shape), matrix)
-    return packed, triangle
+    packed, triangles, _ = geqrt(min(_PANEL, *matrix.shape), matrix)
+    return packed, triangles

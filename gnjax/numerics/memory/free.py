@@ -40,6 +40,7 @@ def free_memory() -> tuple[float | None, str]:
 
 
 def _available() -> float | None:
+    """The bytes that Linux states as available; None on other systems."""
     if not _MEMINFO.is_file():
         return None
     fields = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines() if ":" in line)
