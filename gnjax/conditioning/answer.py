@@ -86,9 +86,16 @@ class ConditionNumber(Result):
 
     @property
     def log10(self) -> float:
+        """The decimal logarithm of ``value``; nan where kappa is not defined."""
         return math.log10(self.value) if self.value > 0 else math.nan
 
     def __str__(self) -> str:
+        """One line: the value, the interval ``at_rank``, the rank, the method and the evidence.
+
+        "kappa =" says that the answer is resolved, and "kappa at numerical rank" that the rank is
+        assumed. "kappa >= v in [v, inf]" says that lambda_rank cannot be told from zero: the value
+        v is then the lower bound of the interval, which has no upper end.
+        """
         low, high = self.at_rank
         details = (
             f"(rank {self.rank} of {self.size}, {self.rank_source}; "
@@ -108,11 +115,11 @@ class ConditionNumber(Result):
 
 
 ASSUMED = "* at an assumed rank: a gap in the spectrum is taken for its end, so kappa may be larger"
-"""What the mark of :func:`short` means; where a table or a picture has the mark, it says this."""
+"""What the mark * behind a kappa means (:func:`short`), to be told below a table or a picture."""
 
 
 def is_assumed(condition: ConditionNumber | None) -> bool:
-    """Whether kappa has an upper bound, but at a rank that a gap in the spectrum suggests."""
+    """Whether kappa has an upper bound only because the rank is assumed from a gap."""
     return condition is not None and condition.bounded and not condition.resolved
 
 
@@ -128,21 +135,25 @@ def short(condition: ConditionNumber, digits: int = 3) -> str:
 
 
 def answer_of(problem: Problem, ends: Ends, size: int) -> ConditionNumber:
-    """The answer for an operator of ``size`` rows, of which ``problem.op`` may be a smaller form.
+    """kappa = lambda_max / lambda_rank of a matrix of ``size`` rows from both ends of its spectrum.
 
-    Its bounds on kappa are quotients of the bounds on both eigenvalues, rounded outwards. Where
-    structure decides the rank, the certificate has a part for that.
+    The matrix of the problem may be a smaller one with the same non-zero eigenvalues. The bounds
+    on kappa are quotients of the bounds on both eigenvalues, rounded outwards. Where structure
+    decides the rank, the certificate has a part for that.
     """
+    # The full rank of a smaller matrix is less than that of the caller's: structure shows it.
     source = ANALYTIC if ends.rank_source == FULL and ends.rank < size else ends.rank_source
     rests_on = ends.certificate
     if source == ANALYTIC:
         rests_on += certificate(SHAPES if ends.rank == problem.size else problem.bound.evidence)
     low = below(ends.largest.low / ends.smallest.high) if ends.smallest.high > 0 else 1.0
-    low = max(low, 1.0)
-    positive = ends.smallest.low > 0
-    high = above(ends.largest.high / ends.smallest.low) if positive else math.inf
-    exact = ends.smallest.value > 0 and (positive or ends.certificate.kind == UNKNOWN)
-    value = max(ends.largest.value / ends.smallest.value, 1.0) if exact else low
+    low = max(low, 1.0)  # no kappa is below 1
+    is_positive = ends.smallest.low > 0
+    high = above(ends.largest.high / ends.smallest.low) if is_positive else math.inf
+    # The quotient of the computed values is told where the smaller is certified to be positive, or
+    # where nothing is known about errors. Otherwise the lower bound of kappa is told.
+    tells_quotient = ends.smallest.value > 0 and (is_positive or ends.certificate.kind == UNKNOWN)
+    value = max(ends.largest.value / ends.smallest.value, 1.0) if tells_quotient else low
     value = value if math.isfinite(value) else low
     resolved = ends.resolved and math.isfinite(high)  # kappa itself may be beyond float64
     return ConditionNumber(
@@ -167,9 +178,9 @@ def answer_in_units(answer: ConditionNumber, exponent: int) -> ConditionNumber:
     """The answer for 2^exponent A from that for A: eigenvalues change, and kappa does not."""
     if not exponent:
         return answer
-    ends = answer.lambda_max, answer.lambda_min, answer.floor
-    with np.errstate(over="ignore", under="ignore"):
-        largest, smallest, floor = (float(np.ldexp(end, exponent)) for end in ends)
+    eigenvalues = answer.lambda_max, answer.lambda_min, answer.floor
+    with np.errstate(over="ignore", under="ignore"):  # they may be 0 or infinite, kappa is not
+        largest, smallest, floor = (float(np.ldexp(value, exponent)) for value in eigenvalues)
     return replace(
         answer,
         lambda_max=largest,

@@ -27,9 +27,9 @@ def cheapest(problem: Problem) -> Method:
     methods = methods_for(problem.op).values()
     by_structure = {method.name for method in facts_of(problem.op).methods} | _by_factor(problem)
     preferred = [method for method in methods if method.name in by_structure]
-    for some in (preferred, methods):
-        applying = [method for method in some if not method.refuses(problem)]
-        if len(applying) == 1:
+    for candidates in (preferred, methods):
+        applying = [method for method in candidates if not method.refuses(problem)]
+        if len(applying) == 1:  # its cost need not be asked, which may take work
             return applying[0]
         if applying:
             return min(applying, key=lambda method: method.cost(problem))
@@ -39,12 +39,12 @@ def cheapest(problem: Problem) -> Method:
 
 
 def _by_factor(problem: Problem) -> set[str]:
-    """The names of the preferred methods for an operator with a small factor; none for others.
+    """The names of the methods that are preferred for A = J J^T with a small factor J.
 
-    Singular values of the factor resolve the smallest eigenvalues, and are preferred where they
-    take at most ``limits.factor_work`` multiplications. For a larger factor the eigenvalues of the
-    matrix, or products with the factor, take a tenth of the time. The caller computes singular
-    values where these leave kappa unresolved.
+    The set is empty where the operator states no such factor. Singular values of J resolve the
+    smallest eigenvalues, and are preferred where they take at most ``limits.factor_work``
+    multiplications. For a larger J the eigenvalues of A, or products with J, take a tenth of the
+    time. Where these leave kappa unresolved, the caller computes the singular values after them.
     """
     if not small_factor(problem):
         return set()
@@ -54,6 +54,6 @@ def _by_factor(problem: Problem) -> set[str]:
 
 
 def small_factor(problem: Problem) -> bool:
-    """Whether the operator states a factor with a side of at most ``limits.factor_rows``."""
+    """Whether the operator states a factor whose shorter side is at most ``limits.factor_rows``."""
     factor = factorisation_of(problem.op)
     return factor is not None and min(factor.shape) <= problem.limits.factor_rows

@@ -91,7 +91,8 @@ def condition_of_spectrum(
 ) -> ConditionNumber:
     """kappa of a semidefinite matrix of ``size`` rows from all of its eigenvalues.
 
-    ``op`` is a matrix with the same non-zero eigenvalues, and ``limit`` a bound on their number.
+    ``op`` is a matrix with the same non-zero eigenvalues, and ``limit()`` a bound on their number
+    that ``op`` does not state itself.
     """
     problem = Problem(op, None, 1e-3, 0, limit=limit)
     ends = ends_of_spectrum(problem, spectrum)
@@ -99,7 +100,11 @@ def condition_of_spectrum(
 
 
 def _solve(problem: Problem, method: str, certify: str, size: int) -> ConditionNumber:
-    """Choose a method, compute both ends of A near norm 1, and return kappa in the units of A."""
+    """kappa of the operator of a problem, whose caller's operator has ``size`` rows.
+
+    Both ends of the spectrum are computed of 2^-e A, whose norm is near 1. The eigenvalues of the
+    answer are those of A.
+    """
     rank = problem.rank
     if rank is not None and rank > problem.size:
         msg = (
@@ -117,7 +122,7 @@ def _solve(problem: Problem, method: str, certify: str, size: int) -> ConditionN
 def _at_unit_scale(problem: Problem, chosen: Method) -> tuple[Problem, int]:
     """The problem with 2^-e A in place of A, so that the norm is near 1, and the exponent e.
 
-    An operator that loses a method of its own by this stays as it is.
+    Where the chosen method is A's own and 2^-e A does not bring it, A stays as it is and e is 0.
     """
     scaled_op, exponent = at_unit_scale(problem.op)
     if methods_for(scaled_op)[chosen.name] is not chosen:
@@ -126,7 +131,11 @@ def _at_unit_scale(problem: Problem, chosen: Method) -> tuple[Problem, int]:
 
 
 def _ends(problem: Problem, chosen: Method, automatic: bool, certify: str) -> Ends | None:
-    """Both ends by the chosen method, by a sharper one if they are too wide; proved if asked."""
+    """Both ends of the spectrum by the chosen method; None where every eigenvalue may be zero.
+
+    An ``automatic`` choice is followed by a sharper method where the bounds are too wide. With
+    ``certify`` "inertia" the bounds are proved afterwards.
+    """
     ends = chosen.ends(problem)
     if ends is None or not ends.finished:
         return ends
@@ -140,7 +149,10 @@ def _ends(problem: Problem, chosen: Method, automatic: bool, certify: str) -> En
 def _preconditioner_matrix(
     preconditioner: Operator | ArrayLike, size: int, method: str
 ) -> np.ndarray:
-    """The caller's matrix near the operator's, of which kappa is computed on ``size`` rows."""
+    """The preconditioner as an array (size, size), as many rows as the matrix of the problem has.
+
+    It is refused for a method that takes none, and where its shape is another one.
+    """
     if method not in ("auto", "preconditioned"):
         msg = f"preconditioner= is for method='preconditioned', got method={method!r}"
         raise ValueError(msg)
@@ -156,6 +168,7 @@ def _preconditioner_matrix(
 
 
 def _check_arguments(size: int, rank: Any, rtol: Any, seed: Any) -> None:
+    """Refuse arguments of :func:`condition_number` that are no numbers of their range."""
     if rank is not None and (not is_count(rank) or not 1 <= rank <= size):
         msg = f"rank={rank!r} is not an integer between 1 and the size of the operator, {size}"
         raise ValueError(msg)
@@ -178,6 +191,8 @@ def _too_wide(ends: Ends, rtol: float) -> bool:
     both_ends = (ends.largest, ends.smallest)
     if not ends.resolved or any(end.value <= 0 for end in both_ends):
         return True
+    # To first order the relative widths of both ends add up to that of kappa. "not .. <= .." is
+    # true for nan as well.
     return not sum((end.high - end.low) / end.value for end in both_ends) <= rtol
 
 
@@ -194,24 +209,27 @@ def _sharper(problem: Problem, ends: Ends) -> Ends:
 
 
 def _by_inertia(problem: Problem, ends: Ends) -> Ends:
-    """Prove both ends by Cholesky factorisations of the matrix M of the problem.
+    """Prove both ends by Cholesky factorisations of M, the matrix of the problem on its range.
 
     M - s I has a Cholesky factor for s just below lambda_min, and t I - M for t just above
     lambda_max. Where a factorisation fails, an eigenvalue was missed, and the dense method finds
-    it.
+    it. Ends that are not resolved, and a rank that is not the number of rows of M, are returned as
+    they are: the zeros of M would be its least eigenvalues.
     """
     if not ends.resolved or ends.rank != problem.range_size:
         return ends
     matrix, operator, asymmetry = matrix_on_range(problem)
-    share = problem.rtol / 4
-    least = least_eigenvalue(matrix, ends.smallest.value, share)
-    negative = least_eigenvalue(-matrix, -ends.largest.value, share)
-    if least is None or negative is None:
+    shift_rtol = problem.rtol / 4  # how far a shift is from its eigenvalue, relative to that
+    least = least_eigenvalue(matrix, ends.smallest.value, shift_rtol)
+    least_of_negative = least_eigenvalue(-matrix, -ends.largest.value, shift_rtol)
+    if least is None or least_of_negative is None:
         dense_ends = ends_of_spectrum(problem, dense_spectrum(problem.op, problem.limits))
         return ends if dense_ends is None else dense_ends
-    product_error = error_of(operator, -negative.low)
+    product_error = error_of(operator, -least_of_negative.low)
     error = product_error + asymmetry
-    top = Enclosure(-negative.value, -negative.high, -negative.low).widened(error.value)
+    top = Enclosure(  # lambda_max(M) = -lambda_min(-M)
+        -least_of_negative.value, -least_of_negative.high, -least_of_negative.low
+    ).widened(error.value)
     bottom = least.widened(error.value)
     bottom = replace(bottom, low=max(bottom.low, 0.0))
     proof = Error(0.0, PROVED, 0.0, "Cholesky factors and Rayleigh quotients, with their rounding")

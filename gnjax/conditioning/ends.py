@@ -31,8 +31,11 @@ INDEFINITE = 100.0  # an eigenvalue below -100 times its error shows that the ma
 class Problem:
     """The operator whose kappa a method computes, with the arguments of condition_number.
 
-    ``op`` is the smaller operator if the caller's states one with the same non-zero eigenvalues.
-    ``limit`` returns a bound on its rank that the operator does not state itself.
+    Attributes:
+      op: the operator, or a smaller one that it states, with the same non-zero eigenvalues.
+      rank, rtol, seed, limits, preconditioner: those of :func:`gnjax.condition_number`.
+      watch: shows the progress and hears Ctrl-C.
+      limit: returns a bound on the rank of ``op`` that the operator does not state itself.
     """
 
     op: Operator
@@ -60,7 +63,10 @@ class Problem:
 
     @property
     def range_size(self) -> int:
-        """The rows of the matrix on the largest range of which structure gives a basis."""
+        """The dimension of the smallest space that provably holds the range of the matrix.
+
+        It is the number of rows of ``op`` where structure says nothing.
+        """
         return on_range(self.op).shape[0]
 
 
@@ -79,7 +85,17 @@ class Enclosure:
 
 @dataclass(frozen=True)
 class Ends:
-    """The result of every method: both ends of the non-zero spectrum and how they are known."""
+    """The result of every method: both ends of the non-zero spectrum and how they are known.
+
+    Attributes:
+      largest, smallest: lambda_max and lambda_rank, with bounds.
+      rank, rank_source: the number of non-zero eigenvalues, and what it rests on: one of GIVEN,
+        ANALYTIC, FULL, GAP and FLOOR.
+      floor: the smallest eigenvalue that the method could have told from zero.
+      method, certificate: the name of the method, and the evidence for the bounds.
+      products: how many products with the operator were made.
+      finished: False where the caller stopped the work.
+    """
 
     largest: Enclosure
     smallest: Enclosure
@@ -98,9 +114,10 @@ class Ends:
 
 
 def bound_source(problem: Problem, rank: int) -> str:
-    """The source of a rank that is the largest that structure allows.
+    """The source of a rank that is the largest that structure allows: FULL or ANALYTIC.
 
-    The eigenvalue at this rank must be certified to be positive.
+    The eigenvalue at this rank must be certified to be positive, which proves that the rank is not
+    lower. Where the structure itself is assumed, the source is GAP.
     """
     if facts_of(problem.op).assumed:
         return GAP
@@ -136,26 +153,30 @@ def ends_of_spectrum(problem: Problem, spectrum: Spectrum) -> Ends | None:
 
 
 def _rank(problem: Problem, values: np.ndarray, errors: np.ndarray) -> tuple[int, str]:
-    """The rank, and what it rests on: the caller, structure, a gap, or the floor."""
+    """The rank, and what it rests on: the caller, structure, a gap, or the floor.
+
+    ``values`` are all eigenvalues from the largest down, and ``errors`` bounds on their errors.
+    """
     if problem.rank is not None:
         return problem.rank, GIVEN
-    above = values > errors
-    if above[-1] and not facts_of(problem.op).assumed:
+    is_positive = values > errors  # certified, for each eigenvalue
+    if is_positive[-1] and not facts_of(problem.op).assumed:
         return problem.size, FULL  # whatever structure says
     bound_by_structure = problem.rank_bound
-    contradicted = bool(above[bound_by_structure:].any())
+    contradicted = bool(is_positive[bound_by_structure:].any())
     bound = problem.size if contradicted else bound_by_structure
-    if bound and above[bound - 1]:
+    if bound and is_positive[bound - 1]:
         return bound, FULL if contradicted else bound_source(problem, bound)
-    above_errors = max(int(above[:bound].sum()), 1)
-    following = max(abs(values[above_errors]), errors[above_errors])
-    return above_errors, source_of_count(values[above_errors - 1], following)
+    count = max(int(is_positive[:bound].sum()), 1)
+    following = max(abs(values[count]), errors[count])  # no later eigenvalue is larger
+    return count, source_of_count(values[count - 1], following)
 
 
 def source_of_count(value: float, following: float) -> str:
-    """What a rank rests on that is the number of eigenvalues above their errors.
+    """GAP or FLOOR: what a rank rests on that is the number of eigenvalues above their errors.
 
-    ``value`` is the last one that counts, and no eigenvalue after it is larger than ``following``.
+    ``value`` is the last eigenvalue that counts, and none after it is larger than ``following``.
+    There is a gap between them if their quotient is at least 1000.
     """
     return GAP if value >= _CLEAR_GAP * following else FLOOR
 
@@ -177,18 +198,22 @@ def _floor(spectrum: Spectrum) -> float:
     to e it is :data:`FLOOR_OF_SQUARES` times e^2, and the error of a zero is e^2. Zeros that follow
     from the shapes of the factors have no error and are left out.
     """
-    computed = spectrum.errors[spectrum.errors > 0]
-    last = float(computed[-1]) if len(computed) else 0.0
-    return last * FLOOR_OF_SQUARES if spectrum.method == "factored" else last
+    positive_errors = spectrum.errors[spectrum.errors > 0]
+    last_error = float(positive_errors[-1]) if len(positive_errors) else 0.0
+    return last_error * FLOOR_OF_SQUARES if spectrum.method == "factored" else last_error
 
 
 def _uncertified(problem: Problem, spectrum: Spectrum, norm: float) -> Ends | None:
-    """The ends of a spectrum whose errors are unknown: values as computed, without bounds."""
+    """The ends of a spectrum whose errors are unknown: values as computed, without bounds.
+
+    Without a rank from the caller, the eigenvalues above LAPACK's own rounding are counted. None
+    where the matrix is zero; ``norm`` is its 2-norm.
+    """
     values = spectrum.values
     noise = spectral_error(problem.size, problem.op.dtype) * norm
     if norm == 0:
         return None
-    check_semidefinite(float(values[-1]), float(values[0]), 1e-6 * norm)
+    check_semidefinite(float(values[-1]), float(values[0]), 1e-6 * norm)  # a guess of the error
     rank = problem.rank or max(int((values > noise).sum()), 1)
     return Ends(
         Enclosure(float(values[0]), 0.0, np.inf),

@@ -29,19 +29,20 @@ class Indefinite:
         A block of two rows has one eigenvalue of each sign, or the algorithm would not have chosen
         it.
         """
-        single = self.pivots > 0
-        return int((np.diagonal(self.packed)[single] > 0).sum()) + int((~single).sum()) // 2
+        is_block_of_one = self.pivots > 0
+        positive_singles = int((np.diagonal(self.packed)[is_block_of_one] > 0).sum())
+        return positive_singles + int((~is_block_of_one).sum()) // 2
 
     def solve(self, rows: np.ndarray) -> np.ndarray:
-        """(A - s I)^{-1} on each row."""
+        """(A - s I)^{-1} v for each row v of an array (vectors, size)."""
         columns, _ = lapack.dsytrs(self.packed, self.pivots, rows.T, lower=1)
         return np.asarray(columns.T)
 
 
 def indefinite(matrix: np.ndarray, shift: float) -> Indefinite | None:
-    """The factorisation of A - s I for a matrix in float64, or None where a pivot is zero."""
+    """L D L^T = A - s I for a symmetric A in float64 and the shift s; None if a pivot is zero."""
     # The transpose is the same matrix in the memory layout that LAPACK needs without a copy.
     copy = shifted_copy(matrix, shift).T
     work, _ = lapack.dsytrf_lwork(len(matrix), lower=1)
-    packed, pivots, zero = lapack.dsytrf(copy, lower=1, lwork=int(work), overwrite_a=1)
-    return None if zero else Indefinite(packed, pivots)
+    packed, pivots, zero_pivot = lapack.dsytrf(copy, lower=1, lwork=int(work), overwrite_a=1)
+    return None if zero_pivot else Indefinite(packed, pivots)

@@ -12,23 +12,27 @@ from gnjax.operators.facts import on_range
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.whole import host_matrix
 
-_STREAM = 7919
-_ITERATIONS = 6
+_SEED = 7919  # of the start of inverse iteration
+_ITERATIONS = 6  # steps of inverse iteration
 
 
 def matrix_on_range(problem: Problem) -> tuple[np.ndarray, Operator, Error]:
-    """The matrix on the largest range that structure allows, as an array and as an operator.
+    """The matrix of a problem on the smallest space that structure proves to hold its range.
 
-    The third value is the norm of the skew-symmetric part of the array, which was left out; where
-    symmetry is a fact, it is the evidence for it.
+    Returns it as a symmetric array in host memory and as an operator. The third value is an error,
+    the norm of the skew-symmetric part that was left out of the array; where symmetry is a fact, it
+    is 0 and states the evidence for it.
     """
-    small = on_range(problem.op)
-    matrix, asymmetry = host_matrix(small, problem.limits)
-    return matrix, small, asymmetry
+    operator_on_range = on_range(problem.op)
+    matrix, asymmetry = host_matrix(operator_on_range, problem.limits)
+    return matrix, operator_on_range, asymmetry
 
 
 def lower_factor(matrix: np.ndarray) -> np.ndarray | None:
-    """The lower factor, or None where the factorisation meets a pivot that is not positive."""
+    """L with L L^T = M, by Cholesky; None where a pivot is not positive.
+
+    The entries of the array above the diagonal are no part of L.
+    """
     try:
         # The transpose is the same matrix in the memory layout that LAPACK needs without a copy.
         return scipy.linalg.cho_factor(matrix.T, lower=True, check_finite=False)[0]
@@ -37,16 +41,17 @@ def lower_factor(matrix: np.ndarray) -> np.ndarray | None:
 
 
 def shifted_copy(matrix: np.ndarray, shift: float) -> np.ndarray:
-    """A copy of M - s I."""
+    """M - s I for the matrix M and the shift s, as a new array."""
     copy = matrix.copy()
     copy[np.diag_indices_from(copy)] -= shift
     return copy
 
 
 def is_semidefinite(matrix: np.ndarray, error: float) -> bool:
-    """Whether no eigenvalue is too negative to be a rounding error of a matrix known to ``error``.
+    """Whether no eigenvalue of M is below -100 e, for a matrix M that is known to an ``error`` e.
 
-    It says what :func:`gnjax.conditioning.ends.check_semidefinite` says of computed eigenvalues.
+    M + 100 e I then has a Cholesky factor. Where eigenvalues are computed,
+    :func:`gnjax.conditioning.ends.check_semidefinite` asks the same of the least of them.
     """
     return lower_factor(shifted_copy(matrix, -INDEFINITE * error)) is not None
 
@@ -61,7 +66,8 @@ def least_eigenvalue(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure
     -gamma_{n+1} / (1 - gamma_{n+1}) trace(A). The subtraction rounds each diagonal entry once more.
 
     From above: x^T M x / x^T x for the x that inverse iteration with L finds, with the rounding of
-    the quotient.
+    the quotient. M is divided by a power of two near its largest entry, so that nothing under- or
+    overflows.
     """
     unit = 2.0 ** np.floor(np.log2(np.abs(matrix).max()))  # powers of two divide without rounding
     bounds = _least_of_scaled(matrix / unit, guess / unit, rtol)
@@ -73,27 +79,34 @@ def least_eigenvalue(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure
 
 
 def _outwards(bound: float, unit: float, way: int) -> float:
-    """bound * unit, moved in the direction ``way`` where the product is not exact."""
+    """bound * unit, moved down (way -1) or up (way 1) where the product is not exact."""
     product = bound * unit
     return product if product / unit == bound else float(np.nextafter(product, way * np.inf))
 
 
 def _least_of_scaled(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure | None:
-    """:func:`least_eigenvalue` for entries of size one, so that nothing under- or overflows."""
+    """:func:`least_eigenvalue` for a matrix M of n rows whose largest entry is of size one.
+
+    The lower bound is s - e with e from the factorisation of M - s I, and the upper bound is the
+    quotient of x and M with its rounding, as the docstring of :func:`least_eigenvalue` says.
+    """
     shift = guess - rtol * abs(guess)
     shifted_matrix = shifted_copy(matrix, shift)
     factor = lower_factor(shifted_matrix)
     if factor is None:
         return None
     size = len(matrix)
-    share = gamma(size + 2, np.dtype(float))
+    gamma_n = gamma(size + 2, np.dtype(float))
     diagonal = np.abs(np.diagonal(shifted_matrix))
-    rounding = share / (1 - share) * float(diagonal.sum()) * (1 + share)
+    # gamma / (1 - gamma) trace, with 1 + gamma for the rounding of the trace itself.
+    rounding = gamma_n / (1 - gamma_n) * float(diagonal.sum()) * (1 + gamma_n)
+    # That of the subtraction of s from the diagonal.
     rounding += float(np.finfo(float).eps) * float(diagonal.max() + abs(shift))
-    x = np.random.default_rng(_STREAM).standard_normal(size)
+    x = np.random.default_rng(_SEED).standard_normal(size)
     for _ in range(_ITERATIONS):
         x = scipy.linalg.cho_solve((factor, True), x, check_finite=False)
         x /= np.linalg.norm(x)
     quotient = float(x @ (matrix @ x))
-    slack = 3 * gamma(2 * size + 2, np.dtype(float)) * float(np.linalg.norm(matrix))
-    return Enclosure(min(guess, quotient + slack), shift - rounding, quotient + slack)
+    quotient_error = 3 * gamma(2 * size + 2, np.dtype(float)) * float(np.linalg.norm(matrix))
+    upper = quotient + quotient_error
+    return Enclosure(min(guess, upper), shift - rounding, upper)

@@ -47,6 +47,12 @@ def _refuses(problem: Problem) -> str:
 
 
 def _ends(problem: Problem) -> Ends | None:
+    """Both ends of A + s I, from bounds on both ends of A, each moved by s.
+
+    The ends of A are computed of its twin, the smaller matrix with the same non-zero eigenvalues:
+    from its whole spectrum, or by Lanczos where it is too large for that. Lanczos bounds the
+    smallest eigenvalue of A from above alone, and A is semidefinite, so that 0 is the lower bound.
+    """
     base, shift = unshifted_of(problem.op)
     small = twin_of(base)
     if why_not_dense(small.shape[0], problem.limits):
@@ -63,10 +69,10 @@ def _ends(problem: Problem) -> Ends | None:
     assert positive is not None
     rests_on += certificate(positive)
     singular = _why_singular(base, small.shape[0], bottom, problem.size)
-    if singular is not None:
+    if singular is not None:  # the smallest eigenvalue of A is 0, that of A + s I is s
         bottom = _ZERO
         rests_on += certificate(singular)
-    if rests_on.kind == UNKNOWN:
+    if rests_on.kind == UNKNOWN:  # after the shift the bounds are 0 and infinity
         bottom = Enclosure(bottom.value, -shift, math.inf)
     source = FULL if problem.rank is None else GIVEN
     ends = _shifted(top, shift), _shifted(bottom, shift)
@@ -75,11 +81,12 @@ def _ends(problem: Problem) -> Ends | None:
 
 
 def _why_singular(base: Operator, rows: int, bottom: Enclosure, size: int) -> Error | None:
-    """What it rests on that A, of ``size`` rows, is singular; None where it need not be.
+    """The evidence that A, of ``size`` rows, is singular; None where structure does not prove it.
 
-    ``bottom`` is the smallest eigenvalue of its twin, of ``rows`` rows.
+    ``bottom`` is the smallest eigenvalue of the twin of A, a matrix of ``rows`` rows with the same
+    non-zero eigenvalues.
     """
-    if facts_of(base).assumed:
+    if facts_of(base).assumed:  # its structure is an assumption, and proves nothing
         return None
     if rows < size:
         return SHAPES
@@ -99,6 +106,7 @@ def _of_spectrum(small: Operator, problem: Problem) -> tuple[Enclosure, Enclosur
 
 
 def _shifted(end: Enclosure, shift: float) -> Enclosure:
+    """The eigenvalue lambda + s with bounds, rounded outwards, from lambda and the shift s."""
     return Enclosure(end.value + shift, below(end.low + shift), above(end.high + shift))
 
 

@@ -9,10 +9,11 @@ from gnjax.spectra.whole import factored_spectrum, why_not_factored
 
 
 def _cost(problem: Problem) -> float:
+    """Multiplications for the singular values of J; it refuses an operator without a factor."""
     factor = factorisation_of(problem.op)
     assert factor is not None
-    few, many = sorted(factor.shape)
-    return 4.0 * few**2 * many
+    shorter_side, longer_side = sorted(factor.shape)
+    return 4.0 * shorter_side**2 * longer_side
 
 
 METHOD = Method(

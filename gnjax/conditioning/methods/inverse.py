@@ -42,6 +42,7 @@ _FORMING = 1e6  # cost of one entry of a matrix that is slow to form: too high t
 
 
 def _refuses(problem: Problem) -> str:
+    """Why the method does not apply: the matrix is too large, or another rank was given."""
     refused = dense.METHOD.refuses(problem)
     if not refused and problem.rank is not None and problem.rank != problem.rank_bound:
         return (
@@ -52,21 +53,23 @@ def _refuses(problem: Problem) -> str:
 
 
 def _cost(problem: Problem) -> float:
+    """Multiplications: those of a Cholesky factorisation, of forming the matrix, and a constant."""
     cost_of_entry = 1.0 if facts_of(problem.op).forms_cheaply else _FORMING
     work = problem.size**3 / 3 + cost_of_entry * problem.size**2
     return _OVERHEAD + work + forming_work(problem.op)
 
 
 def _ends(problem: Problem) -> Ends | None:
-    """Both ends by Lanczos, of a matrix of full rank or of its part above the floor.
+    """Both ends by Lanczos on the matrix and on an inverse; else those of the dense method.
 
-    Because of rounding a Cholesky factorisation can succeed for a singular matrix. Only a smallest
-    eigenvalue that is larger than its error proves full rank.
+    The inverse is that of the matrix, if it has a Cholesky factor and a smallest eigenvalue above
+    its error: rounding lets a factorisation succeed for a singular matrix, and only the eigenvalue
+    proves full rank. Otherwise it is that of the matrix less the floor, by :func:`_above_floor`.
     """
     matrix, stored, asymmetry = matrix_on_range(problem)
     size = len(matrix)
     factor = lower_factor(matrix) if problem.rank in (None, size) else None
-    may_count = problem.rank is None and size >= _MANY  # the eigenvalues above the floor
+    may_count = problem.rank is None and size >= _MANY  # whether to count eigenvalues above it
     if factor is None and not may_count:
         return dense.METHOD.ends(problem)
     top = _largest(lambda rows: rows @ matrix, size, problem.rtol / 4, problem.seed)
@@ -74,19 +77,23 @@ def _ends(problem: Problem) -> Ends | None:
         return dense.METHOD.ends(problem)
     errors = dense_error(stored, top.high), asymmetry
     ends = None if factor is None else _of_full_rank(problem, factor, top, errors)
-    del factor  # as large as the matrix
+    del factor  # which takes as much memory as the matrix, before the next factorisation
     if ends is None and may_count:
         ends = _above_floor(problem, matrix, top, errors)
     return ends or dense.METHOD.ends(problem)
 
 
-_Errors = tuple[Error, Error]  # of the stored matrix with its eigenvalues, and of its symmetry
+_Errors = tuple[Error, Error]
+"""The error of the stored matrix with LAPACK's eigenvalues, and that of taking it as symmetric."""
 
 
 def _of_full_rank(
     problem: Problem, factor: np.ndarray, top: Enclosure, errors: _Errors
 ) -> Ends | None:
-    """The ends of a matrix with this Cholesky factor; None where lambda_min is below its error."""
+    """The ends of a matrix M with this Cholesky factor and with the largest eigenvalue ``top``.
+
+    lambda_min(M) is 1 / lambda_max(M^{-1}), which Lanczos finds. None where it is below its error.
+    """
 
     def solve(rows: np.ndarray) -> np.ndarray:
         return scipy.linalg.cho_solve((factor, True), rows.T, check_finite=False).T
@@ -104,10 +111,11 @@ def _of_full_rank(
 def _above_floor(
     problem: Problem, matrix: np.ndarray, top: Enclosure, errors: _Errors
 ) -> Ends | None:
-    """The ends of the eigenvalues above their error, whose number is assumed to be the rank.
+    """The largest eigenvalue and the smallest above the floor s, the error of all eigenvalues.
 
-    None where the error is unknown or nothing is above it, where as many are as structure allows,
-    which would prove the rank, and where the matrix is not semidefinite.
+    The number of those above it is assumed to be the rank. The answer is None, and the dense method
+    decides, where s is unknown or above the largest eigenvalue, where the matrix is not
+    semidefinite, and where as many are above s as structure allows, which would prove the rank.
     """
     floor = sum(error.value for error in errors)
     if not floor < top.low or not is_semidefinite(matrix, floor):
@@ -117,7 +125,10 @@ def _above_floor(
         return None
     least, count = counted
     source = source_of_count(least.value, floor)
-    if source == GAP:  # far from an eigenvalue 1 / mu is lost beside those on the other side of s
+    # The smallest one, lambda, is found as s + 1 / mu. Where lambda is far above s, mu is small
+    # beside the eigenvalues of the inverse that belong to zeros just below s, and loses digits. So
+    # s is moved into the gap, to lambda / 2, and there must be as many eigenvalues above it.
+    if source == GAP:
         counted = _least_above(problem, matrix, least.value / 2)
         if counted is None or counted[1] != count:
             return None
@@ -129,9 +140,10 @@ def _above_floor(
 def _least_above(
     problem: Problem, matrix: np.ndarray, shift: float
 ) -> tuple[Enclosure, int] | None:
-    """The least eigenvalue s + 1 / mu above the shift s, and how many there are.
+    """The least eigenvalue of M above the shift s, and how many eigenvalues are above s.
 
-    None where there are none, or where Lanczos does not find the largest mu.
+    It is s + 1 / mu with the largest eigenvalue mu of (M - s I)^{-1}, by Lanczos. None where no
+    eigenvalue is above s, or where Lanczos does not bound mu.
     """
     factor = indefinite(matrix, shift)
     if factor is None or not factor.above:
@@ -146,6 +158,7 @@ def _least_above(
 def _ends_between(
     top: Enclosure, least: Enclosure, rank: int, source: str, errors: _Errors
 ) -> Ends:
+    """The answer of this method from bounds on both ends, which are widened by the errors."""
     floor = sum(error.value for error in errors)
     return Ends(
         top.widened(floor),
@@ -159,9 +172,11 @@ def _ends_between(
 
 
 def _largest(apply: HostProduct, size: int, rtol: float, seed: int) -> Enclosure:
-    """The largest eigenvalue of a positive definite operator, to a relative error of rtol.
+    """The largest eigenvalue of a symmetric matrix of ``size`` rows, by Lanczos on its products.
 
-    The upper bound fails with a probability of at most ``MISSED / 2``.
+    It must be positive, and the upper bound is within ``rtol`` of the value. The largest Ritz value
+    is a lower bound for certain, up to rounding. The upper bound fails with a probability of at
+    most ``MISSED_AT_EITHER_END / 2``.
     """
 
     def enough(run: lanczos.Run) -> bool:

@@ -39,7 +39,7 @@ MISSED_AT_EITHER_END = 1e-3  # the probability, for both ends together, that an 
 _BLOCK = 4
 OVERHEAD = 2e10  # the time of compiling and of many small calls, counted in multiplications
 _RUN_ROUNDING = 2.0  # that of the recurrence and of T's eigenvalues, in units of LAPACK's error
-_LOOK = 8  # steps from one check of both ends to the next
+_CHECK_EVERY = 8  # steps from one check of both ends to the next
 _OPAQUE = 3.4e10  # the cost where only products are known; above 1500 rows "dense" costs more
 
 
@@ -48,16 +48,19 @@ def _refuses(problem: Problem) -> str:
 
 
 def _cost(problem: Problem) -> float:
+    """Multiplications; a constant for an operator of which nothing but products is known."""
     if not facts_of(problem.op).forms_cheaply:
         return _OPAQUE
     return OVERHEAD + 40.0 * problem.size**3  # a basis may become as large as the matrix
 
 
 def _ends(problem: Problem) -> Ends | None:
-    """Both ends by Lanczos, until they are certified, the space is exhausted or memory is full.
+    """Both ends by block Lanczos, which runs until they are certified or memory is full.
 
-    None where the whole operator is within the error of its products. Lanczos stops by that error,
-    and the ends are certified with more: what the run drops, and its own rounding.
+    A run may also end because its basis spans all that the operator does not map to zero: it is
+    then complete, and has the whole spectrum. The answer is None where the norm of the operator is
+    at most the error of its products, ``noise``. The final error is larger than ``noise``: to it
+    come the entries of T that the run set to zero, and the rounding of the run.
     """
     op, size = problem.op, problem.size
     norm = operator_norm(op)
@@ -104,13 +107,17 @@ def _check_answerable(problem: Problem, run: lanczos.Run) -> None:
 def _stopped_or(
     problem: Problem, certain: Callable[[lanczos.Run], bool]
 ) -> Callable[[lanczos.Run], bool]:
-    """A test that ends a run: a stop was asked for, or ``certain`` holds at an eighth step."""
+    """A test of whether a run is long enough, to be called at every step.
+
+    It is where the caller has asked to stop, or where ``certain`` holds, which is asked at every
+    eighth step.
+    """
     steps = 0
 
     def enough(run: lanczos.Run) -> bool:
         nonlocal steps
         steps += 1
-        return problem.watch.stopped or (steps % _LOOK == 0 and certain(run))
+        return problem.watch.stopped or (steps % _CHECK_EVERY == 0 and certain(run))
 
     return enough
 
@@ -120,25 +127,30 @@ def _complete(
 ) -> Spectrum:
     """The spectrum from a complete run: its Ritz values, and zeros for the remaining dimensions.
 
-    The run found that random vectors outside its basis are mapped to zero.
+    ``values`` are the Ritz values from the smallest up, with their ``residuals``, and ``error`` is
+    that of the run as a whole. The run found that random vectors outside its basis are mapped to
+    zero, to within ``run.null_error`` and but for the chance ``run.null_chance``.
     """
     size = op.shape[0]
-    outside = size > len(values)
-    null = run.null_error if outside else 0.0
-    missed = chance(run.null_chance if outside else 0.0)
+    has_zeros = size > len(values)
+    null_error = run.null_error if has_zeros else 0.0
+    missed = chance(run.null_chance if has_zeros else 0.0)
     rests_on = certificate(error, missed, symmetry_of(op))
     padding = (0, size - len(values))
     all_values = np.pad(values[::-1], padding)
-    errors = np.pad(residuals[::-1] + error.value, padding, constant_values=error.value + null)
+    errors = np.pad(
+        residuals[::-1] + error.value, padding, constant_values=error.value + null_error
+    )
     order = np.argsort(-all_values, kind="stable")
     return Spectrum(all_values[order], errors[order], "krylov", rests_on)
 
 
 def _both_certain(run: lanczos.Run, *, rtol: float, error: float) -> bool:
-    """Whether every eigenvalue is certified to lie close to the range of the Ritz values.
+    """Whether no eigenvalue is certified to lie far outside the range of the Ritz values.
 
-    "Close" means within a fraction of ``rtol``. The certificate fails with a probability of at
-    most ``MISSED``.
+    With the smallest and the largest Ritz value a and b, that range is from (1 - rtol / 2) a to
+    (1 + rtol / 3) b, and its lower end must be above ``error``. For both ends together the
+    certificate fails with a probability of at most ``MISSED_AT_EITHER_END``.
     """
     values = np.linalg.eigvalsh(run.projection)
     bottom = values[0] * (1 - rtol / 2)
@@ -155,30 +167,33 @@ def _incomplete(
     residuals: np.ndarray,
     error: Error,
 ) -> Ends:
-    """Both ends from an incomplete run.
+    """Both ends from an incomplete run, with its Ritz ``values`` from the smallest up.
 
-    Without a whole spectrum zeros cannot be counted, so the smallest non-zero eigenvalue is known
-    only if every eigenvalue is certified to be positive.
+    Without a whole spectrum zeros cannot be counted, so that the smallest non-zero eigenvalue is
+    known only if every eigenvalue is certified to be positive. Otherwise it is bounded from above
+    alone, by the smallest Ritz value that is certainly not zero with its residual, and the rank is
+    at least the number of such values.
     """
     size, top, bottom = run.size, float(values[-1]), float(values[0])
     rests_on = certificate(error, chance(MISSED_AT_EITHER_END), symmetry_of(problem.op))
     if not np.isfinite(error.value):
         unbounded = Enclosure(top, 0.0, np.inf), Enclosure(max(bottom, 0.0), 0.0, np.inf)
         return Ends(*unbounded, len(values), FLOOR, 0.0, "krylov", rests_on, run.products)
-    moved = error.value
-    ceiling = lanczos.none_missed_beyond(run, top, top, MISSED_AT_EITHER_END / 2)
-    below = lanczos.none_missed_beyond(run, bottom, -max(bottom, moved), MISSED_AT_EITHER_END / 2)
-    if below > moved:
-        smallest = Enclosure(bottom, below - moved, bottom + moved)
+    floor = error.value
+    chance_of_end = MISSED_AT_EITHER_END / 2
+    upper = lanczos.none_missed_beyond(run, top, top, chance_of_end)
+    lower = lanczos.none_missed_beyond(run, bottom, -max(bottom, floor), chance_of_end)
+    if lower > floor:
+        smallest = Enclosure(bottom, lower - floor, bottom + floor)
         rank, source = size, FULL if problem.rank is None else GIVEN
     else:
-        nonzero = values - residuals > moved  # each interval contains an eigenvalue
-        index = int(np.argmax(nonzero))
-        reached = values[index] + residuals[index] if nonzero.any() else top
-        smallest = Enclosure(max(float(values[index]), 0.0), 0.0, float(reached + moved))
-        rank, source = int(nonzero.sum()), FLOOR
-    largest = Enclosure(top, top - moved, ceiling + moved)
-    return Ends(largest, smallest, rank, source, moved, "krylov", rests_on, run.products)
+        is_nonzero = values - residuals > floor  # value +- residual contains an eigenvalue
+        first = int(np.argmax(is_nonzero))
+        end = values[first] + residuals[first] if is_nonzero.any() else top
+        smallest = Enclosure(max(float(values[first]), 0.0), 0.0, float(end + floor))
+        rank, source = int(is_nonzero.sum()), FLOOR
+    largest = Enclosure(top, top - floor, upper + floor)
+    return Ends(largest, smallest, rank, source, floor, "krylov", rests_on, run.products)
 
 
 METHOD = Method(

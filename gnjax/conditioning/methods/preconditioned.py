@@ -26,11 +26,12 @@ from gnjax.spectra.pencil.preconditioned_matrix import PreconditionedMatrix, by_
 _OVERHEAD = 3e10  # the time of small steps, counted in multiplications
 _SLOWER = 2.2  # how much longer its multiplications take than those of a matrix product, measured
 _LARGEST_SHARE = 0.1  # of rtol, for the largest eigenvalue, which is far easier to separate
-_LARGE = 1e11  # multiplications from which on the rank is looked at before, see _deficient
+_LARGE = 1e11  # multiplications from which on the rank is asked for first, see _deficient
 _WIDE = 2.0  # a factor with so many times more columns than rows has full rank, but for zero rows
 
 
 def _plan(problem: Problem) -> Plan | None:
+    """How the rows of the factor J would be held and multiplied; None without a factor."""
     factor = factorisation_of(problem.op)
     return None if factor is None else planned(factor, problem.limits)
 
@@ -57,10 +58,11 @@ def _refuses(problem: Problem) -> str:
 
 
 def _deficient(problem: Problem, plan: Plan | None) -> bool:
-    """Whether structure allows no full rank; asked where that costs far less than the answer.
+    """Whether structure proves that A = J J^T is singular, for a J of much work.
 
-    A factor that is far wider than tall has full rank unless whole rows are zero, and to look for
-    them would cost a share of the rows themselves.
+    A J with at least twice as many columns as rows counts as one of full rank without a proof: it
+    is singular only if whole rows are zero, and to look for those takes a share of the time of
+    computing J. With little work the question is not asked: the method then finds out itself.
     """
     factor = factorisation_of(problem.op)
     if plan is None or factor is None or plan.work <= _LARGE:
@@ -70,18 +72,27 @@ def _deficient(problem: Problem, plan: Plan | None) -> bool:
 
 
 def _cost(problem: Problem) -> float:
+    """Multiplications by the plan, counted by their time; infinite without a factor."""
     plan = _plan(problem)
     return np.inf if plan is None else _OVERHEAD + _SLOWER * plan.work
 
 
 def _ends(problem: Problem) -> Ends | None:
-    """Both ends, or those of Cholesky and Lanczos on the matrix where J does not resolve them."""
-    ready = _preconditioned(problem)
-    ends = None if ready is None else _certified(problem, ready)
+    """Both ends of A; by method "inverse", from the formed matrix, where this one fails.
+
+    It fails where the preconditioner has no Cholesky factor, or the smallest eigenvalue is not
+    certified to be positive.
+    """
+    preconditioned = _preconditioned(problem)
+    ends = None if preconditioned is None else _certified(problem, preconditioned)
     return inverse.METHOD.ends(problem) if ends is None else ends
 
 
 def _preconditioned(problem: Problem) -> PreconditionedMatrix | None:
+    """A with a preconditioner: from the matrix that the caller gave, or from a sketch of J.
+
+    None where no preconditioner was found.
+    """
     if problem.preconditioner is not None:
         return by_products(problem.op, problem.preconditioner, problem.watch)
     factor, plan = factorisation_of(problem.op), _plan(problem)
@@ -90,21 +101,27 @@ def _preconditioned(problem: Problem) -> PreconditionedMatrix | None:
     return by_factor(factor, plan, problem.rtol, problem.seed, problem.watch)
 
 
-def _certified(problem: Problem, ready: PreconditionedMatrix) -> Ends | None:
-    """Both ends, or None where the smallest cannot be told from zero or is not certified."""
+def _certified(problem: Problem, preconditioned: PreconditionedMatrix) -> Ends | None:
+    """Both ends of a matrix A with its preconditioner, by Lanczos from random blocks.
+
+    Each end is a Ritz value and a bound beyond it, which fails with a probability of at most half
+    of ``MISSED_AT_EITHER_END``. None where the smallest eigenvalue is not certified to be positive
+    or the largest has no bound; where the caller has stopped the work, the ends so far.
+    """
 
     def enclosed(end: End, rtol: float) -> Enclosed:
         return certified(
             end, rtol, MISSED_AT_EITHER_END / 2, problem.seed, problem.watch.is_stopped
         )
 
-    share = _LARGEST_SHARE * problem.rtol
-    top = enclosed(largest_end(ready.matrix, ready.block), share)
+    top_rtol = _LARGEST_SHARE * problem.rtol
+    matrix, block = preconditioned.matrix, preconditioned.block
+    top = enclosed(largest_end(matrix, block), top_rtol)
     norm = top.ritz
-    bottom_end = smallest_end(ready.matrix, ready.triangle, ready.block, norm)
-    bottom = enclosed(bottom_end, problem.rtol - 2 * share)
-    largest = Enclosure(top.ritz, *ready.widened((top.ritz, top.bound), norm))
-    low, high = ready.widened((bottom.bound, bottom.ritz), norm)
+    bottom_end = smallest_end(matrix, preconditioned.triangle, block, norm)
+    bottom = enclosed(bottom_end, problem.rtol - 2 * top_rtol)
+    largest = Enclosure(top.ritz, *preconditioned.widened((top.ritz, top.bound), norm))
+    low, high = preconditioned.widened((bottom.bound, bottom.ritz), norm)
     smallest = Enclosure(bottom.ritz, max(low, 0.0), high)
     certain = smallest.low > 0 and np.isfinite(largest.high)
     if not certain and not problem.watch.stopped:
@@ -116,9 +133,9 @@ def _certified(problem: Problem, ready: PreconditionedMatrix) -> Ends | None:
         smallest,
         problem.size,
         source if problem.rank is None else GIVEN,
-        ready.floor(norm),
+        preconditioned.floor(norm),
         "preconditioned",
-        certificate(ready.error(norm), chance(top.missed + bottom.missed), symmetry),
+        certificate(preconditioned.error(norm), chance(top.missed + bottom.missed), symmetry),
         top.products + bottom.products,
         finished=not problem.watch.stopped,
     )
