@@ -73,7 +73,7 @@ class LinearCNN(nnx.Module):
 
 
 class CNN(nnx.Module):
-    """2-D convolutions, each with normalisation and activation, and a dense head on all of it.
+    """2-D convolutions, each with normalisation and activation, then a dense head on all positions.
 
     Images are (n, height, width, channels), outputs (n, k).
 
@@ -116,10 +116,10 @@ class CNN(nnx.Module):
         rngs = nnx.Rngs(key)
         height, width, channels = shape
         for layer, features in enumerate(filters, start=1):
-            fan = (channels * kernel * kernel, features)
+            fan_in_and_out = (channels * kernel * kernel, features)
             layer_key = jax.random.fold_in(key, layer)
-            weight = by_numpy(initializers.chain(layer_key, fan, initializer, **options)[0])
-            weight = weight.reshape(features, channels, kernel, kernel)
+            matrices = initializers.chain(layer_key, fan_in_and_out, initializer, **options)
+            weight = by_numpy(matrices[0]).reshape(features, channels, kernel, kernel)
             convolution = _convolution(weight, stride, padding, bias=bias, rngs=rngs)
             setattr(self, f"conv{layer}", convolution)
             between = normalisation(norm, features, weight.dtype, rngs=rngs)
@@ -128,9 +128,9 @@ class CNN(nnx.Module):
                 output_length(side, kernel, stride, padding) for side in (height, width)
             )
             channels = features
-        fan = (height * width * channels, outputs)
+        fan_in_and_out = (height * width * channels, outputs)
         layer_key = jax.random.fold_in(key, self.depth + 1)
-        head = initializers.chain(layer_key, fan, initializer, **options)[0]
+        head = initializers.chain(layer_key, fan_in_and_out, initializer, **options)[0]
         self.head = dense_layer(head, bias=bias, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -144,7 +144,7 @@ class CNN(nnx.Module):
 
 
 def output_length(length: int, kernel: int, stride: int = 1, padding: int = 0) -> int:
-    """(length + 2 padding - kernel) // stride + 1, the number of outputs of each filter."""
+    """How many outputs a filter has along one axis: (length + 2 padding - kernel) // stride + 1."""
     if length < 1 or kernel < 1 or stride < 1 or padding < 0:
         msg = (
             "length, kernel and stride must be at least 1 and padding at least 0, got "
@@ -163,7 +163,10 @@ def output_length(length: int, kernel: int, stride: int = 1, padding: int = 0) -
 def _convolution(
     weight: jax.Array | np.ndarray, stride: int, padding: int, *, bias: bool, rngs: nnx.Rngs
 ) -> nnx.Conv:
-    """The 2-D convolution with weight (filters, channels, kernel, kernel)."""
+    """The 2-D convolution with this weight, (filters, channels, kernel, kernel) as in PyTorch.
+
+    Flax holds it as (kernel, kernel, channels, filters). Biases start at zero.
+    """
     layer = nnx.Conv(
         weight.shape[1],
         weight.shape[0],

@@ -58,35 +58,54 @@ def reduced_chain(key: jax.Array, widths: Sequence[int], gain: float = 2.0) -> l
     scales = [np.sqrt(gain / fan_in) for fan_in in widths[:-1]]
     if not hidden:
         return [_on_device(scales[0] * rng.standard_normal((outputs, inputs)))]
-    right = [s * _triangle(rng, inputs, m) for s, m in zip(scales, hidden, strict=False)]
+    # R_l of hidden layer l, an upper triangle (d, d) that stands for a Gaussian matrix (m_l, d).
+    upper = [s * _triangle(rng, inputs, m) for s, m in zip(scales, hidden, strict=False)]
+    # A lower triangle (k, k) that stands for a Gaussian matrix (k, m_l - d), without its scale.
     lower = [_triangle(rng, outputs, m - inputs).T for m in hidden]
     last = np.hstack([rng.standard_normal((outputs, inputs)), lower[-1]]) * scales[-1]
-    middle = _middle(right[1:], [s * t for s, t in zip(scales[1:-1], lower, strict=False)], last)
-    first = np.vstack([right[0], np.zeros((outputs, inputs))])
+    scaled_lower = [s * triangle for s, triangle in zip(scales[1:-1], lower, strict=False)]
+    middle = _middle(upper[1:], scaled_lower, last)
+    first = np.vstack([upper[0], np.zeros((outputs, inputs))])
     return [_on_device(weight) for weight in (first, *middle, last)]
 
 
 def _triangle(rng: np.random.Generator, size: int, rows: int) -> _Array:
-    """The upper triangular factor of a standard Gaussian matrix (rows, size): Bartlett's."""
+    """R (size, size) of Q R = M for a standard Gaussian matrix M (rows, size), by Bartlett's law.
+
+    Its entries are independent: Gaussian above the diagonal, and on it the roots of chi-squared
+    numbers with rows, rows - 1, .. degrees of freedom.
+    """
     above_diagonal = np.triu(rng.standard_normal((size, size)), 1)
     return above_diagonal + np.diag(np.sqrt(rng.chisquare(rows - np.arange(size))))
 
 
-def _middle(right: Sequence[_Array], lower: Sequence[_Array], last: _Array) -> list[_Array]:
-    """Draw W_2 .. W_(L-1) from the top, each in the bases that the product above it defines."""
-    inputs = right[0].shape[0] if right else 0
+def _middle(upper: Sequence[_Array], lower: Sequence[_Array], last: _Array) -> list[_Array]:
+    """W_2 .. W_(L-1) of a reduced chain, each (d + k, d + k), from the last to the first.
+
+    ``upper`` are R_2 .. R_(L-1), (d, d), and ``lower`` the triangles T_l, (k, k), each for a
+    Gaussian matrix (k, m - d); ``last`` is W_L, (k, d + k). With S_l = W_L .. W_(l+1) = [A, B],
+    (k, d + k), and an orthonormal basis Q (d + k, k) of the space of its rows, S_l = (S_l Q) Q^T.
+    The first d columns of W_l are R_l above zeros, and the others are Q T_l, so that
+
+        S_l W_l = [A R_l, (S_l Q) T_l].
+
+    The Gram matrix of the second block has the law that the module's docstring states.
+    """
+    inputs = upper[0].shape[0] if upper else 0
     weights: list[_Array] = []
-    product = last
-    for r, t in zip(reversed(right), reversed(lower), strict=True):
-        directions = np.linalg.qr(product.T)[0]  # an orthonormal basis of the rows of S_l
-        triangular = product @ directions
+    product = last  # S_l
+    for upper_triangle, lower_triangle in zip(reversed(upper), reversed(lower), strict=True):
+        basis = np.linalg.qr(product.T)[0]
+        coordinates = product @ basis
         weight = np.zeros((product.shape[1], product.shape[1]))
-        weight[:inputs, :inputs] = r
-        weight[:, inputs:] = directions @ t
-        product = np.hstack([product[:, :inputs] @ r, triangular @ t])
+        weight[:inputs, :inputs] = upper_triangle
+        weight[:, inputs:] = basis @ lower_triangle
+        first_block = product[:, :inputs] @ upper_triangle
+        product = np.hstack([first_block, coordinates @ lower_triangle])
         weights.insert(0, weight)
     return weights
 
 
 def _on_device(weight: _Array) -> jax.Array:
+    """The matrix as an array of JAX in the working precision."""
     return jax.numpy.asarray(weight, real_dtype())

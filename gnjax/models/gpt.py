@@ -45,11 +45,16 @@ class CausalBlock(nnx.Module):
         return self._with_branch(x, self._dense, "norm2")
 
     def _dense(self, x: jax.Array) -> jax.Array:
+        """W_2 gelu(W_1 x + b_1) + b_2 for each token, with the tanh form of GELU."""
         return self.dense2(jax.nn.gelu(self.dense1(x), approximate=True))
 
     def _with_branch(self, x: jax.Array, layers: Callable[..., jax.Array], norm: str) -> jax.Array:
-        inside = getattr(self, norm)(x) if self.norm == "pre" else x
-        x = self.skip[...] * x + self.branch[...] * layers(inside)
+        """s x + b A(x) with A = ``layers``, normalised before or after as the class says.
+
+        ``norm`` is the name of this branch's LayerNorm.
+        """
+        branch_input = getattr(self, norm)(x) if self.norm == "pre" else x
+        x = self.skip[...] * x + self.branch[...] * layers(branch_input)
         return getattr(self, norm)(x) if self.norm == "post" else x
 
 
@@ -101,8 +106,8 @@ class GPT(nnx.Module):
         _check(vocabulary, length, width, depth, heads, norm, initializer)
         rngs = nnx.Rngs(key)
         self.length, self.depth = length, depth
-        table = width**-0.5 if tied else 1.0
-        scale = _SCALE if initializer == "gpt2" else table
+        lecun_scale = width**-0.5 if tied else 1.0  # a tied table is a layer with fan_in = width
+        scale = _SCALE if initializer == "gpt2" else lecun_scale
         self.tokens, self.positions = (
             nnx.Param(_gaussian(jax.random.fold_in(key, index), (rows, width), scale))
             for index, rows in enumerate((vocabulary, length))
@@ -112,7 +117,7 @@ class GPT(nnx.Module):
             setattr(self, f"block{block}", causal_block)
         self.norm = layer_norm(width, rngs=rngs) if norm == "pre" else None
         self.head = None if tied else linear_layer(width, vocabulary, bias=False, rngs=rngs)
-        _start(self, jax.random.fold_in(key, 2), initializer)
+        _draw_layers(self, jax.random.fold_in(key, 2), initializer)  # the tables took 0 and 1
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
         if tokens.ndim != 2 or tokens.shape[1] > self.length:
@@ -130,6 +135,7 @@ class GPT(nnx.Module):
 def _check(
     vocabulary: int, length: int, width: int, depth: int, heads: int, norm: str, initializer: str
 ) -> None:
+    """Refuse arguments of :class:`GPT` that make no model."""
     if min(vocabulary, length, width, depth, heads) < 1 or width % heads:
         msg = (
             f"vocabulary={vocabulary}, length={length}, width={width}, depth={depth} and "
@@ -144,20 +150,25 @@ def _check(
         raise ValueError(msg)
 
 
-def _start(model: GPT, key: jax.Array, initializer: str) -> None:
-    """Draw the matrices of all layers in the order of their paths; biases stay at 0."""
+def _draw_layers(model: GPT, key: jax.Array, initializer: str) -> None:
+    """Draw the matrices of all linear layers, in place and in the order of their paths.
+
+    Their entries have the standard deviations that :class:`GPT` states for the ``initializer``.
+    Biases stay at 0.
+    """
     nodes = {"/".join(map(str, path)): node for path, node in nnx.iter_graph(model)}
     for index, path in enumerate(sorted(nodes)):
         layer = nodes[path]
         if not isinstance(layer, nnx.Linear):
             continue
         scale = _SCALE if initializer == "gpt2" else layer.in_features**-0.5
-        if initializer == "gpt2" and path.endswith(("out", "dense2")):
+        if initializer == "gpt2" and path.endswith(("out", "dense2")):  # the end of a branch
             scale *= (2 * model.depth) ** -0.5
         shape = (layer.in_features, layer.out_features)
         layer.kernel[...] = _gaussian(jax.random.fold_in(key, index), shape, scale)
 
 
 def _gaussian(key: jax.Array, shape: initializers.Shape, scale: float) -> jax.Array:
-    """N(0, scale^2)."""
+    """A matrix with entries N(0, scale^2)."""
+    # kaiming_normal draws N(0, gain / fan_in) and takes shape[1] for the fan-in.
     return initializers.kaiming_normal(key, shape, gain=scale**2 * shape[1])

@@ -97,7 +97,10 @@ def balanced(
     singular_values: ArrayLike,
     dtype: jnp.dtype | None = None,
 ) -> list[jax.Array]:
-    """W_l = U_l diag(s) U_{l-1}^T with orthonormal U_l (d_l, r): W_{l+1}^T W_{l+1} = W_l W_l^T.
+    """Balanced weights W_1 .. W_L: W_{l+1}^T W_{l+1} = W_l W_l^T for every l.
+
+    With the widths d_0 .. d_L and the r singular values s, W_l = U_l diag(s) U_{l-1}^T. Each U_l
+    (d_l, r) has orthonormal columns that are drawn at random.
 
     >>> first, second = gnjax.initializers.balanced(jax.random.key(0), (3, 4, 2), [2.0, 1.0])
     >>> np.allclose(second.T @ second, first @ first.T)
@@ -114,9 +117,11 @@ def balanced(
         raise ValueError(msg)
     keys = [jax.random.fold_in(key, layer) for layer in range(len(widths))]
     bases = [orthogonal(k, (w, rank), dtype) for k, w in zip(keys, widths, strict=True)]
-    bases = [by_numpy(basis) for basis in bases]
-    stretched = [on_device(basis * by_numpy(s)[None, :]) for basis in bases[1:]]
-    return [a @ on_device(before.T) for a, before in zip(stretched, bases, strict=False)]
+    bases = [by_numpy(basis) for basis in bases]  # U_0 .. U_L
+    scaled_bases = [on_device(basis * by_numpy(s)[None, :]) for basis in bases[1:]]  # U_l diag(s)
+    return [
+        scaled @ on_device(before.T) for scaled, before in zip(scaled_bases, bases, strict=False)
+    ]
 
 
 def start_as_pytorch(model: nnx.Module, key: jax.Array) -> None:
@@ -134,20 +139,23 @@ def start_as_pytorch(model: nnx.Module, key: jax.Array) -> None:
     """
     nodes = {tuple(map(str, path)): node for path, node in nnx.iter_graph(model)}
     layers = [nodes[path] for path in sorted(nodes)]
-    values = [
-        (math.prod(layer.kernel.shape[:-1]) ** -0.5, value)
+    limits_and_values = [
+        (math.prod(layer.kernel.shape[:-1]) ** -0.5, value)  # 1 / sqrt(fan_in)
         for layer in layers
         if isinstance(layer, nnx.Linear | nnx.Conv)
         for value in (layer.kernel, layer.bias)
         if value is not None
     ]
-    if not values:
+    if not limits_and_values:
         msg = f"{type(model).__name__} has no nnx.Linear or nnx.Conv layer to draw"
         raise ValueError(msg)
-    ends = np.cumsum([value.size for _, value in values])
-    flat = _scaled_draw(_centred, key, (int(ends[-1]),), 1.0, real_dtype())
-    for (edge, value), part in zip(values, np.split(np.asarray(flat), ends[:-1]), strict=True):
-        value[...] = on_device(edge * part.reshape(value.shape), value.dtype)
+    ends = np.cumsum([value.size for _, value in limits_and_values])
+    numbers = np.asarray(
+        _scaled_draw(_uniform_around_zero, key, (int(ends[-1]),), 1.0, real_dtype())
+    )
+    parts = np.split(numbers, ends[:-1])
+    for (limit, value), part in zip(limits_and_values, parts, strict=True):
+        value[...] = on_device(limit * part.reshape(value.shape), value.dtype)
 
 
 _LAYERS: dict[str, Callable[..., jax.Array]] = {
@@ -197,14 +205,17 @@ def chain(key: jax.Array, widths: Sequence[int], name: str, **options: object) -
 
 
 def _normal(key: jax.Array, shape: Shape, variance: float, dtype: jnp.dtype) -> jax.Array:
+    """A matrix with entries N(0, variance)."""
     return _scaled_draw(jax.random.normal, key, shape, math.sqrt(variance), dtype)
 
 
 def _uniform(key: jax.Array, shape: Shape, variance: float, dtype: jnp.dtype) -> jax.Array:
-    return _scaled_draw(_centred, key, shape, math.sqrt(3 * variance), dtype)
+    """A matrix with entries U(-a, a), whose variance is a^2 / 3."""
+    return _scaled_draw(_uniform_around_zero, key, shape, math.sqrt(3 * variance), dtype)
 
 
-def _centred(key: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
+def _uniform_around_zero(key: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
+    """U(-1, 1)."""
     return jax.random.uniform(key, shape, dtype, -1.0, 1.0)
 
 
@@ -215,10 +226,11 @@ def _scaled_draw(
     scale: float,
     dtype: jnp.dtype,
 ) -> jax.Array:
-    """scale * law(key, shape), without a compilation for every shape.
+    """scale * law(key, shape, dtype), without a compilation for every shape.
 
-    With partitionable Threefry keys, JAX's default, number i depends on the key and on i alone: a
-    longer draw, of one of a few lengths, starts with the numbers wanted and is cut on the host.
+    ``law`` draws independent numbers. With partitionable Threefry keys, JAX's default, number i
+    depends on the key and on i alone. A longer draw, of one of a few lengths, therefore starts with
+    the numbers wanted. It is cut on the host.
     """
     size = math.prod(shape)
     if isinstance(key, jax.core.Tracer) or not _prefix_stable(key):
@@ -228,6 +240,7 @@ def _scaled_draw(
 
 
 def _prefix_stable(key: jax.Array) -> bool:
+    """Whether a longer draw from this key starts with the numbers of a shorter one."""
     partitionable = getattr(jax.config, "jax_threefry_partitionable", False)
     return bool(partitionable) and "fry" in str(jax.random.key_impl(key))
 

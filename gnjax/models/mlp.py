@@ -105,6 +105,7 @@ def freeze_statistics(model: nnx.Module, x: jax.Array) -> nnx.Module:
         msg = f"{type(model).__name__} has no BatchNorm, so there are no statistics to freeze"
         raise ValueError(msg)
     frozen.eval()
+    # With momentum 0 the running statistics become those of the batch that the model is called on.
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.momentum, norm.use_running_average = 0.0, False
@@ -116,12 +117,15 @@ def freeze_statistics(model: nnx.Module, x: jax.Array) -> nnx.Module:
 
 @nnx.jit
 def _run_once(model: nnx.Module, x: jax.Array) -> None:
-    """Call the model for what it stores, by one program for all models of one structure."""
+    """Call the model only to update its running statistics.
+
+    The call is compiled once for all models of one structure.
+    """
     model(x)
 
 
 def check_activation(name: str, slope: float) -> tuple[str, float]:
-    """A name out of ``ACTIVATIONS`` and a slope in [0, 1]."""
+    """Check the name of an activation, and its slope in [0, 1], and return both."""
     if name not in ACTIVATIONS:
         msg = f"activation={name!r} is not one of {', '.join(ACTIVATIONS)}"
         raise ValueError(msg)
@@ -143,7 +147,7 @@ def ones(key: jax.Array, shape: tuple[int, ...], dtype: Any, **_: Any) -> jax.Ar
 
 
 def dense_layer(weight: jax.Array, *, bias: bool, rngs: nnx.Rngs) -> nnx.Linear:
-    """The layer x -> W x (+ b with b = 0)."""
+    """The layer x -> W x, or x -> W x + b with b = 0, for the weight W (outputs, inputs)."""
     layer = nnx.Linear(
         weight.shape[1],
         weight.shape[0],
@@ -161,7 +165,10 @@ def dense_layer(weight: jax.Array, *, bias: bool, rngs: nnx.Rngs) -> nnx.Linear:
 def normalisation(
     norm: str | None, features: int, dtype: jnp.dtype, *, rngs: nnx.Rngs
 ) -> nnx.BatchNorm | nnx.LayerNorm | None:
-    """The layer ``norm``; its variance is that of centred values, as E[x^2] - E[x]^2 cancels."""
+    """A normalisation of ``features`` values: "batch", "layer", or None for no layer.
+
+    Its variance is computed as E[(x - E[x])^2], because E[x^2] - E[x]^2 loses digits.
+    """
     if norm not in _NORMS:
         msg = f"norm={norm!r} is not one of {', '.join(map(repr, _NORMS))}"
         raise ValueError(msg)
@@ -183,4 +190,5 @@ def normalisation(
 
 
 def normalised(layer: nnx.BatchNorm | nnx.LayerNorm | None, x: jax.Array) -> jax.Array:
+    """The layer applied to x; x itself where there is no layer."""
     return x if layer is None else layer(x)

@@ -1,8 +1,7 @@
 """Layers of convolutional networks and transformers, and the check of their images.
 
 Their weights start at zero and are drawn together, by
-:func:`gnjax.models.initializers.start_as_pytorch`
-at the end of a model's constructor.
+:func:`gnjax.models.initializers.start_as_pytorch` at the end of a model's constructor.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _LAYER_NORM_EPSILON = 1e-5  # PyTorch's value
 
 
 def linear_layer(inputs: int, outputs: int, *, bias: bool = True, rngs: nnx.Rngs) -> nnx.Linear:
-    """The layer x -> W x + b."""
+    """The layer x -> W x + b, or x -> W x without ``bias``; W and b start at zero."""
     return nnx.Linear(
         inputs,
         outputs,
@@ -32,6 +31,7 @@ def linear_layer(inputs: int, outputs: int, *, bias: bool = True, rngs: nnx.Rngs
 
 
 def layer_norm(features: int, *, rngs: nnx.Rngs) -> nnx.LayerNorm:
+    """A LayerNorm with PyTorch's epsilon; its variance is that of centred values."""
     return nnx.LayerNorm(
         features,
         epsilon=_LAYER_NORM_EPSILON,
@@ -44,7 +44,10 @@ def layer_norm(features: int, *, rngs: nnx.Rngs) -> nnx.LayerNorm:
 
 
 class ConvNorm(nnx.Module):
-    """N(w * x + b): a convolution with an odd kernel that keeps the side at stride 1, BatchNorm."""
+    """N(w * x + b): a convolution with an odd kernel, then BatchNorm.
+
+    The padding keeps the height and width at stride 1, and halves even ones at stride 2.
+    """
 
     def __init__(
         self,
@@ -88,6 +91,7 @@ def max_pool(x: jax.Array) -> jax.Array:
 
 
 def _larger(a: jax.Array, b: jax.Array) -> jax.Array:
+    """max(a, b), whose derivative is that of a where both are equal."""
     return jnp.where(a >= b, a, b)
 
 

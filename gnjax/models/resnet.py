@@ -22,11 +22,11 @@ class ResidualBlock(nnx.Module):
     """
 
     def __init__(self, channels: int, filters: int, shortcut: str, *, rngs: nnx.Rngs) -> None:
-        self.added = filters - channels
-        stride = 2 if self.added else 1
+        self.added_channels = filters - channels
+        stride = 2 if self.added_channels else 1
         self.first = ConvNorm(channels, filters, stride=stride, rngs=rngs)
         self.second = ConvNorm(filters, filters, rngs=rngs)
-        projects = self.added and shortcut == "projection"
+        projects = self.added_channels and shortcut == "projection"
         self.shortcut = (
             ConvNorm(channels, filters, kernel=1, stride=stride, rngs=rngs) if projects else None
         )
@@ -36,13 +36,14 @@ class ResidualBlock(nnx.Module):
         return jax.nn.relu(self._shortcut(x) + branch)
 
     def _shortcut(self, x: jax.Array) -> jax.Array:
-        """The projection if there is one, else x; with channels added, every second pixel of x."""
+        """s(x): the projection, x, or every second pixel of x between added channels of zeros."""
         if self.shortcut is not None:
             return self.shortcut(x)
-        if not self.added:
+        if not self.added_channels:
             return x
-        around = (self.added // 2, self.added - self.added // 2)
-        return jnp.pad(x[:, ::2, ::2], ((0, 0), (0, 0), (0, 0), around))
+        before = self.added_channels // 2
+        after = self.added_channels - before
+        return jnp.pad(x[:, ::2, ::2], ((0, 0), (0, 0), (0, 0), (before, after)))
 
 
 class ResNet(nnx.Module):
@@ -90,14 +91,14 @@ class ResNet(nnx.Module):
         rngs = nnx.Rngs(key)
         self.channels, self.blocks = channels, blocks
         self.stem = ConvNorm(channels, width, rngs=rngs)
-        before = width
+        channels_before = width
         for stage in range(1, STAGES + 1):
             filters = width * 2 ** (stage - 1)
             for block in range(1, blocks + 1):
-                module = ResidualBlock(before, filters, shortcut, rngs=rngs)
+                module = ResidualBlock(channels_before, filters, shortcut, rngs=rngs)
                 setattr(self, f"stage{stage}_block{block}", module)
-                before = filters
-        self.head = linear_layer(before, outputs, rngs=rngs)
+                channels_before = filters
+        self.head = linear_layer(channels_before, outputs, rngs=rngs)
         initializers.start_as_pytorch(self, key)
 
     def __call__(self, x: jax.Array) -> jax.Array:

@@ -47,17 +47,18 @@ def read_tensors(path: str | PathLike[str]) -> dict[str, np.ndarray]:
         )
         raise ValueError(msg)
     header, data = _header(path, data[8 : 8 + length].tobytes()), data[8 + length :]
-    places = {name: _place(path, name, entry) for name, entry in header.items()}
-    ends = sorted(place for _, _, place in places.values())
-    if any(b[0] != a[1] for a, b in pairwise([(0, 0), *ends, (data.size, data.size)])):
+    entries = {name: _checked_entry(path, name, entry) for name, entry in header.items()}
+    byte_ranges = sorted(byte_range for _, _, byte_range in entries.values())
+    in_file = [(0, 0), *byte_ranges, (data.size, data.size)]
+    if any(following[0] != before[1] for before, following in pairwise(in_file)):
         msg = (
             f"the arrays of {path} do not fill its {data.size} bytes of data one behind the other, "
             "so it is cut off or damaged; save it again"
         )
         raise ValueError(msg)
     return {
-        name: _array(data[first:last], kind, shape)
-        for name, (kind, shape, (first, last)) in places.items()
+        name: _array(data[start:end], kind, shape)
+        for name, (kind, shape, (start, end)) in entries.items()
     }
 
 
@@ -75,42 +76,44 @@ def _header(path: str | PathLike[str], text: bytes) -> dict[str, Any]:
     return header
 
 
-def _place(
+def _checked_entry(
     path: str | PathLike[str], name: str, entry: Any
 ) -> tuple[str, tuple[int, ...], tuple[int, int]]:
-    """(type, shape, (first byte, last byte + 1)) of one array."""
+    """A checked entry of the header, for one array: (type, shape, (first byte, last byte + 1))."""
     entry = entry if isinstance(entry, dict) else {}
-    kind, shape, place = (entry.get(key) for key in ("dtype", "shape", "data_offsets"))
+    kind, shape, byte_range = (entry.get(key) for key in ("dtype", "shape", "data_offsets"))
     name = _short(name)
-    if not isinstance(kind, str) or not _are_counts(shape) or not _are_counts(place):
+    if not isinstance(kind, str) or not _are_counts(shape) or not _are_counts(byte_range):
         msg = f"{name} in {path} has no readable dtype, shape and data_offsets; save it again"
         raise ValueError(msg)
     if kind not in _TYPES:
         msg = f"{name} in {path} is of type {_short(kind)}; save it as one of {', '.join(_TYPES)}"
         raise ValueError(msg)
     size = np.dtype(_TYPES[kind]).itemsize * math.prod(shape)
-    if len(place) != 2 or place[1] - place[0] != size:
+    if len(byte_range) != 2 or byte_range[1] - byte_range[0] != size:
         msg = (
             f"{name} in {path} needs {size} bytes for shape {tuple(shape)} of {kind} and has "
-            f"data_offsets {brief(place)}; save the file again"
+            f"data_offsets {brief(byte_range)}; save the file again"
         )
         raise ValueError(msg)
-    return kind, tuple(shape), (place[0], place[1])
+    return kind, tuple(shape), (byte_range[0], byte_range[1])
 
 
 def _are_counts(value: Any) -> bool:
-    """Whether this is a list of integers such as the lengths of NumPy's at most 64 axes."""
+    """Whether this is a list of at most 64 integers of 0 or more, as NumPy's shapes are."""
     if not isinstance(value, list) or len(value) > 64:
         return False
     return all(type(n) is int and 0 <= n < 2**63 for n in value)
 
 
 def _short(name: str) -> str:
+    """A name for a message: as it is, or shortened if it has 100 letters or more."""
     return name if len(name) < _LONG else brief(name)
 
 
 def _array(data: np.ndarray, kind: str, shape: tuple[int, ...]) -> np.ndarray:
+    """The array of this type and shape whose bytes are ``data``."""
     array = data.view(_TYPES[kind]) if data.size else np.empty(0, _TYPES[kind])
-    if kind == "BF16":
+    if kind == "BF16":  # the upper 16 bits of a float32, whose other bits are 0
         array = (array.astype(np.uint32) << 16).view(np.float32)
     return array.reshape(shape)

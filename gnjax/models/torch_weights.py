@@ -28,7 +28,9 @@ _COUNTERS = ("num_batches_tracked",)  # no output depends on these
 _NAMED = 8  # how many names of each kind a message lists
 
 _State = Mapping[str, Any] | str | PathLike[str]
-Names = dict[str, tuple[str, ...]]
+
+TorchNames = dict[str, tuple[str, ...]]
+"""By the name of each layer here, such as "block1.dense1", the names it may have in PyTorch."""
 
 
 def load_torch(model: nnx.Module, state: _State) -> nnx.Module:
@@ -62,32 +64,31 @@ def load_torch(model: nnx.Module, state: _State) -> nnx.Module:
     >>> np.allclose(model.layer1.conv.kernel[:, :, 0, 1], state["features.0.weight"][1, 0])
     True
     """
-    names_there = _names(model)
+    torch_names = _torch_names(model)
     arrays = _separated(model, _arrays(state))
     loaded = nnx.clone(model)
     missing, wrong, names_used = [], [], set()
     for path, value in nnx.to_flat_state(nnx.state(loaded, (nnx.Param, nnx.BatchStat))):
-        ours = ".".join(map(str, path))
-        candidates = _candidates(names_there, ours)
-        name = next((name for name in candidates if name in arrays), None)
-        if name is None:
+        name = ".".join(map(str, path))
+        candidates = _candidates(torch_names, name)
+        torch_name = next((candidate for candidate in candidates if candidate in arrays), None)
+        if torch_name is None:
             missing.append(candidates[0])
             continue
-        names_used.add(name)
-        shape = _shape_there(model, ours, value.shape)
-        if arrays[name].shape != shape:
-            wrong.append(f"{name} has shape {arrays[name].shape} in place of {shape}")
-        elif not missing and not wrong:
-            value[...] = on_device(
-                _in_our_order(model, ours, arrays[name], value.shape), value.dtype
-            )
+        names_used.add(torch_name)
+        array = arrays[torch_name]
+        torch_shape = _shape_in_torch(model, name, value.shape)
+        if array.shape != torch_shape:
+            wrong.append(f"{torch_name} has shape {array.shape} in place of {torch_shape}")
+        elif not missing and not wrong:  # after a mistake the rest is looked through for more
+            value[...] = on_device(_from_torch(model, name, array, value.shape), value.dtype)
     _check(model, missing, sorted(arrays.keys() - names_used), wrong)
     loaded.eval()
     return loaded
 
 
-def _names(model: nnx.Module) -> Names:
-    """The names that public code gives to each layer, the most common one first."""
+def _torch_names(model: nnx.Module) -> TorchNames:
+    """The names that public PyTorch code gives to each layer, the most common one first."""
     if isinstance(model, ResNet):
         return dict(_of_resnet(model))
     if isinstance(model, VGG):
@@ -102,24 +103,31 @@ def _names(model: nnx.Module) -> Names:
 
 
 def _of_resnet(model: ResNet) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """(name of a layer here, its names in PyTorch) for every layer of a ResNet."""
     yield "stem.conv", ("conv1", "conv1.0")
     yield "stem.norm", ("bn1", "conv1.1")
     for stage in range(1, STAGES + 1):
         for block in range(1, model.blocks + 1):
-            ours, theirs = f"stage{stage}_block{block}", f"layer{stage}.{block - 1}"
-            for part, conv, norm, pair in (
+            here, torch = f"stage{stage}_block{block}", f"layer{stage}.{block - 1}"
+            # Public code has two layers, or one nn.Sequential with both as its members 0 and 1.
+            for part, conv, norm, both in (
                 ("first", "conv1", "bn1", "conv_bn_relu1"),
                 ("second", "conv2", "bn2", "conv_bn2"),
             ):
-                yield f"{ours}.{part}.conv", (f"{theirs}.{conv}", f"{theirs}.{pair}.0")
-                yield f"{ours}.{part}.norm", (f"{theirs}.{norm}", f"{theirs}.{pair}.1")
+                yield f"{here}.{part}.conv", (f"{torch}.{conv}", f"{torch}.{both}.0")
+                yield f"{here}.{part}.norm", (f"{torch}.{norm}", f"{torch}.{both}.1")
             for part, index in (("conv", 0), ("norm", 1)):
-                beside = ("shortcut", "downsample", "down_sampler")
-                yield f"{ours}.shortcut.{part}", tuple(f"{theirs}.{way}.{index}" for way in beside)
+                shortcuts = ("shortcut", "downsample", "down_sampler")
+                torch_names = tuple(f"{torch}.{shortcut}.{index}" for shortcut in shortcuts)
+                yield f"{here}.shortcut.{part}", torch_names
     yield "head", ("linear", "fc")
 
 
 def _of_vgg(model: VGG) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """(name of a layer here, its names in PyTorch) for every layer of a VGG.
+
+    In PyTorch a layer is four members of one sequence: convolution, BatchNorm, ReLU and pooling.
+    """
     for layer in range(model.depth):
         for part, index in (("conv", 4 * layer), ("norm", 4 * layer + 1)):
             yield f"layer{layer + 1}.{part}", (f"features.{index}", f"layers.{index}")
@@ -127,27 +135,30 @@ def _of_vgg(model: VGG) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _of_vit(model: ViT) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the name of each layer or array here, and the names that it may have in PyTorch."""
+    """(name of a layer or array here, its names in PyTorch) for every one of a ViT."""
     yield "patches", ("embedding.patch_embeddings.projection",)
     yield "token", ("embedding.cls_token",)
     yield "positions", ("embedding.position_embeddings",)
     for block in range(1, model.depth + 1):
-        theirs = f"encoder.blocks.{block - 1}"
+        torch = f"encoder.blocks.{block - 1}"
         for number in (1, 2):
-            yield f"block{block}.norm{number}", (f"{theirs}.layernorm_{number}",)
-            yield f"block{block}.dense{number}", (f"{theirs}.mlp.dense_{number}",)
+            yield f"block{block}.norm{number}", (f"{torch}.layernorm_{number}",)
+            yield f"block{block}.dense{number}", (f"{torch}.mlp.dense_{number}",)
         for part in ("query", "key", "value"):
-            yield f"block{block}.attention.{part}", (f"{theirs}.attention.{part}",)
-        yield f"block{block}.attention.out", (f"{theirs}.attention.output_projection",)
+            yield f"block{block}.attention.{part}", (f"{torch}.attention.{part}",)
+        yield f"block{block}.attention.out", (f"{torch}.attention.output_projection",)
     yield "head", ("classifier",)
 
 
-def _candidates(names_there: Names, ours: str) -> list[str]:
-    """The names that one of our arrays may have in the state from PyTorch."""
-    if ours in names_there:
-        return list(names_there[ours])
-    layer, _, kind = ours.rpartition(".")
-    return [f"{name}.{_KINDS[kind]}" for name in names_there[layer]]
+def _candidates(torch_names: TorchNames, name: str) -> list[str]:
+    """The names that the array ``name`` of the model may have in the state from PyTorch.
+
+    "head.kernel", for example, is "linear.weight" or "fc.weight".
+    """
+    if name in torch_names:  # an array that belongs to no layer, such as the class token
+        return list(torch_names[name])
+    layer, _, kind = name.rpartition(".")
+    return [f"{torch_layer}.{_KINDS[kind]}" for torch_layer in torch_names[layer]]
 
 
 def _arrays(state: _State) -> dict[str, np.ndarray]:
@@ -178,6 +189,7 @@ def _arrays(state: _State) -> dict[str, np.ndarray]:
 
 
 def _unwrapped(name: str) -> str:
+    """The name without the prefixes of DataParallel and torch.compile."""
     while name.startswith(_WRAPPERS):
         name = name.partition(".")[2]
     return name
@@ -200,17 +212,18 @@ def _numbers(name: str, value: Any) -> np.ndarray:
 
 
 def _separated(model: nnx.Module, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """For the ViT, one query, key and value for each block.
+    """The arrays from PyTorch, for a ViT with one query, key and value for each block.
 
-    The file has them stacked in this order, as ``qkv_projection``, or has one of each for every
-    head, as ``heads.0.query`` and so on, whose rows follow one another here.
+    The state may have the three of a block stacked in this order, as ``qkv_projection``. Or it has
+    one of each for every head, as ``heads.0.query`` and so on: their rows, the outputs of a head,
+    follow one another in the arrays here. Arrays of other models are returned as they are.
     """
     if not isinstance(model, ViT):
         return arrays
     arrays = dict(arrays)
     for block in range(model.depth):
         attention = f"encoder.blocks.{block}.attention"
-        count = getattr(model, f"block{block + 1}").attention.heads
+        heads = getattr(model, f"block{block + 1}").attention.heads
         for kind in ("weight", "bias"):
             names = [f"{attention}.{part}.{kind}" for part in ("query", "key", "value")]
             stacked = f"{attention}.qkv_projection.{kind}"
@@ -219,29 +232,41 @@ def _separated(model: nnx.Module, arrays: dict[str, np.ndarray]) -> dict[str, np
                 continue
             for name in names:
                 part = name.removeprefix(f"{attention}.")
-                heads = [f"{attention}.heads.{h}.{part}" for h in range(count)]
-                if all(head in arrays for head in heads):
-                    arrays[name] = np.concatenate([arrays.pop(head) for head in heads])
+                names_of_heads = [f"{attention}.heads.{head}.{part}" for head in range(heads)]
+                if all(name_of_head in arrays for name_of_head in names_of_heads):
+                    arrays[name] = np.concatenate([arrays.pop(one) for one in names_of_heads])
     return arrays
 
 
-def _shape_there(model: nnx.Module, ours: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that an array of the model has in PyTorch."""
-    if ours in ("token", "positions"):
+def _shape_in_torch(model: nnx.Module, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape in PyTorch of the array ``name`` of the model, which has ``shape`` here.
+
+    A matrix is (inputs, outputs) here and (outputs, inputs) there; a kernel of a convolution is
+    (height, width, inputs, outputs) here and (outputs, inputs, height, width) there.
+    """
+    if name in ("token", "positions"):  # of a ViT: there (1, 1, width) and (1, tokens, width)
         return (1,) * (3 - len(shape)) + shape
-    if ours == "patches.kernel" and isinstance(model, ViT):
-        return (shape[1], model.shape[2], model.patch, model.patch)
+    if name == "patches.kernel" and isinstance(model, ViT):
+        # Here a matrix (pixels of a patch, width), and there a convolution with stride ``patch``.
+        _, width = shape
+        _, _, channels = model.shape
+        return (width, channels, model.patch, model.patch)
     if len(shape) == 1:
         return shape
-    *positions, inputs, outputs = shape
-    return (outputs, inputs, *positions)
+    *height_width, inputs, outputs = shape
+    return (outputs, inputs, *height_width)
 
 
-def _in_our_order(
-    model: nnx.Module, ours: str, array: np.ndarray, shape: tuple[int, ...]
+def _from_torch(
+    model: nnx.Module, name: str, array: np.ndarray, shape: tuple[int, ...]
 ) -> np.ndarray:
-    """An array of PyTorch in our order of axes."""
-    if ours == "head.kernel" and isinstance(model, VGG):
+    """An array from PyTorch with its axes in the order of the array ``name`` of the model.
+
+    ``shape`` is that of the answer. Kernels (out, in, height, width) become (height, width, in,
+    out), and matrices (out, in) become (in, out).
+    """
+    if name == "head.kernel" and isinstance(model, VGG):
+        # Its inputs are a flattened image: channels first there, and channels last here.
         side = model.shape[0] // 2**model.depth
         array = array.reshape(len(array), -1, side, side)
     if array.ndim == 4:
@@ -250,7 +275,10 @@ def _in_our_order(
 
 
 def _check(model: nnx.Module, missing: list[str], unused: list[str], wrong: list[str]) -> None:
-    """Refuse with one message that says all that does not fit."""
+    """Refuse weights that do not fit the model, with one message that says all that is wrong.
+
+    ``missing`` and ``unused`` are names in the state, and ``wrong`` says which shapes differ.
+    """
     problems_and_words = [
         (missing, "not found in state: "),
         (unused, "in state and not used: "),
@@ -266,5 +294,6 @@ def _check(model: nnx.Module, missing: list[str], unused: list[str], wrong: list
 
 
 def _listed(names: list[str]) -> str:
+    """The first eight names, and how many more there are."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more

@@ -38,8 +38,8 @@ class VGG(nnx.Module):
     ) -> None:
         """One convolution for each of ``filters``; every one halves the side."""
         self.shape, self.depth = (side, side, channels), len(filters)
-        smallest, remainder = divmod(side, 2**self.depth)
-        if remainder or smallest < 1:
+        last_side, remainder = divmod(side, 2**self.depth)
+        if remainder or last_side < 1:
             msg = (
                 f"side={side} cannot be halved {self.depth} times; give a multiple of "
                 f"{2**self.depth} or fewer filters"
@@ -49,7 +49,7 @@ class VGG(nnx.Module):
         for layer, features in enumerate(filters, start=1):
             setattr(self, f"layer{layer}", ConvNorm(channels, features, bias=True, rngs=rngs))
             channels = features
-        self.head = linear_layer(smallest * smallest * channels, outputs, rngs=rngs)
+        self.head = linear_layer(last_side * last_side * channels, outputs, rngs=rngs)
         initializers.start_as_pytorch(self, key)
 
     def __call__(self, x: jax.Array) -> jax.Array:

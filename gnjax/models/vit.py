@@ -13,9 +13,11 @@ from gnjax.numerics.precision import real_dtype
 
 
 class Attention(nnx.Module):
-    """W_o [softmax(Q_h K_h^T / sqrt(w / heads)) V_h] over heads h of tokens (n, t, w).
+    """Multi-head attention of t tokens: W_o [softmax(Q_h K_h^T / sqrt(w / heads)) V_h]_h + b_o.
 
-    Where it is ``causal``, a token sees itself and those before it.
+    Tokens are (n, t, w) for n samples and the width w. Q_h, K_h and V_h are the queries, keys and
+    values of head h, (t, w / heads), from linear layers, and the results of all heads lie side by
+    side. Where the attention is ``causal``, a token sees itself and those before it.
     """
 
     def __init__(self, width: int, heads: int, *, causal: bool = False, rngs: nnx.Rngs) -> None:
@@ -31,16 +33,20 @@ class Attention(nnx.Module):
         if self.causal:
             visible = jnp.tril(jnp.ones(scores.shape[-2:], bool))
             scores = jnp.where(visible[None, None], scores, -jnp.inf)
-        shares = jax.nn.softmax(scores)
-        mixed = jnp.einsum("nhts,nshd->nthd", shares, v, precision="highest")
-        return self.out(mixed.reshape(x.shape))
+        attention_weights = jax.nn.softmax(scores)
+        heads = jnp.einsum("nhts,nshd->nthd", attention_weights, v, precision="highest")
+        return self.out(heads.reshape(x.shape))
 
     def _split(self, x: jax.Array) -> jax.Array:
-        return x.reshape(*x.shape[:2], self.heads, -1)  # (n, t, heads, w / heads)
+        """Vectors (n, t, w) as those of the heads, (n, t, heads, w / heads)."""
+        return x.reshape(*x.shape[:2], self.heads, -1)
 
 
 class EncoderBlock(nnx.Module):
-    """x + A(N(x)), then x + W_2 gelu(W_1 N(x)) with four times the width in between."""
+    """y = x + A(N_1(x)), then y + W_2 gelu(W_1 N_2(y)), for attention A and LayerNorms N.
+
+    The hidden layer has four times the width. W_1 and W_2 have biases.
+    """
 
     def __init__(self, width: int, heads: int, *, rngs: nnx.Rngs) -> None:
         self.norm1, self.norm2 = (layer_norm(width, rngs=rngs) for _ in range(2))
@@ -92,24 +98,29 @@ class ViT(nnx.Module):
         for block in range(1, depth + 1):
             setattr(self, f"block{block}", EncoderBlock(width, heads, rngs=rngs))
         self.head = linear_layer(width, outputs, rngs=rngs)
-        layers, places = jax.random.split(key)
-        initializers.start_as_pytorch(self, layers)
+        key_of_layers, key_of_positions = jax.random.split(key)
+        initializers.start_as_pytorch(self, key_of_layers)
+        # A row for the class token, one for its position, and one for that of each patch.
         shape = (side // patch) ** 2 + 2, width
-        rows = by_numpy(jax.random.normal(places, shape, real_dtype()))
-        self.token, self.positions = (nnx.Param(on_device(d)) for d in (rows[0], rows[1:]))
+        rows = by_numpy(jax.random.normal(key_of_positions, shape, real_dtype()))
+        self.token, self.positions = nnx.Param(on_device(rows[0])), nnx.Param(on_device(rows[1:]))
 
     def __call__(self, x: jax.Array) -> jax.Array:
         check_images(x, self.shape)
-        patches = self.patches(self._flat(x))
+        patches = self.patches(self._flat_patches(x))
         token = jnp.broadcast_to(self.token[...], (len(x), 1, patches.shape[-1]))
         x = jnp.concatenate([token, patches], axis=1) + self.positions[...][None]
         for block in range(1, self.depth + 1):
             x = getattr(self, f"block{block}")(x)
         return self.head(x[:, 0])
 
-    def _flat(self, x: jax.Array) -> jax.Array:
-        """Patches row by row, pixels of a patch row by row: (n, t, patch * patch * channels)."""
+    def _flat_patches(self, x: jax.Array) -> jax.Array:
+        """Images (n, side, side, channels) as flat patches, (n, t, patch * patch * channels).
+
+        The t patches of an image are taken row by row, and so are the pixels of a patch.
+        """
         n, side, _, channels = x.shape
-        along, p = side // self.patch, self.patch
-        grid = x.reshape(n, along, p, along, p, channels).swapaxes(2, 3)
-        return grid.reshape(n, along * along, p * p * channels)
+        p = self.patch
+        patches_per_side = side // p
+        grid = x.reshape(n, patches_per_side, p, patches_per_side, p, channels).swapaxes(2, 3)
+        return grid.reshape(n, patches_per_side**2, p * p * channels)
