@@ -104,7 +104,7 @@ def _losses(run: str, since: float, name: str) -> Check:
 
 def _slow_is_ill_conditioned(frame: DataFrame) -> Verdict:
     """Whether the rates with a larger kappa before training are those with a larger final loss."""
-    start = _kappas(frame, "plotted", "left").query("epoch == 0")
+    start = _kappas(frame, "plotted", "left", trained=False)
     if start["pruned"].nunique() < 4:
         return not_testable("fewer than 4 rates with kappa before training")
     losses = _last_losses(frame, "plotted", LAST)
