@@ -32,7 +32,9 @@ def main(dist: Path) -> None:
     assert not relative, f"the wheel's description has links that lead nowhere: {relative}"
     (source,) = dist.glob("*.tar.gz")
     with tarfile.open(source) as archive:
-        assert any(name.endswith("gnjax/py.typed") for name in archive.getnames())
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"gnjax/py.typed", "CHANGELOG.md", "CITATION.cff"} <= held, "the sdist lacks a file"
+    assert not [name for name in held if name.startswith("tests")], "the sdist holds some tests"
     present = [module for module in EXTRAS if find_spec(module)]
     assert not present, f"{present} came with the wheel, which does without them"
     began = time.perf_counter()
