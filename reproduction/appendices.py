@@ -12,6 +12,7 @@ PAGES = {
     "corrections": "corrections to the papers' text",
     "theory": "every lemma, theorem and numbered equation with its code, its test and its status",
     "settings": "settings of each figure: printed, in the published code, and ours",
+    "limits": "what words without a number, such as tight, are taken to mean",
     "rank_rules": "rules for the numerical rank: definition, where it is used, what it gives",
     "without_claim": "sentences that make no claim which a figure could test",
 }
@@ -32,6 +33,12 @@ def pages() -> dict[str, str]:
             _plain(
                 ("figure", *SETTING),
                 [(row.figure, *setting(row)) for row in texts.settings()],
+            )
+        ],
+        "limits": [
+            _plain(
+                ("figure", "words", "hold where"),
+                [(row.figure, row.words, row.told()) for row in texts.limits()],
             )
         ],
         "rank_rules": [

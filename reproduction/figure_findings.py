@@ -28,7 +28,8 @@ def page(figure: str, sides: Sequence[Side], where: Path) -> str:
     """
     parts = [
         f"# {title(figure)}",
-        "[All findings](../FINDINGS.md), and how verdicts are to be read",
+        "[All findings](../FINDINGS.md), and how verdicts are to be read. What words without a"
+        " number are taken to mean: [limits](limits.md)",
         *below_title(figure, sides, where),
     ]
     return "\n\n".join(parts) + "\n"

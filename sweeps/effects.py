@@ -24,6 +24,7 @@ from sweeps.claims import (
 from sweeps.rows import geometric_means, growth_exponent, points, where
 
 LEVEL = 0.95
+TIGHT = 2.0  # what "tight" is taken to mean of every bound: it is at most twice kappa
 ONE_SEED_MARGIN = (
     0.1  # from one seed nothing is decided nearer to a limit, as a share of it or of 1
 )
@@ -186,8 +187,8 @@ def decide(
 
     One seed has no interval over the seeds and decides nothing. With ``from_one_seed``, for a
     sentence that the paper has from one seed, an effect of one seed is judged by what that seed
-    gives, ``own``, and the text says so. As another seed would give another number, one that is
-    nearer to the limit than a tenth (of the limit, or of 1 if it is smaller) is undecided.
+    gives, ``own``, and the text says so. As another seed would give another number, a ratio that is
+    nearer to its limit than a tenth of it is undecided.
     """
     if (above is None) == (below is None):
         msg = "decide needs one of above and below"
@@ -196,7 +197,7 @@ def decide(
         return not_testable("no rows to compare")
     limit, sign = (above, 1.0) if above is not None else (below, -1.0)
     assert limit is not None
-    margin = ONE_SEED_MARGIN * max(1.0, abs(limit)) if from_one_seed else None
+    margin = ONE_SEED_MARGIN * abs(limit) if from_one_seed else None
     nearer = [_mirrored(effect, sign, margin) for effect in effects.values()]
     if all(low > sign * limit for low, _ in nearer):
         status = HOLDS

@@ -136,7 +136,9 @@ def _slopes_help(rows: Rows) -> Check:
             for m, of_m in widths
         }
         decision = effects.decide(
-            steps, "kappa at a slope over that at the next smaller one, at its smallest", above=1.0
+            steps,
+            "kappa over kappa at the next smaller slope, for the step that helps least",
+            above=1.0,
         )
         return replace(decision, text=f"{decision.text}; {_over_slopes(widths[-1][1])}")
 
@@ -173,7 +175,7 @@ def _crossing(relu: DataFrame, linear: DataFrame) -> str:
     found = crossovers(relu, linear, "width", "kappa")
     if not np.isfinite(found).all():
         never = np.isnan(found).sum()
-        return f"no width here from which on ReLU is the worse for {never} of {len(found)} seeds"
+        return f"the two curves do not cross at the widths here for {never} of {len(found)} seeds"
     at = effects.mean(np.log(found)).exponential()
     return f"from m={at} on ReLU is worse than the linear network"
 
@@ -269,11 +271,11 @@ def _readings(
 def _of_slopes(
     sentence: Sentence, statement: str, check: Callable[[Rows], Check]
 ) -> tuple[Claim, ...]:
-    """The readings of figure 23 at the published widths, of at least 2 n, and from m = n on."""
+    """The readings of figure 23 at the widths of 1000 to 5000 for n = 500, and from m = n on."""
     published = _readings(
         "23",
         sentence,
-        f"{statement} m >= 2 n, where the published widths are",
+        f"{statement} m >= 2 n, where the widths of the published CIFAR-10 results are",
         lambda rows: check(_wide(rows, 2)),
         elsewhere=True,
     )

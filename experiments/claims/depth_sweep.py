@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 from pandas import DataFrame
 
 from sweeps import effects
@@ -31,9 +32,9 @@ from sweeps.rows import (
     r_squared,
 )
 
-_VACUOUS = 10.0  # an order of magnitude, on the figure's logarithmic axis
-_TIGHT = 2.0  # what "tight" is taken to mean: the bound is at most twice kappa
-_R_SQUARED = 0.98  # a quadratic is said to fit from this R^2 on
+VACUOUS = 10.0  # an order of magnitude, on the figure's logarithmic axis
+R_SQUARED, SHARE = 0.98, 0.5  # of a quadratic trend: its fit, and its square part of the growth
+LOW, HIGH = 1.5, 2.5  # an exponent nearer to 2 than to 1 and to 3
 
 
 def _of(frame: DataFrame, figure: str) -> DataFrame:
@@ -59,33 +60,51 @@ def _tight(figure: str) -> Callable[[DataFrame], Verdict]:
             float(geometric_means(rows, "depth", "gap")[1].max())
             for _, rows in bounded.groupby("width")
         )
-        return decided(worst <= _TIGHT, worst, f"the largest mean of bound / kappa is {worst:.3f}")
+        return decided(
+            worst <= effects.TIGHT, worst, f"the largest mean of bound / kappa is {worst:.3f}"
+        )
 
     return check
 
 
 def _quadratic(frame: DataFrame) -> Verdict:
-    """Whether a quadratic fits the means over seeds, and fits better than an exponential."""
+    """Whether kappa's means over the seeds have a quadratic trend at every width.
+
+    A quadratic has to fit, to fit better than an exponential, and to be none that is nearly a
+    straight line: its square part makes up more than half of the growth.
+    """
     found = []
     for width, rows in _of(frame, "2a").groupby("width"):
         depths, kappa = geometric_means(rows, "depth", "kappa")
         if len(depths) < 4:
             return not_testable(f"{len(depths)} depths; a quadratic needs at least 4")
-        quadratic = r_squared(kappa, polynomial_fit(depths, kappa, 2))
+        fits = [r_squared(kappa, polynomial_fit(depths, kappa, degree)) for degree in (2, 1)]
         exponential = r_squared(kappa, exponential_fit(depths, kappa))
-        found.append((quadratic, exponential, width))
+        found.append((*fits, exponential, width, _square_share(depths, kappa)))
     if not found:
         return not_testable("no rows of figure 2a")
-    quadratic, exponential, width = min(found)
-    holds = all(q >= _R_SQUARED and q > e for q, e, _ in found)
-    text = f"R^2 {quadratic:.4f} (exponential {exponential:.4f}) at the worst width, m={width}"
-    return replace(decided(holds, quadratic, text), short=f"a quadratic fits with {text}")
+    quadratic, line, exponential, width, _ = min(found)
+    holds = all(q >= R_SQUARED and q > e and share > SHARE for q, _, e, _, share in found)
+    fitted = (
+        f"a quadratic fits with R^2 {quadratic:.4f} (line {line:.4f}, exponential"
+        f" {exponential:.4f}) at the worst width, m={width}"
+    )
+    shares = points("m", *zip(*((m, share) for *_, m, share in found), strict=True))
+    text = f"{fitted}; its square part makes up of the growth a share of {shares}"
+    return replace(decided(holds, quadratic, text), short=fitted)
+
+
+def _square_share(depths: NDArray, kappa: NDArray) -> float:
+    """How much of the growth of the fitted quadratic, from first to last, its square part makes."""
+    square, linear, _ = np.polyfit(depths, kappa, 2)
+    grown, straight = depths[-1] ** 2 - depths[0] ** 2, depths[-1] - depths[0]
+    return float(square * grown / (square * grown + linear * straight))
 
 
 def _power_of_two(of: str) -> Callable[[DataFrame], Verdict]:
     """Whether the exponent of kappa over L, or over L - 1 hidden layers, is near 2 at each width.
 
-    Near means nearer to 2 than to 1 and to 3.
+    Near means nearer to 2 than to 1 and to 3: between 1.5 and 2.5.
     """
 
     def check(frame: DataFrame) -> Verdict:
@@ -96,7 +115,7 @@ def _power_of_two(of: str) -> Callable[[DataFrame], Verdict]:
         found = {
             f"at m={m}": effects.exponent(some, of, together=len(by_width)) for m, some in by_width
         }
-        return effects.between(found, f"kappa goes like {_AXES[of]} to the power", 1.5, 2.5)
+        return effects.between(found, f"kappa goes like {_AXES[of]} to the power", LOW, HIGH)
 
     return check
 
@@ -157,6 +176,13 @@ def _slower_growth(frame: DataFrame) -> Verdict:
         f"kappa(L={ends[1]}) / kappa(L={ends[0]}) {listed},"
         f" against {reference} at m={fixed['width'].iloc[0]}"
     )
+    if not narrow.empty:
+        others = [
+            f"{_end_to_end(rows, *ends)} at c={int(c)}"
+            for c, rows in _of(frame, "2b-left").groupby("multiplier")
+            if c in set(narrow["multiplier"])
+        ]
+        text = f"{text}; not counted, as m passes max(d, k) on the way: {', '.join(others)}"
     return Verdict(status, worst.value, text, worst.low, worst.high, seeds=worst.seeds)
 
 
@@ -220,7 +246,7 @@ def _vacuous(frame: DataFrame) -> Verdict:
         return not_testable("no L > 2 where Lemma 2 applies")
     depths, means = geometric_means(bounded, "depth", "maximum_gap")
     text = f"maximum / kappa {points('L', depths, means)}"
-    return decided(bool(means.min() > _VACUOUS), means.min(), text)
+    return decided(bool(means.min() > VACUOUS), means.min(), text)
 
 
 def _loose(frame: DataFrame) -> Verdict:
@@ -229,7 +255,7 @@ def _loose(frame: DataFrame) -> Verdict:
     if bounded.empty:
         return not_testable("no L = 2 where Lemma 2 applies")
     found = {"at L=2": effects.mean(np.log(bounded["maximum_gap"])).exponential()}
-    return effects.decide(found, "maximum / kappa", above=_TIGHT)
+    return effects.decide(found, "maximum / kappa", above=effects.TIGHT)
 
 
 _SIZES = ("d/k", "m/d")
@@ -271,7 +297,8 @@ CLAIMS = (
     *(
         Claim(
             "2a",
-            f"at fixed m kappa goes like the square of {_AXES[of]}, at every width",
+            f"at fixed m kappa goes like {_AXES[of]} to a power of {LOW:g} to {HIGH:g}, at every"
+            " width",
             _QUADRATICALLY,
             _power_of_two(of),
             panel=_FIXED,

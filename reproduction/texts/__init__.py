@@ -7,6 +7,7 @@ what they mean. After an edit ``python -m reproduction.findings`` writes the pag
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -128,6 +129,29 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Limit:
+    """What words that name no number are taken to mean.
+
+    Attributes:
+      words: the words, as printed.
+      figure: the modules of the figures that they are about, separated by blanks.
+      limit: where their claim holds, with {} for each number.
+      constants: where these numbers stand in the code that judges, as module.NAME.
+    """
+
+    words: str
+    figure: str
+    limit: str
+    constants: tuple[str, ...]
+
+    def told(self) -> str:
+        """The limit with the numbers by which claims are judged."""
+        parts = (name.rpartition(".") for name in self.constants)
+        values = (getattr(importlib.import_module(module), name) for module, _, name in parts)
+        return self.limit.format(*(f"{value:g}" for value in values))
+
+
+@dataclass(frozen=True)
 class RankRule:
     """One way to say which eigenvalue is the smallest that is not zero.
 
@@ -223,6 +247,11 @@ def pictures() -> tuple[Picture, ...]:
 def rank_rules() -> tuple[RankRule, ...]:
     """The rules by which a numerical rank, and with it kappa, is told."""
     return _rows("rank_rules", RankRule)
+
+
+def limits() -> tuple[Limit, ...]:
+    """What words without a number are taken to mean."""
+    return _rows("limits", Limit)
 
 
 def without_claim() -> tuple[WithoutClaim, ...]:

@@ -432,7 +432,7 @@ def whitening_table(ratio: Callable[[int], float], condition: float) -> DataFram
 def test_claims_on_whitening_can_hold_and_fail() -> None:
     near = whitening_table(lambda depth: 60.0, 100.0)
     assert statuses(whitening_sweep.CLAIMS, near) == {HOLDS}
-    lowers, triangle, proportional, bound = whitening_sweep.CLAIMS
+    lowers, triangle, whole, proportional, bound = whitening_sweep.CLAIMS
     for exponent in (0.4, 2.0):  # a square root and a square are not nearly proportional
         found = proportional.check(whitening_table(lambda depth, e=exponent: 100.0**e, 100.0))
         assert (found.status, found.number) == (FAILS, pytest.approx(exponent))
@@ -440,10 +440,16 @@ def test_claims_on_whitening_can_hold_and_fail() -> None:
         of_raw = np.where(table["whitening"] == "raw", table["kappa"] * 100.0 ** (exponent - 1), 1)
         found = triangle.check(table.assign(one_triangle=of_raw))
         assert (found.status, found.number) == (FAILS, pytest.approx(exponent))
-        assert "from the whole matrix to the power 1 (1, 1) at L=2" in found.text
+        assert whole.check(table).number == pytest.approx(1)
+        squared = whitening_table(lambda depth, e=exponent: 100.0**e, 100.0)
+        assert (whole.check(squared).status, triangle.check(squared).status) == (FAILS, FAILS)
     large = where(near, figure="19")
     assert triangle.check(large).status == NOT_TESTABLE
     assert lowers.check(whitening_table(lambda depth: depth - 1.5, 1.0)).status == FAILS
+    wide = near.assign(kappa_high=np.where(near["whitening"] == "raw", 1e9, near["kappa"]))
+    found = proportional.check(wide)  # a kappa that is known to a wide interval alone decides less
+    assert (found.status, found.low) == (UNDECIDED, pytest.approx(np.log(60) / np.log(100)))
+    assert found.high > 2
     near.loc[0, "bound_convex"] = 0.5
     assert bound.check(near).status == FAILS
     near.loc[0, "resolved"] = False

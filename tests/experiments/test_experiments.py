@@ -225,9 +225,11 @@ def test_claims_of_figure_2a_can_hold_and_fail():
     exponential = _depth_table(lambda depth, width: 2.0**depth * width)
     assert _verdict(depth_sweep, "at fixed m", quadratic).status == HOLDS
     assert _verdict(depth_sweep, "at fixed m", exponential).status == FAILS
+    straight = _depth_table(lambda depth, width: depth * 1000 / width)
+    assert _verdict(depth_sweep, "at fixed m", straight).status == FAILS  # and not a quadratic
     told = _verdict(depth_sweep, "at fixed m", quadratic).short
     assert re.fullmatch(r"a quadratic fits with R\^2 1.0000 .* at the worst width, m=\d+", told)
-    square = "at fixed m kappa goes like the square of the number of "
+    square = "at fixed m kappa goes like the number of "
     for power, matrices, hidden in ((2.0, HOLDS, FAILS), (2.4, HOLDS, HOLDS), (1.2, FAILS, FAILS)):
         table = _depth_table(lambda depth, width, p=power: depth**p + 0 * width)
         assert _verdict(depth_sweep, f"{square}matrices", table).status == matrices

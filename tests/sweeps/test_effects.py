@@ -225,7 +225,7 @@ def test_one_seed_decides_only_where_it_is_asked_to_and_by_what_is_certified(val
     found = decide(effect, "kappa", above=limit, from_one_seed=True)
     assert "(one seed)" in found.text
     assert found.seeds == 1
-    margin = effects.ONE_SEED_MARGIN * max(1.0, limit)
+    margin = effects.ONE_SEED_MARGIN * limit
     ends = value - margin, value * width + margin
     if not np.isclose(ends, limit).any():
         expected = HOLDS if ends[0] > limit else FAILS if ends[1] < limit else UNDECIDED
