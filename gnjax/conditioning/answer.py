@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-
-import numpy as np
+from dataclasses import dataclass
 
 from gnjax.conditioning.ends import ANALYTIC, FULL, Ends, Problem
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import UNKNOWN, Certificate, Error, certificate
 from gnjax.numerics.outward import above, below
 from gnjax.numerics.rank_bound import SHAPES
-from gnjax.numerics.scale import certificate_in_units
 
 _NOTHING_ABOVE_ZERO = certificate(
     Error(0.0, reason="every eigenvalue lies within its error of zero")
@@ -171,22 +168,6 @@ def answer_of(problem: Problem, ends: Ends, size: int) -> ConditionNumber:
         size=size,
         products=ends.products,
         finished=ends.finished,
-    )
-
-
-def answer_in_units(answer: ConditionNumber, exponent: int) -> ConditionNumber:
-    """The answer for 2^exponent A from that for A: eigenvalues change, and kappa does not."""
-    if not exponent:
-        return answer
-    eigenvalues = answer.lambda_max, answer.lambda_min, answer.floor
-    with np.errstate(over="ignore", under="ignore"):  # they may be 0 or infinite, kappa is not
-        largest, smallest, floor = (float(np.ldexp(value, exponent)) for value in eigenvalues)
-    return replace(
-        answer,
-        lambda_max=largest,
-        lambda_min=smallest,
-        floor=floor,
-        certificate=certificate_in_units(answer.certificate, exponent),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.conditioning.answer import ConditionNumber, answer_in_units, answer_of, undefined
+from gnjax.conditioning.answer import ConditionNumber, answer_of, undefined
 from gnjax.conditioning.choice import asked_for, cheapest, small_factor
 from gnjax.conditioning.ends import Enclosure, Ends, Problem, ends_of_spectrum
 from gnjax.conditioning.methods import METHODS, Method, methods_for
@@ -20,8 +20,8 @@ from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.validation import is_count
 from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.facts import error_of, twin_of
+from gnjax.operators.near_one import check_near_one
 from gnjax.operators.protocol import Operator
-from gnjax.operators.scaled import at_unit_scale
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import Progress, watching
 from gnjax.spectra.whole import dense_spectrum
@@ -100,11 +100,7 @@ def condition_of_spectrum(
 
 
 def _solve(problem: Problem, method: str, certify: str, size: int) -> ConditionNumber:
-    """kappa of the operator of a problem, whose caller's operator has ``size`` rows.
-
-    Both ends of the spectrum are computed of 2^-e A, whose norm is near 1. The eigenvalues of the
-    answer are those of A.
-    """
+    """kappa of the operator of a problem, whose caller's operator has ``size`` rows."""
     rank = problem.rank
     if rank is not None and rank > problem.size:
         msg = (
@@ -113,21 +109,9 @@ def _solve(problem: Problem, method: str, certify: str, size: int) -> ConditionN
         )
         raise ValueError(msg)
     chosen = cheapest(problem) if method == "auto" else asked_for(problem, method)
-    scaled_problem, exponent = _at_unit_scale(problem, chosen)
-    ends = _ends(scaled_problem, chosen, method == "auto", certify)
-    answer = undefined(chosen.name, size) if ends is None else answer_of(scaled_problem, ends, size)
-    return answer_in_units(answer, exponent)
-
-
-def _at_unit_scale(problem: Problem, chosen: Method) -> tuple[Problem, int]:
-    """The problem with 2^-e A in place of A, so that the norm is near 1, and the exponent e.
-
-    Where the chosen method is A's own and 2^-e A does not bring it, A stays as it is and e is 0.
-    """
-    scaled_op, exponent = at_unit_scale(problem.op)
-    if methods_for(scaled_op)[chosen.name] is not chosen:
-        return problem, 0
-    return replace(problem, op=scaled_op), exponent
+    check_near_one(problem.op)
+    ends = _ends(problem, chosen, method == "auto", certify)
+    return undefined(chosen.name, size) if ends is None else answer_of(problem, ends, size)
 
 
 def _ends(problem: Problem, chosen: Method, automatic: bool, certify: str) -> Ends | None:

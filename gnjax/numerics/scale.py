@@ -1,8 +1,7 @@
 """Powers of two, by which numbers are multiplied without rounding, unless they under- or overflow.
 
-An eigenvalue of A is 2^e times that of 2^{-e} A, and a condition number is the same. Squares and
-products of numbers near 1 stay within the range of float64, so that the engine works on 2^{-e} A
-where the norm of A is far from 1, and multiplies the answer by 2^e.
+Squares and products of numbers near 1 stay within the range of float64. So :func:`reach` says how
+far from 1 the norm of an operator may be.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.numerics.certificate import Certificate, Error
 from gnjax.numerics.host import on_cpu, on_device
 
 _REACH = 307  # squares of errors of a norm of 2^-307 are still far above the end of float64
@@ -41,26 +39,10 @@ def largest_exponent(array: Any) -> int | None:
     return exponent_of(max(float(host.max()), -float(host.min())))
 
 
-def times_power(array: Any, exponent: int) -> tuple[Any, float]:
-    """2^exponent times an array, and a bound on the Frobenius norm of what underflow changes.
-
-    Numbers below the smallest normal one are stored, but XLA may take them for zeros. Each of them
-    then changes by less than that smallest number.
-    """
-    host = np.asarray(array)
+def times_power(array: Any, exponent: int) -> Any:
+    """2^exponent times an array, numbers below the smallest normal one included."""
     with np.errstate(under="ignore", over="ignore"):
-        multiple = np.ldexp(host, exponent)
-    smallest_normal = float(jnp.finfo(host.dtype).tiny)
-    lost_entries = int(np.count_nonzero((np.abs(multiple) < smallest_normal) & (host != 0)))
-    return on_device(multiple), smallest_normal * math.sqrt(lost_entries)
-
-
-def raised_power(bound: float, exponent: int) -> float:
-    """2^exponent times a bound that is not negative, and no less: infinite beyond float64."""
-    with np.errstate(under="ignore", over="ignore"):
-        multiple = float(np.ldexp(bound, exponent))
-        is_below = np.ldexp(multiple, -exponent) < bound
-    return math.nextafter(multiple, math.inf) if is_below else multiple
+        return on_device(np.ldexp(np.asarray(array), exponent))
 
 
 def values_in_units(
@@ -85,13 +67,3 @@ def values_in_units(
         raise ValueError(msg)
     bounds = np.where(is_too_small, np.nextafter(bounds, np.inf), bounds)
     return multiples, np.where(is_rounded, bounds + SMALLEST, bounds)
-
-
-def error_in_units(error: Error, exponent: int) -> Error:
-    """The error of 2^exponent times the number, with the same evidence."""
-    return error.to(raised_power(error.value, exponent)) if error.value else error
-
-
-def certificate_in_units(certificate: Certificate, exponent: int) -> Certificate:
-    """The certificate of 2^exponent times the number: each of its errors is multiplied."""
-    return Certificate(tuple(error_in_units(part, exponent) for part in certificate.parts))

@@ -33,6 +33,7 @@ from gnjax.operators.facts import (
     error_of,
     factorisation_of,
     facts_of,
+    is_uneven,
     magnitude_of,
     positivity_of,
     rank_of,
@@ -182,7 +183,6 @@ class LinearCombination(Algebra, ParameterTrees):
             formed_by_products=any(each.formed_by_products for each in stated),
             magnitude=self._magnitude,
             uneven=self._uneven,
-            times_power_of_two=self._times_power_of_two,
             product=self._product,
             devices=lambda: next(filter(None, map(devices_of, self.parts)), ()),
             network=next(filter(None, (each.network for each in stated)), None),
@@ -213,19 +213,10 @@ class LinearCombination(Algebra, ParameterTrees):
         return max((size for size in sizes if size is not None), default=None)
 
     def _uneven(self) -> bool:
-        """Whether the weight of a term undoes a scale far from 1."""
+        """Whether the weight of a term undoes a scale far from 1, or a term is uneven itself."""
         sizes = [magnitude_of(part)[0] for part in self.parts]
-        return any(abs(size or 0) > reach(self.dtype) for size in sizes)
-
-    def _times_power_of_two(self, exponent: int) -> LinearCombination:
-        """The same combination of terms near norm 1; what underflows is far below rounding."""
-        from gnjax.operators.scaled import at_unit_scale  # which makes products of combinations
-
-        near_one = [at_unit_scale(part) for part in self.parts]
-        pairs = zip(self.weights, near_one, strict=True)
-        weights = tuple(float(np.ldexp(float(w), e + exponent)) for w, (_, e) in pairs)
-        shift = float(np.ldexp(float(self.shift), exponent))
-        return LinearCombination(tuple(part for part, _ in near_one), weights, shift)
+        is_far = any(abs(size or 0) > reach(self.dtype) for size in sizes)
+        return is_far or any(map(is_uneven, self.parts))
 
     def _twin(self) -> Operator:
         """w A' for a single term w A with w > 0, where A' is the twin of A; else the sum itself.

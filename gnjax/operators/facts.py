@@ -8,7 +8,6 @@ that it needs: the error, the bound on the rank, the sign and the symmetry.
 
 from __future__ import annotations
 
-import math
 import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ import numpy as np
 from gnjax.numerics.certificate import MEASURED, Error, unknown
 from gnjax.numerics.host import length, on_device
 from gnjax.numerics.rank_bound import RankBound
-from gnjax.numerics.scale import exponent_of, reach
+from gnjax.numerics.scale import exponent_of
 from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.protocol import Operator
 
@@ -72,7 +71,6 @@ class Facts:
       magnitude: returns an integer e with 2^e near ||A||_2, or None for a matrix of zeros. Without
         it, one product with a random vector tells.
       uneven: returns whether numbers that A is made of are far from 1, if its norm is or not.
-      times_power_of_two: from an even e to 2^e A, made of stored numbers times the power.
       product: returns a function v -> A v that is faster than ``mv`` when it is called many times.
       in_float32: returns the operator with products in float32, None where float64 stays inside.
       in_float64: returns the operator with its float32 numbers in float64, None where it cannot be.
@@ -111,7 +109,6 @@ class Facts:
     forming_work: Callable[[], float] | None = None
     magnitude: Callable[[], int | None] | None = None
     uneven: Callable[[], bool] | None = None
-    times_power_of_two: Callable[[int], Operator] | None = None
     product: Callable[[], Product] | None = None
     in_float32: Callable[[], Operator | None] | None = None
     in_float64: Callable[[], Operator | None] | None = None
@@ -211,20 +208,9 @@ def on_range(op: Operator) -> Operator:
 
 
 def scaled(op: Operator, factor: float) -> Operator | None:
-    """factor A for a factor above zero, with the facts of A; None where A does not state it.
-
-    A power of two of a factor far from 1, or for an A of numbers far from 1, multiplies what A is
-    stored in, so that nothing underflows.
-    """
-    facts, exponent = facts_of(op), math.frexp(factor)[1]
-    if facts.scaled is None:
-        return None
-    if facts.times_power_of_two is None or not (abs(exponent) > reach(op.dtype) or is_uneven(op)):
-        return facts.scaled(factor)
-    even = exponent - exponent % 2
-    near = facts_of(facts.times_power_of_two(even)).scaled
-    assert near is not None
-    return near(math.ldexp(factor, -even))
+    """factor A for a factor above zero, with the facts of A; None where A does not state it."""
+    multiply = facts_of(op).scaled
+    return None if multiply is None else multiply(factor)
 
 
 def is_uneven(op: Operator) -> bool:

@@ -27,11 +27,10 @@ from jax.typing import ArrayLike
 from gnjax.numerics.certificate import UNKNOWN, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import spectral_error
-from gnjax.numerics.scale import certificate_in_units, raised_power, values_in_units
 from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.facts import symmetry_of
+from gnjax.operators.near_one import check_near_one
 from gnjax.operators.protocol import Operator
-from gnjax.operators.scaled import at_unit_scale
 from gnjax.spectra.eigenvalues import operator_norm
 from gnjax.spectra.krylov.host_products import beside_xla, check_products, host_product
 from gnjax.spectra.stochastic.density_estimates import Estimate, SpectralDensity
@@ -74,11 +73,11 @@ def spectral_density(
     >>> float(density.cdf(10.0).value.round(12)), density.products
     (1.0, 12)
     """
-    unscaled = as_operator(op, limits=limits)
-    size = unscaled.shape[0]
+    operator = as_operator(op, limits=limits)
+    size = operator.shape[0]
     _check_arguments(size, probes, steps, limits)
     with watching(progress, probes * min(steps, size), stoppable=True) as watch:
-        operator, exponent = at_unit_scale(unscaled)
+        check_near_one(operator)
         product = host_product(operator)
         check_products(product(np.ones((1, size))))
         norm = operator_norm(operator, limits)
@@ -93,7 +92,6 @@ def spectral_density(
     longest = max(len(nodes) for nodes, _, _ in rules)
     cut = not all(has_all_steps(run, min(steps, size)) for _, _, run in rules)
     nodes = np.stack([np.pad(t, (0, longest - len(t)), mode="edge") for t, _, _ in rules])
-    nodes, lost = values_in_units(nodes, 0.0, exponent)
     dropped = Error(
         max(run.dropped for _, _, run in rules),
         reason="entries of T that Lanczos set to zero as rounding",
@@ -103,12 +101,10 @@ def spectral_density(
         weights=np.stack([np.pad(w, (0, longest - len(w))) for _, w, _ in rules]),
         n=size,
         steps=min(len(nodes) for nodes, _, _ in rules) if cut else steps,
-        floor=raised_power(floor, exponent) + float(lost.max()),
+        floor=floor,
         products=sum(run.products for _, _, run in rules),
         exact=np.array([exhausted(run) or run.complete for _, _, run in rules]),
-        certificate=certificate_in_units(
-            certificate(error, symmetry_of(operator), dropped), exponent
-        ),
+        certificate=certificate(error, symmetry_of(operator), dropped),
         finished=len(rules) == probes and not cut,
     )
 

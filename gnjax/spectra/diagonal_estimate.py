@@ -17,11 +17,10 @@ from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import spectral_error
-from gnjax.numerics.scale import certificate_in_units, values_in_units
 from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.facts import error_of, symmetry_of
+from gnjax.operators.near_one import check_stated_near_one
 from gnjax.operators.protocol import Operator
-from gnjax.operators.scaled import at_stated_scale
 from gnjax.spectra.krylov.host_products import host_product
 from gnjax.spectra.stochastic.probes import probe_stream, signs, together
 from gnjax.spectra.watch import Progress, watching
@@ -88,15 +87,14 @@ def estimate_diagonal(
     if not isinstance(probes, int | np.integer) or isinstance(probes, bool) or probes < 1:
         msg = f"probes={probes!r} is not an integer of at least 1"
         raise ValueError(msg)
-    near, exponent = at_stated_scale(operator)
-    block, rng = together(near, limits), probe_stream(seed)
+    check_stated_near_one(operator)
+    block, rng = together(operator, limits), probe_stream(seed)
     with watching(progress, int(probes), stoppable=True) as watch:
-        multiply, spread = watch(host_product(near)), _Spread(near.shape[0])
+        multiply, spread = watch(host_product(operator)), _Spread(operator.shape[0])
         while spread.count < probes and not (spread.count and watch.stopped):
-            tests = signs(rng, min(block, probes - spread.count), near.shape[0])
+            tests = signs(rng, min(block, probes - spread.count), operator.shape[0])
             spread.add(tests, multiply(tests))
-        answer = _answer(near, spread)
-        return _in_units(replace(answer, finished=spread.count == probes), exponent)
+        return replace(_answer(operator, spread), finished=spread.count == probes)
 
 
 class _Spread:
@@ -131,12 +129,3 @@ def _answer(op: Operator, spread: _Spread) -> DiagonalEstimate:
     return DiagonalEstimate(
         spread.mean, spread.standard_errors(), spread.count, certificate(*parts)
     )
-
-
-def _in_units(answer: DiagonalEstimate, exponent: int) -> DiagonalEstimate:
-    """The diagonal of 2^exponent A from that of A."""
-    if not exponent:
-        return answer
-    values, errors = values_in_units(answer.values, answer.standard_errors, exponent)
-    rescaled = certificate_in_units(answer.certificate, exponent)
-    return replace(answer, values=values, standard_errors=errors, certificate=rescaled)

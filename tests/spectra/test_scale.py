@@ -1,7 +1,8 @@
 """Scale: kappa does not depend on the norm of a matrix, and no answer may either.
 
 The class of mistakes: a square, a product or an error that under- or overflows where its root does
-not, so that an error becomes zero, a number subnormal, or a norm infinite.
+not, so that an error becomes zero, a number subnormal, or a norm infinite. Where squares have no
+room, every question is refused in one sentence.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ RNG = np.random.default_rng(3)
 FACTOR = RNG.integers(-9, 10, (4, 6)).astype(float)
 MATRIX = FACTOR @ FACTOR.T  # of integers: any power of two times it is exact, down to 2^-1074
 KAPPA = gnjax.condition_number(MATRIX).value
-FAR = (-1070, -1030, -600, -350, 350, 600, 1000)
+FAR = (-140, -60, 60, 140)  # squares of these powers and of errors have room, also of a factor
+BEYOND = (-1070, -1030, -600, -350, 350, 600, 1000)
 
 
 class UsersOwn:
@@ -58,7 +60,70 @@ def test_a_power_of_two_leaves_kappa_and_its_width_as_they_are(power, method, ce
         assert high - low <= 1.01 * (usual.interval[1] - usual.interval[0]) + 1e-12 * true
 
 
-@pytest.mark.parametrize("power", [-600, -950, 600])
+def networks(power):
+    """A network whose products underflow, and one whose parameters are far from 1."""
+    x = RNG.standard_normal((3, 4))
+    yield gnjax.ntk((lambda w, x: x @ w * float(np.ldexp(1.0, power)), np.ones((4, 1))), x)
+    params = [np.ldexp(RNG.standard_normal(shape), power) for shape in ((4, 5), (5, 3))]
+    yield gnjax.ntk((lambda p, x: x @ p[0] @ p[1], params), x)
+
+
+QUESTIONS = {
+    "kappa": gnjax.condition_number,
+    "kappa by Lanczos": lambda op: gnjax.condition_number(op, method="krylov"),
+    "few": lambda op: gnjax.eigenvalues(op, k=1, limits=gnjax.Limits(whole_rows=1)),
+    "density": lambda op: gnjax.spectral_density(op, probes=2, steps=2),
+}
+STATED = {  # where the norm is stated these ask for it, and else they work at any scale
+    "trace": lambda op: gnjax.trace(op, method="exact"),
+    "diagonal": lambda op: gnjax.estimate_diagonal(op, probes=3),
+    "all": gnjax.eigenvalues,
+}
+
+
+@pytest.mark.parametrize("power", BEYOND)
+def test_squares_without_room_are_refused_in_one_sentence(power):
+    for op, _ in operators(power):
+        stated = not isinstance(op, UsersOwn | gnjax.operators.Diagonal)
+        for question in (*QUESTIONS.values(), *(STATED.values() if stated else ())):
+            with pytest.raises(ValueError, match="power of two: kappa stays as it is"):
+                question(op)
+
+
+@pytest.mark.parametrize("power", [-1000, -530, -510, 400])
+def test_networks_without_room_are_refused_in_one_sentence(power):
+    for op in networks(power):
+        for question in (*QUESTIONS.values(), *STATED.values()):
+            with pytest.raises(ValueError, match="power of two: kappa stays as it is"):
+                question(op)
+
+
+def test_the_sentence_says_how_far_away_the_norm_is():
+    with pytest.raises(ValueError, match=r"about 1e\+183, and in float64 .* 1e-92 to 1e\+92"):
+        gnjax.condition_number(gnjax.dense(np.ldexp(MATRIX, 600)))
+
+
+def test_parts_that_undo_each_other_are_refused():
+    lefts, rights = [np.ldexp(np.eye(2), 600)], [np.ldexp(np.eye(3), -600)]
+    for op in (
+        np.ldexp(1.0, 600) * gnjax.dense(np.ldexp(MATRIX, -600)),
+        2.0 * gnjax.papers.sum_of_kroneckers(lefts, rights),
+        gnjax.papers.sum_of_kroneckers(lefts, rights),
+    ):
+        with pytest.raises(ValueError, match="made of numbers beyond"):
+            gnjax.condition_number(op)
+
+
+def test_products_that_are_zero_are_so_up_to_underflow():
+    """Who states no norm may have a matrix of zeros, or one that is too small."""
+    for matrix in (np.zeros((3, 3)), np.ldexp(MATRIX, -1074) / 2.0**20):
+        found = gnjax.eigenvalues(UsersOwn(matrix))
+        assert (found.values == 0).all()
+        assert (found.errors > 0).all()
+        assert not gnjax.condition_number(UsersOwn(matrix)).resolved
+
+
+@pytest.mark.parametrize("power", [-150, 150])
 def test_singular_values_resolve_kappa_at_every_scale(power):
     graded = np.ldexp(np.diag([1.0, 1e-5, 1e-10]), power)
     found = gnjax.condition_number(gnjax.factored(graded))
@@ -68,7 +133,7 @@ def test_singular_values_resolve_kappa_at_every_scale(power):
     assert high >= 1e20 * (1 - 1e-14)  # 1e-10 is rounded
 
 
-@pytest.mark.parametrize("power", [-1070, -1030, -700, 700, 1000])
+@pytest.mark.parametrize("power", [-290, -70, 70, 290])
 @pytest.mark.parametrize("options", [{}, {"k": 2, "which": "smallest"}, {"k": 2}])
 def test_eigenvalues_are_those_of_the_matrix_times_the_power(power, options):
     near = np.linalg.eigvalsh(MATRIX)[::-1]
@@ -85,12 +150,7 @@ def test_eigenvalues_are_those_of_the_matrix_times_the_power(power, options):
         assert (found.errors > 0).all()
 
 
-def test_eigenvalues_beyond_the_largest_float_are_refused():
-    with pytest.raises(ValueError, match="beyond the largest float"):
-        gnjax.eigenvalues(gnjax.factored(np.ldexp(FACTOR, 600)))
-
-
-@pytest.mark.parametrize("power", [-1030, -1000, -540, 540, 1000])
+@pytest.mark.parametrize("power", [-290, -70, 70, 290])
 @pytest.mark.parametrize("method", ["exact", "hutchinson", "hutch++", "xtrace"])
 def test_the_trace_and_its_errors_have_the_scale_of_the_matrix(power, method):
     near = gnjax.trace(MATRIX, method=method, probes=12)
@@ -98,11 +158,10 @@ def test_the_trace_and_its_errors_have_the_scale_of_the_matrix(power, method):
     rounding = np.ldexp(sum(part.value for part in found.certificate.parts), -power)
     assert rounding > 0
     assert abs(np.ldexp(found.value, -power) - near.value) <= rounding
-    # Subnormal numbers keep fewer digits; those of 2^-1030 have ten or more.
     assert np.ldexp(found.standard_error, -power) == pytest.approx(near.standard_error, rel=1e-9)
 
 
-@pytest.mark.parametrize("power", [-1030, -1000, -540, 540, 1000])
+@pytest.mark.parametrize("power", [-290, -70, 70, 290])
 def test_a_density_has_the_scale_of_the_matrix(power):
     near = gnjax.spectral_density(MATRIX, probes=3, steps=4)
     found = gnjax.spectral_density(np.ldexp(MATRIX, power), probes=3, steps=4)
@@ -115,15 +174,14 @@ def test_a_density_has_the_scale_of_the_matrix(power):
     middle = float(np.median(near.nodes))
     shares = near.pdf([middle], log=True), found.pdf([float(np.ldexp(middle, power))], log=True)
     assert shares[1].standard_error == pytest.approx(shares[0].standard_error, rel=1e-6)
-    if power > -1020:  # 1 / width is beyond the largest float for subnormal widths
-        heights = near.pdf([middle]), found.pdf([float(np.ldexp(middle, power))])
-        for name in ("value", "standard_error"):
-            one, other = (getattr(height, name) for height in heights)
-            assert np.ldexp(other, power) == pytest.approx(one, rel=1e-9)
-        assert np.isfinite([part.value for part in heights[1].certificate.parts]).all()
+    heights = near.pdf([middle]), found.pdf([float(np.ldexp(middle, power))])
+    for name in ("value", "standard_error"):
+        one, other = (getattr(height, name) for height in heights)
+        assert np.ldexp(other, power) == pytest.approx(one, rel=1e-9)
+    assert np.isfinite([part.value for part in heights[1].certificate.parts]).all()
 
 
-@pytest.mark.parametrize("power", [-900, -300, 300, 900])
+@pytest.mark.parametrize("power", [-120, -30, 30, 120])
 @pytest.mark.parametrize("sizes", [(4, 3), (4, 6, 3), (4, 6, 5, 3)])
 @pytest.mark.parametrize("whitened", [True, False])
 def test_closed_forms_do_not_depend_on_the_scale_of_weights_and_data(power, sizes, whitened):
@@ -142,7 +200,7 @@ def test_closed_forms_do_not_depend_on_the_scale_of_weights_and_data(power, size
         assert low <= near.value <= high
 
 
-@pytest.mark.parametrize("powers", [(600, -560, -500), (800, -800, -250), (0, 0, -1000)])
+@pytest.mark.parametrize("powers", [(120, -110, -100), (280, -280, -20), (0, 0, -250)])
 def test_a_multiple_of_kroneckers_loses_no_digits_where_only_one_side_is_small(powers):
     """What underflows on one side of A (x) B is multiplied by the norm of the other side."""
     rng = np.random.default_rng(5)
@@ -160,30 +218,6 @@ def test_a_multiple_of_kroneckers_loses_no_digits_where_only_one_side_is_small(p
     found, usual = gnjax.eigenvalues(op), gnjax.eigenvalues(near)
     apart = np.abs(np.ldexp(found.values, -sum(powers)) - usual.values)
     assert (apart <= np.ldexp(found.errors, -sum(powers)) + usual.errors).all()
-
-
-@pytest.mark.parametrize("power", [-1000, -530, -510])
-def test_a_network_far_from_one_is_right_or_uncertain(power):
-    """Weights whose squares underflow, and activations that do: seen by the measured rounding."""
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((3, 4))
-    near = [rng.standard_normal(shape) for shape in ((4, 5), (5, 3))]
-
-    def network(params, x):
-        return x @ params[0] @ params[1]
-
-    true = gnjax.condition_number(gnjax.ntk((network, near), x))
-    far = [np.ldexp(w, power) for w in near]
-    for method in ("auto", "dense", "krylov"):
-        found = gnjax.condition_number(gnjax.ntk((network, far), x), method=method)
-        low, high = found.interval
-        if np.isnan(low):
-            assert not found.resolved
-            continue
-        assert low <= true.value * (1 + 1e-12)
-        assert true.value * (1 - 1e-12) <= high
-        if power > -1000:
-            assert found.resolved
 
 
 @pytest.mark.parametrize("power", [-511, -515, -530])
@@ -234,13 +268,13 @@ def test_underflow_in_a_large_network_is_no_relative_rounding_either(powers, ins
     assert (np.abs(far.values - expected) <= far.errors + errors).all()
 
 
-@pytest.mark.parametrize("matrix", [np.zeros((3, 3)), np.diag([1e200, 1e-200])])
-def test_nothing_is_resolved_where_kappa_is_not_a_number(matrix):
-    for op in (gnjax.dense(matrix), gnjax.diagonal(np.diagonal(matrix))):
-        for method in ("auto", "dense", "krylov"):
-            found = gnjax.condition_number(op, method=method)
-            assert not found.resolved
-            assert np.isnan(found.value) or found.interval[1] == np.inf
+@pytest.mark.parametrize("method", ["auto", "dense", "krylov"])
+def test_nothing_is_resolved_where_kappa_is_not_a_number(method):
+    zero, graded = np.zeros((3, 3)), np.diag([1e90, 1e-90])
+    for op in (gnjax.dense(zero), gnjax.diagonal(np.diagonal(zero)), gnjax.dense(graded)):
+        found = gnjax.condition_number(op, method=method)
+        assert not found.resolved
+        assert np.isnan(found.value) or found.interval[1] == np.inf
 
 
 def test_exact_zeros_come_after_eigenvalues_that_rounding_has_made_negative():
@@ -248,14 +282,14 @@ def test_exact_zeros_come_after_eigenvalues_that_rounding_has_made_negative():
     rows = np.ones((1, 8)) + np.array([[0.0], [1e-9], [3e-9]]) * np.arange(8.0)
     few = gnjax.Limits(whole_rows=1)
     true = np.sort(np.linalg.svd(rows, compute_uv=False) ** 2)[::-1]
-    for scale in (1.0, 2.0**-400):
+    for scale in (1.0, 2.0**-140):
         found = gnjax.eigenvalues(gnjax.factored(scale * rows.T), k=8, limits=few)
         wanted = np.pad(true, (0, 5))
         assert (np.abs(found.values / scale**2 - wanted) <= found.errors / scale**2 + 1e-18).all()
 
 
 @pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
-@pytest.mark.parametrize("power", [-140, -100, -70, 70, 120])
+@pytest.mark.parametrize("power", [-35, -20, 20, 25])
 def test_float32_has_the_same_answers_at_its_own_ends(power):
     """Its squares under- and overflow from 2^-63 and 2^64 on."""
     with jax.enable_x64(False):
@@ -270,12 +304,14 @@ def test_float32_has_the_same_answers_at_its_own_ends(power):
 
 
 @pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
-@pytest.mark.parametrize("scale", [1e-60, 1e-39, 1e60])
+@pytest.mark.parametrize("scale", [1e-60, 1e-39, 1e25, 1e60])
 def test_numbers_that_float32_cannot_hold_are_refused_or_not_resolved(scale):
     with jax.enable_x64(False):
-        if scale > 1:
+        if scale > 1e38:
             with pytest.raises(ValueError, match="beyond the largest float32"):
                 gnjax.dense(scale * MATRIX)
-            return
-        found = gnjax.condition_number(gnjax.dense(scale * MATRIX))
-    assert not found.resolved or found.interval[0] <= KAPPA <= found.interval[1]
+        elif scale < 1e-45:  # all of its numbers are zero
+            assert not gnjax.condition_number(gnjax.dense(scale * MATRIX)).resolved
+        else:
+            with pytest.raises(ValueError, match=r"in float32 .* 1e-19 .*enable_x64"):
+                gnjax.condition_number(gnjax.dense(scale * MATRIX))

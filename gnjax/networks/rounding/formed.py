@@ -31,7 +31,6 @@ from gnjax.networks.network import Network
 from gnjax.numerics.certificate import MEASURED, Error, unknown, weakest
 from gnjax.numerics.host import dot, length, on_host, product_on_host, size_of
 from gnjax.numerics.rounding import unit_roundoff
-from gnjax.numerics.scale import largest_exponent, raised_power, reach
 
 SAFETY = 4.0
 _PROBES = 2
@@ -63,40 +62,19 @@ def probe_rows(net: Network) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Forms:
-    """2^exponent u^T K w (m, m) for :func:`probe_vectors`, and a bound on its rounding.
-
-    K may be beyond the largest and below the smallest float where J is neither.
-    """
+    """u^T K w (m, m) for :func:`probe_vectors`, and a bound on its rounding."""
 
     values: np.ndarray
     rounding: float = 0.0
-    exponent: int = 0  # of both
 
     def scaled(self, factor: float) -> Forms:
         """Those of a multiple of K."""
-        share, own = math.frexp(factor)
-        return Forms(share * self.values, share * self.rounding, self.exponent + own)
-
-    def over(self, exponent: int) -> tuple[np.ndarray, float]:
-        """The values and their rounding in units of 2^exponent."""
-        with np.errstate(under="ignore", over="ignore"):
-            values = np.ldexp(self.values, self.exponent - exponent)
-        return values, raised_power(self.rounding, self.exponent - exponent)
+        return Forms(factor * self.values, factor * self.rounding)
 
 
 def forms_of_images(images: np.ndarray) -> Forms:
     """The forms from J^T u (m, p)."""
-    near, unit = _near_one(images)
-    return Forms(np.array([[dot(a, b) for b in near] for a in near]), exponent=2 * unit)
-
-
-def _near_one(array: np.ndarray) -> tuple[np.ndarray, int]:
-    """The array over 2^e, and e, which is zero unless squares might over- or underflow."""
-    largest = largest_exponent(array)
-    if largest is None or abs(largest) <= reach(array.dtype):
-        return array, 0
-    with np.errstate(under="ignore"):
-        return np.ldexp(array, -largest), largest
+    return Forms(np.array([[dot(a, b) for b in images] for a in images]))
 
 
 def forms_of_rows(vectors: np.ndarray, jacobian: np.ndarray) -> Forms:
@@ -107,10 +85,9 @@ def forms_of_rows(vectors: np.ndarray, jacobian: np.ndarray) -> Forms:
 
 def _forms_of_rows(images: np.ndarray, size: float, rows: int) -> Forms:
     """The forms from J^T u (m, p), by products with the rows of a J of Frobenius norm ``size``."""
-    forms = forms_of_images(images)
-    near = raised_power(size, -forms.exponent // 2)
-    sizes = near * float(np.sqrt(np.diag(forms.values).max(initial=0.0)))
-    return Forms(forms.values, 2 * _rounding(rows, images.dtype) * sizes, forms.exponent)
+    values = forms_of_images(images).values
+    sizes = size * float(np.sqrt(np.diag(values).max(initial=0.0)))
+    return Forms(values, 2 * _rounding(rows, images.dtype) * sizes)
 
 
 def watched(
@@ -131,17 +108,15 @@ def watched(
 
 def forms_of_kernel(vectors: np.ndarray, kernel: np.ndarray) -> Forms:
     """The forms from a kernel (n r, n r) that was formed."""
-    near, unit = _near_one(kernel)
     left = vectors.astype(kernel.dtype)
-    rounding = 2 * _rounding(len(near), near.dtype) * length(near)
-    return Forms((left @ (near @ left.T)).astype(np.float64), rounding, unit)
+    rounding = 2 * _rounding(len(kernel), kernel.dtype) * length(kernel)
+    return Forms((left @ (kernel @ left.T)).astype(np.float64), rounding)
 
 
 def forms_of_products(vectors: np.ndarray, products: np.ndarray) -> Forms:
     """The forms from products (n, m) of a kernel with the vectors (n, m), by any program."""
-    near, unit = _near_one(products)
-    values = np.array([[dot(v, product) for product in near.T] for v in vectors.T])
-    return Forms(values, 2 * _rounding(len(near), np.dtype(float)) * length(near), unit)
+    values = np.array([[dot(v, product) for product in products.T] for v in vectors.T])
+    return Forms(values, 2 * _rounding(len(products), np.dtype(float)) * length(products))
 
 
 def _rounding(rows: int, dtype: np.dtype) -> float:
@@ -160,21 +135,17 @@ def checked(error: Error, of_products: Forms, of_matrix: Forms) -> Error:
     """
     if not math.isfinite(error.value):
         return error
-    unit = max(of_products.exponent, of_matrix.exponent)
-    unit += unit % 2
-    (expected, uncertain), (actual, rounding_bound) = of_products.over(unit), of_matrix.over(unit)
-    share = raised_power(error.value, -unit // 2)
-    lengths = np.sqrt(np.diag(expected))
-    with np.errstate(over="ignore"):
-        allowed = share * (lengths[:, None] + lengths[None] + share)
-    distances = np.abs(actual - expected)
-    if (distances <= allowed + uncertain + rounding_bound).all():
+    lengths = np.sqrt(np.diag(of_products.values))
+    with np.errstate(over="ignore", invalid="ignore"):  # beyond all norms that are answered
+        allowed = error.value * (lengths[:, None] + lengths[None] + error.value)
+        distances = np.abs(of_matrix.values - of_products.values)
+    if (distances <= allowed + of_products.rounding + of_matrix.rounding).all():
         return error
     size = float(distances.max())
     if not math.isfinite(size):
         return unknown(f"{MISTAKE}: it is not finite")
-    bound = raised_power(math.sqrt(SAFETY * size), unit // 2)
-    return Error(error.value + bound, weakest(error.kind, MEASURED), error.failure, MISTAKE)
+    bound = error.value + math.sqrt(SAFETY * size)
+    return Error(bound, weakest(error.kind, MEASURED), error.failure, MISTAKE)
 
 
 class OtherPrograms:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import jax
@@ -15,7 +15,7 @@ from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import conversion_error, raised, stored_bound
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.rounding import gamma
-from gnjax.numerics.scale import largest_exponent, raised_power, times_power
+from gnjax.numerics.scale import largest_exponent
 from gnjax.numerics.validation import check_finite_number, check_matrix
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.facts import STATED_RANK, Facts
@@ -59,7 +59,6 @@ class Diagonal(Algebra):
             forms_cheaply=True,
             formed_by_products=False,
             magnitude=partial(largest_exponent, self.entries),
-            times_power_of_two=self._times_power_of_two,
         )
 
     def _error(self, norm: float = 0.0) -> Error:
@@ -72,11 +71,6 @@ class Diagonal(Algebra):
         exact = not float(self.stored_error)
         rank = np.count_nonzero(np.asarray(self.entries)) if exact else len(self.entries)
         return RankBound(int(rank), STATED_RANK)
-
-    def _times_power_of_two(self, exponent: int) -> Diagonal:
-        entries, lost = times_power(self.entries, exponent)
-        error = raised_power(float(self.stored_error), exponent) + lost
-        return replace(self, entries=entries, stored_error=stored_bound(error, entries.dtype))
 
 
 def trace_of_diagonal(entries: np.ndarray) -> tuple[float, Error]:

@@ -26,7 +26,7 @@ from gnjax.numerics.outward import (
 )
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.rounding import gamma
-from gnjax.numerics.scale import largest_exponent, raised_power, times_power
+from gnjax.numerics.scale import largest_exponent
 from gnjax.numerics.validation import check_matrix, check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import Factorisation, gram_error, rows_in_parts
@@ -68,14 +68,8 @@ class Dense(Algebra):
             forms_cheaply=True,
             formed_by_products=False,
             magnitude=partial(largest_exponent, self.matrix),
-            times_power_of_two=self._times_power_of_two,
             product=partial(compiled, self),
         )
-
-    def _times_power_of_two(self, exponent: int) -> Dense:
-        matrix, lost = times_power(self.matrix, exponent)
-        error = raised_power(float(self.stored_error), exponent) + lost
-        return replace(self, matrix=matrix, stored_error=stored_bound(error, matrix.dtype))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -129,7 +123,6 @@ class Factored(Algebra):
             formed_by_products=False,
             forming_work=lambda: rows**2 * columns / 2,
             magnitude=self._magnitude,
-            times_power_of_two=self._times_power_of_two,
             product=partial(compiled, self),
         )
 
@@ -154,11 +147,6 @@ class Factored(Algebra):
     def _magnitude(self) -> int | None:
         exponent = largest_exponent(self.factor)
         return None if exponent is None else 2 * exponent
-
-    def _times_power_of_two(self, exponent: int) -> Factored:
-        factor, lost = times_power(self.factor, exponent // 2)
-        error = raised_power(float(self.stored_error), exponent // 2) + lost
-        return replace(self, factor=factor, stored_error=stored_bound(error, factor.dtype))
 
     def _trace(self) -> tuple[float, Error]:
         """||J||_F^2."""

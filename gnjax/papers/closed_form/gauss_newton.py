@@ -9,6 +9,7 @@ import jax
 
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.rank_bound import RankBound
+from gnjax.numerics.scale import largest_exponent
 from gnjax.operators.facts import STATED_RANK, Facts
 from gnjax.papers.kronecker.factors import KroneckerFactors, of_kroneckers
 from gnjax.papers.kronecker.on_range import OnRange
@@ -51,6 +52,15 @@ class LinearGaussNewton(SumOfKroneckers):
         evidence, failure = self.factors.evidence, self.factors.failure
         reason = "rounding of the products of layers"
         return Error(super().error(norm).value, evidence, failure, reason)
+
+    def _exponents(self) -> list[tuple[int | None, int | None]]:
+        """Those of S_l S_l^T and of T_l T_l^T, which may underflow where S_l and T_l do not."""
+        sides = (
+            [largest_exponent(s) for s in side]
+            for side in (self.factors.lefts, self.factors.rights)
+        )
+        lefts, rights = ([None if e is None else 2 * e for e in side] for side in sides)
+        return list(zip(lefts, rights, strict=True))
 
     def on_range(self) -> OnRange:
         return OnRange(self, reduce(self, self.factors))

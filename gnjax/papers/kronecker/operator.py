@@ -21,6 +21,7 @@ from gnjax.numerics.outward import (
     underflow,
 )
 from gnjax.numerics.rounding import gamma
+from gnjax.numerics.scale import largest_exponent, reach
 from gnjax.numerics.validation import check_matrix, check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.facts import Facts
@@ -46,12 +47,6 @@ class SumOfKroneckers(Algebra):
     stored_error: jax.Array | float
 
     def facts(self) -> Facts:
-        from gnjax.papers.kronecker.scaled_sum import (
-            kroneckers_times_power_of_two,
-            magnitude,
-            uneven,
-        )
-
         return Facts(
             error=self.error,
             symmetric=True,
@@ -59,11 +54,28 @@ class SumOfKroneckers(Algebra):
             trace=self._trace,
             forms_cheaply=True,
             formed_by_products=False,
-            magnitude=partial(magnitude, self),
-            uneven=partial(uneven, self),
-            times_power_of_two=partial(kroneckers_times_power_of_two, self),
+            magnitude=self._magnitude,
+            uneven=self._uneven,
             product=lambda: partial(_product, self.lefts, self.rights),
         )
+
+    def _magnitude(self) -> int | None:
+        """e with 2^e near the largest entry of a term A_l (x) B_l."""
+        pairs = self._exponents()
+        return max((a + b for a, b in pairs if a is not None and b is not None), default=None)
+
+    def _uneven(self) -> bool:
+        """Whether the scales of an A_l and of its B_l are far from 1, and undo each other."""
+        return any(
+            abs(side or 0) > reach(self.dtype) for term in self._exponents() for side in term
+        )
+
+    def _exponents(self) -> list[tuple[int | None, int | None]]:
+        """e with 2^e near A_l, and the same for B_l, for every l; None for a matrix of zeros."""
+        return [
+            (largest_exponent(left), largest_exponent(right))
+            for left, right in zip(self.lefts, self.rights, strict=True)
+        ]
 
     def _trace(self) -> tuple[float, Error]:
         """sum_l tr A_l tr B_l."""

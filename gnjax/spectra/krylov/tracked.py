@@ -80,7 +80,7 @@ def tracked(
         image = product(run.last)
         exponent = exponent if done else _exponent_far_from_one(image)
         if exponent:
-            image, _ = times_power(image, -exponent)
+            image = times_power(image, -exponent)
         run, done = _advanced(run, image), done + 1
         ends = np.asarray(run.ends)
         unfinished = ends[1] > rtol * ends[2]  # False for what is not finite
