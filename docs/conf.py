@@ -40,7 +40,7 @@ html_show_copyright = False
 napoleon_custom_sections = [("Attributes", "params_style")]
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
-autodoc_type_aliases = {name: name for name in ("ArrayLike", "Model", "PyTree", "Samples")}
+autodoc_type_aliases = {name: name for name in ("ArrayLike", "Model", "PyTree", "InputTree")}
 autodoc_preserve_defaults = True
 
 # Types of other libraries: their inventories would have to be fetched.

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from gnjax.conditioning.answer import ASSUMED, is_assumed, short
 from gnjax.conditioning.condition_number import ConditionNumber, condition_of_spectrum
-from gnjax.networks.forms.frameworks import Model, Samples
+from gnjax.networks.forms.frameworks import InputTree, Model
 from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.parameters import Groups, grouped, natural_order
 from gnjax.numerics.answers.result import Result
@@ -151,7 +151,7 @@ class BlockSpectra(Result):
 
 def block_spectra(
     op: Operator | Model,
-    x: Samples | None = None,
+    x: InputTree | None = None,
     *,
     by: Groups | Mapping[str, ArrayLike] = "layer",
     labels: ArrayLike | None = None,

@@ -30,7 +30,7 @@ from gnjax.diagnosis.remedies.tried import REMEDIES, suggestions
 from gnjax.diagnosis.report import report
 from gnjax.diagnosis.subset import part_of_samples
 from gnjax.networks.forms.batches import is_batches
-from gnjax.networks.forms.frameworks import Model, PyTree, Samples
+from gnjax.networks.forms.frameworks import InputTree, Model, PyTree
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import functional
 from gnjax.networks.network import differentiated, parameter_names
@@ -144,7 +144,7 @@ class Diagnosis(Result):
 
 def diagnose(
     model: Model,
-    x: Samples,
+    x: InputTree,
     y: PyTree | None = None,
     *,
     loss: Loss = "squared_error",

@@ -27,7 +27,7 @@ from gnjax.diagnosis.monitor_products import (
 from gnjax.diagnosis.monitor_row import MonitorRow
 from gnjax.networks.construct import at_parameters_of
 from gnjax.networks.forms.batches import is_batches
-from gnjax.networks.forms.frameworks import Model, PyTree, Samples
+from gnjax.networks.forms.frameworks import InputTree, Model, PyTree
 from gnjax.networks.losses import Loss
 from gnjax.networks.network import HESSIAN
 from gnjax.networks.parameters import Only
@@ -109,7 +109,7 @@ class Monitor:
 
     def __init__(
         self,
-        x: Samples,
+        x: InputTree,
         y: PyTree | None = None,
         *,
         loss: Loss = "squared_error",

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from gnjax.networks.construct import network
 from gnjax.networks.forms.batches import is_batches
-from gnjax.networks.forms.frameworks import Model, PyTree, Samples
+from gnjax.networks.forms.frameworks import InputTree, Model, PyTree
 from gnjax.networks.losses import Loss
 from gnjax.networks.network import Network
 from gnjax.networks.outputs.shapes import Outputs, flat_outputs
@@ -29,7 +29,7 @@ from gnjax.operators.of_networks.streamed import Streamed, streamed
 
 def gauss_newton(
     model: Model,
-    x: Samples,
+    x: InputTree,
     y: PyTree | None = None,
     *,
     loss: Loss = "squared_error",
@@ -111,17 +111,19 @@ class _Options(TypedDict, total=False):
 
 
 @overload
-def ntk(model: Model, x: Samples, x2: None = None, **options: Unpack[_Options]) -> NetworkGram: ...
+def ntk(
+    model: Model, x: InputTree, x2: None = None, **options: Unpack[_Options]
+) -> NetworkGram: ...
 
 
 @overload
-def ntk(model: Model, x: Samples, x2: Samples, **options: Unpack[_Options]) -> CrossKernel: ...
+def ntk(model: Model, x: InputTree, x2: InputTree, **options: Unpack[_Options]) -> CrossKernel: ...
 
 
 def ntk(
     model: Model,
-    x: Samples,
-    x2: Samples | None = None,
+    x: InputTree,
+    x2: InputTree | None = None,
     *,
     y: PyTree | None = None,
     loss: Loss = "squared_error",
@@ -159,7 +161,7 @@ def ntk(
 
 
 def _cross_kernel(
-    x2: Samples, *, side: str, y: PyTree, weights: Any, **arguments: Any
+    x2: InputTree, *, side: str, y: PyTree, weights: Any, **arguments: Any
 ) -> CrossKernel:
     if side != "outputs":
         msg = f"side={side!r}: a kernel between x and x2 has the side of the outputs only"
@@ -182,7 +184,7 @@ def _cross_kernel(
 
 def empirical_fisher(
     model: Model,
-    x: Samples,
+    x: InputTree,
     y: PyTree,
     *,
     loss: Loss = "squared_error",
@@ -248,7 +250,7 @@ class _Losses:
 
 def hessian(
     model: Model,
-    x: Samples,
+    x: InputTree,
     y: PyTree | None = None,
     *,
     loss: Loss = "squared_error",
@@ -278,7 +280,7 @@ def hessian(
 
 def functional_hessian(
     model: Model,
-    x: Samples,
+    x: InputTree,
     y: PyTree | None = None,
     *,
     loss: Loss = "squared_error",
@@ -322,7 +324,7 @@ def _network_and_side(side: str, **arguments: Any) -> tuple[Network, str]:
 def _over_batches(
     functional: bool | None,
     model: Model,
-    x: Samples,
+    x: InputTree,
     loss: Loss,
     *,
     y: PyTree,

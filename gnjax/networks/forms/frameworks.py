@@ -26,7 +26,7 @@ from gnjax.networks.forms.same_function import compared
 PyTree = Any  # arrays in tuples, lists, dicts or other nodes that jax.tree knows
 Params = PyTree
 Model = Any  # a module of a framework, or a pair (apply, params): see gnjax.functional
-Samples = Any  # a pytree of arrays with the samples first; or batches (x, y), a list or a loader
+InputTree = Any  # a pytree of arrays with the samples first; or batches (x, y), a list or a loader
 Apply = Callable[[Params, Any], Any]
 
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.tree_util import Partial
 
 from gnjax.networks.forms.derivatives import check_second_derivative
-from gnjax.networks.forms.frameworks import Samples
+from gnjax.networks.forms.frameworks import InputTree
 from gnjax.networks.forms.samples import take
 from gnjax.networks.jaxprs import gradient_along
 from gnjax.networks.network import (
@@ -130,7 +130,7 @@ class NetworkHessian(Algebra, ParameterTrees):
             reason=reason_of(net),
         )
 
-    def objective(self, x: Samples, target: Target | None, leaves: list[jax.Array]) -> jax.Array:
+    def objective(self, x: InputTree, target: Target | None, leaves: list[jax.Array]) -> jax.Array:
         """The weighted sum of the loss over samples, linearised in the outputs for H_F.
 
         Without a target, as for :func:`gnjax.hessian_of`, the output is the loss.
