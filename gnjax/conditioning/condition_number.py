@@ -60,8 +60,9 @@ def condition_number(
       preconditioner: a positive definite matrix or operator near a multiple of this one, for
         method "preconditioned", which "auto" then takes. A bad one costs time and never truth.
       seed: the seed of the random start.
-      progress: True for a bar on stderr, or a function of the products made and expected (None),
-        for Lanczos on products. Ctrl-C then returns the answer so far, with ``finished`` False.
+      progress: True for a bar on stderr with the time and the products made, or a function of the
+        products made and expected (None). Ctrl-C then ends iterations on products with the answer
+        so far, and ``finished`` is False.
       limits: the limits of memory and work.
 
     >>> model = gnjax.models.MLP((3, 8, 2), key=jax.random.key(0))

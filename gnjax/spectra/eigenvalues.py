@@ -70,9 +70,9 @@ def eigenvalues(
         computed from the operator itself; eigenvalues alone may be computed from a smaller operator
         with the same non-zero eigenvalues.
       seed: the seed of the random starts of Lanczos in host memory, and of the rows' sketch.
-      progress: True for a bar on stderr, or a function of the products made and expected (None),
-        for methods that consist of products with the operator. Ctrl-C then ends Lanczos with the
-        best values so far, and ``converged`` is False.
+      progress: True for a bar on stderr with the time and the products made, or a function of the
+        products made and expected (None). Ctrl-C then ends Lanczos with the best values so far, and
+        ``converged`` is False.
       limits: the limits of memory and work.
 
     >>> gnjax.eigenvalues(np.diag([4.0, 2.0, 1.0]), k=2, which="largest").values.round(12).tolist()
