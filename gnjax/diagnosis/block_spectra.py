@@ -120,18 +120,20 @@ class BlockSpectra(Result):
 
         It measures how heterogeneous the blocks are, as in Zhang et al. 2024 (arXiv 2402.16788).
         """
-        return self._mean(self.distances)
+        return self._mean_over_pairs(self.distances)
 
     @property
     def mean_distance_error(self) -> float:
-        """A bound on the error of ``mean_distance``."""
-        return self._mean(self.distance_errors)
+        """A bound on the error of ``mean_distance``: the mean of the bounds of all pairs."""
+        return self._mean_over_pairs(self.distance_errors)
 
-    def _mean(self, matrix: np.ndarray) -> float:
+    def _mean_over_pairs(self, matrix: np.ndarray) -> float:
+        """The mean of the entries above the diagonal, one for each pair of blocks."""
         pairs = matrix[np.triu_indices(len(matrix), 1)]
         return float(pairs.mean()) if len(pairs) else float("nan")
 
     def __str__(self) -> str:
+        """A line on all blocks, and a table with a row for each block."""
         share, error = self.off_block_share, self.off_block_error
         width = max(len(block.name) for block in self.blocks)
         rows = (
@@ -216,15 +218,26 @@ def block_spectra(
             blocks.append(replace(_block(name, size, block, bound, limits), terms=count))
         advance()
     floor = _ZERO * max(float(np.abs(block.spectrum.values).max()) for block in blocks)
-    pairs, pair_errors = distances([block.spectrum for block in blocks], floor)
-    share = diagonal.off_share, diagonal.off_error
-    return BlockSpectra(tuple(blocks), pairs, pair_errors, floor, *share, diagonal.method)
+    distance_of_pairs, distance_errors = distances([block.spectrum for block in blocks], floor)
+    return BlockSpectra(
+        tuple(blocks),
+        distance_of_pairs,
+        distance_errors,
+        floor,
+        diagonal.off_share,
+        diagonal.off_error,
+        diagonal.method,
+    )
 
 
 def _blocks(
     op: Any, by: Any, labels: Any, centred: bool, limits: Limits
 ) -> tuple[list[str], Sequence[int | None], list[int], DiagonalBlocks]:
-    """The names of the blocks, how many terms and parameters each has, and the blocks."""
+    """(names, terms, sizes, blocks) for the arguments of :func:`block_spectra`.
+
+    For each block: its name; how many samples or tokens it comes from, None for a block of
+    parameters; how many parameters it acts on; and the block itself as an operator.
+    """
     check_known("block_spectra", op)
     net = network_of(on_parameters(op), "blocks are")
     if labels is not None:
@@ -238,13 +251,13 @@ def _blocks(
         raise ValueError(msg)
     paths, counts = parameter_names(net), net.counts
     if isinstance(by, Mapping):
-        parts = _entries_by_label(net, paths, by)
-        blocks = entry_blocks(op, list(parts.values()), limits)
-        sizes = [len(indices) for indices in parts.values()]
-        return list(parts), [None] * len(parts), sizes, blocks
-    groups = grouped(paths, by)
+        entries = _entries_by_label(net, paths, by)
+        blocks = entry_blocks(op, list(entries.values()), limits)
+        sizes = [len(indices) for indices in entries.values()]
+        return list(entries), [None] * len(entries), sizes, blocks
+    groups = grouped(paths, by)  # by the name of each block, the indices of its parameters
     blocks = diagonal_blocks(op, list(groups.values()), limits)
-    sizes = [sum(counts[place] for place in group) for group in groups.values()]
+    sizes = [sum(counts[index] for index in group) for group in groups.values()]
     return list(groups), [None] * len(groups), sizes, blocks
 
 
@@ -260,6 +273,7 @@ def _entries_by_label(
     if unknown:
         msg = f"by= has labels for {', '.join(unknown)}, and the parameters are {', '.join(paths)}"
         raise ValueError(msg)
+    # A parameter is a leaf of the tree, or those of its entries that ``indices`` chooses.
     for path, leaf, indices in zip(paths, net.leaf_indices, net.entry_indices, strict=True):
         shape = net.leaves[leaf].shape
         labels = np.asarray(by.get(path, "others"))
@@ -275,7 +289,7 @@ def _entries_by_label(
 
 
 def _operator(op: Any, x: Any, options: dict[str, Any]) -> Any:
-    """The operator on parameters, made from a model and x, or checked."""
+    """The operator whose blocks are asked for: ``op`` itself, or G of the model ``op`` at x."""
     if x is not None:
         return gauss_newton(op, x, **options)
     if options:
@@ -291,9 +305,11 @@ def _block(
     bound: Callable[[], RankBound] | None,
     limits: Limits,
 ) -> BlockSpectrum:
-    """Compute the spectrum of a block with ``parameters`` rows and at most the rank ``bound()``.
+    """The spectrum and kappa of a block with ``parameters`` rows and at most the rank ``bound()``.
 
-    ``op`` has the same non-zero eigenvalues and may have fewer rows; the others are zero.
+    ``op`` is a matrix with the same non-zero eigenvalues that may have fewer rows. The other
+    eigenvalues of the block are zero. kappa is None where the least eigenvalue is certainly
+    negative.
     """
     spectrum = eigenvalues(op, limits=limits)
     condition = None
@@ -305,4 +321,5 @@ def _block(
 
 
 def _kappa(block: BlockSpectrum) -> str:
+    """The kappa of a block for a table, in six digits; "indefinite" where it has none."""
     return "indefinite" if block.condition is None else short(block.condition, 6)

@@ -1,9 +1,9 @@
 """The share of each class in the largest and in the smallest non-zero eigenvalue.
 
 The classes are those of the samples or tokens; many classes are put into bands by their frequency.
-G = sum_c G_c over the classes c. For a unit eigenvector v of G with the
-eigenvalue lambda, the share of class c is v^T G_c v / lambda. That is the squared length of the
-entries of J v that belong to the class, divided by that of all entries.
+G = sum_c G_c over the classes c. For a unit eigenvector v of G with the eigenvalue lambda, the
+share of class c is v^T G_c v / lambda. That is the squared length of the entries of J v that belong
+to the class, divided by that of all entries.
 """
 
 from __future__ import annotations
@@ -41,44 +41,55 @@ class ClassShare(Result):
 def class_shares(
     y: Any, jacobian: np.ndarray, top: np.ndarray, bottom: np.ndarray
 ) -> tuple[ClassShare, ...]:
-    """The shares of every class of integer labels; an empty tuple for other targets.
+    """The shares of every class in both ends; an empty tuple for targets that are no labels.
+
+    The share of a class is the squared length of the entries of J v that belong to it, divided by
+    that of all entries, for an eigenvector v. Where there are several v, it is the mean.
 
     Args:
-      y: the targets.
-      jacobian: (n r, p), with the same number of rows for each label.
-      top, bottom: eigenvectors (p, .) for both ends of the spectrum.
+      y: the targets; those below zero belong to no class.
+      jacobian: J, (n r, p), with the same number r of rows for each of the n labels.
+      top, bottom: eigenvectors (p, m) of the largest and of the smallest non-zero eigenvalue, one
+        for each of its m repetitions.
     """
     labels = np.asarray(y)
     classes = np.unique(labels[labels >= 0]) if labels.dtype.kind in "iu" else labels[:0]
     if len(classes) < 2 or len(jacobian) % labels.size:
         return ()
-    owners, names = _classes_or_bands(labels, classes)
-    rows = np.repeat(owners, len(jacobian) // labels.size)
-    ends = [_of_rows(jacobian @ vectors) for vectors in (top, bottom)]
-    total = int((owners >= 0).sum())
+    class_of_label, names = _classes_or_bands(labels, classes)
+    class_of_row = np.repeat(class_of_label, len(jacobian) // labels.size)
+    shares_of_rows = [_shares_of_rows(jacobian @ vectors) for vectors in (top, bottom)]
+    total = int((class_of_label >= 0).sum())
     return tuple(
         ClassShare(
             name,
-            int((owners == place).sum()),
-            float((owners == place).sum() / total),
-            *(float(end[rows == place].sum()) for end in ends),
+            int((class_of_label == index).sum()),
+            float((class_of_label == index).sum() / total),
+            *(float(shares[class_of_row == index].sum()) for shares in shares_of_rows),
         )
-        for place, name in enumerate(names)
-        if (owners == place).any()
+        for index, name in enumerate(names)
+        if (class_of_label == index).any()
     )
 
 
 def _classes_or_bands(labels: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """The index of each label's class or band (-1 for no class), and the names of the classes."""
+    """The index of each label's class (-1 for none), and the names that the indices belong to.
+
+    ``classes`` are the different labels. If there are more than 12, they are put into five bands
+    by their frequency, and the indices are those of the bands.
+    """
     flat = labels.ravel()
     if len(classes) <= _CLASSES:
-        places = np.searchsorted(classes, flat)
-        return np.where(flat < 0, -1, places), [str(label) for label in classes.tolist()]
+        indices = np.searchsorted(classes, flat)
+        return np.where(flat < 0, -1, indices), [str(label) for label in classes.tolist()]
     middle = [f"band {band + 1}" for band in range(1, _BANDS - 1)]
     return frequency_bands(flat, _BANDS), ["most frequent", *middle, "rarest"]
 
 
-def _of_rows(images: np.ndarray) -> np.ndarray:
-    """For each row, its part of the squared length of a column, averaged over the columns."""
+def _shares_of_rows(images: np.ndarray) -> np.ndarray:
+    """The share of each row in the squared length of a column, averaged over the columns.
+
+    The columns are J v for eigenvectors v, (rows of J, eigenvectors). The shares add up to 1.
+    """
     squares = np.square(images)
     return np.asarray((squares / squares.sum(axis=0)).mean(axis=1))

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -203,8 +202,11 @@ def diagnose(
         top = _largest(whole_gram, limits) if part else condition.lambda_max
         sharpness = None if y is None else _sharpness(whole_problem, limits)
         advance()
-        from_ends = _from_factor if _fits(op, limits) else partial(_top_only, limits.whole_rows)
-        fields = from_ends(problem, op, condition, advance)
+        # The other fields need eigenvectors: of both ends, or of the largest eigenvalue alone.
+        if _fits(op, limits):
+            fields = _fields_of_both_ends(problem, op, condition, advance)
+        else:
+            fields = _fields_of_top(limits.whole_rows, problem, op, advance)
     return Diagnosis(
         condition=condition,
         samples=op.net.samples,
@@ -225,10 +227,14 @@ def _fits(op: NetworkGram, limits: Limits) -> bool:
     return min(op.factor_shape) <= limits.whole_rows and fits
 
 
-def _from_factor(
+def _fields_of_both_ends(
     problem: ModelOnData, op: NetworkGram, condition: ConditionNumber, advance: Callable[[], None]
 ) -> dict[str, Any]:
-    """The fields of a diagnosis that are computed from the eigenvectors at both ends."""
+    """The fields of a diagnosis that are computed from the eigenvectors at both ends.
+
+    The Jacobian, scaled and weighted by the loss, is decomposed. The remedies are measured, among
+    them a learning rate of its own for the layer that is most sensitive.
+    """
     factor = op.factor()
     jacobian = factor.T if op.side == "parameters" else factor
     values, top, bottom = end_eigenvectors(jacobian, condition)
@@ -236,8 +242,9 @@ def _from_factor(
     advance()
     suspect = most_sensitive(layers)
     names = parameter_names(op.net) if suspect is not None else []
-    culprit = tuple(name for name in names if suspect and layer_name(name) == suspect.name)
-    measured, left_out = suggestions(problem, Baseline(condition, op, jacobian, culprit), advance)
+    of_suspect = tuple(name for name in names if suspect and layer_name(name) == suspect.name)
+    baseline = Baseline(condition, op, jacobian, of_suspect)
+    measured, left_out = suggestions(problem, baseline, advance)
     return {
         "layers": layers,
         "classes": () if problem.y is None else class_shares(problem.y, jacobian, top, bottom),
@@ -247,16 +254,14 @@ def _from_factor(
     }
 
 
-def _top_only(
-    most: int,
-    problem: ModelOnData,
-    op: NetworkGram,
-    condition: ConditionNumber,
-    advance: Callable[[], None],
+def _fields_of_top(
+    largest_side: int, problem: ModelOnData, op: NetworkGram, advance: Callable[[], None]
 ) -> dict[str, Any]:
-    """The fields of a diagnosis that need only the eigenvectors of the largest eigenvalue."""
-    del condition
-    reason = f"measured while the smaller side of the Jacobian is at most {most}"
+    """The fields of a diagnosis where only eigenvectors of the largest eigenvalue are computed.
+
+    No remedy is measured, as the smaller side of the Jacobian is above ``largest_side``.
+    """
+    reason = f"measured while the smaller side of the Jacobian is at most {largest_side}"
     layers = layer_shares(op, top_eigenvectors(op, problem.seed), None, None)
     advance()
     left_out = (LeftOut("all remedies", reason),)

@@ -16,8 +16,8 @@ from gnjax.spectra import eigenvalues as spectrum
 from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.krylov.host_products import beside_xla, host_product
 
-_BLOCK = 4
-_RESIDUAL = 1e-6
+_BLOCK = 4  # vectors in one product
+_RESIDUAL = 1e-6  # relative to the largest eigenvalue, at which its eigenvectors are good enough
 _SMALL_KAPPA = 1e8  # kappa for which the relative error eps kappa of lambda_min changes no share
 _CLUSTER = 1e-6  # singular values whose relative difference is at most this count as equal
 
@@ -25,26 +25,33 @@ _CLUSTER = 1e-6  # singular values whose relative difference is at most this cou
 def end_eigenvectors(
     jacobian: np.ndarray, condition: ConditionNumber
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Eigenvalues of G, and the eigenvectors (p, .) of the largest and the smallest non-zero one.
+    """(values, top, bottom) of G = J^T J for the ``jacobian`` J, (rows, p).
 
-    A repeated eigenvalue has several eigenvectors. They are right singular vectors of J, computed
-    as v = J^T u (not of length 1) from the left singular vectors u. These come from a singular
-    value decomposition of J, or of its triangular factor where J is wide. Where kappa is small,
-    they are eigenvectors of J J^T, which take a fraction of the time but have eigenvalues that are
-    accurate only to within eps lambda_max.
+    ``values`` are the eigenvalues from the largest down. ``top`` and ``bottom`` are eigenvectors
+    (p, m) of the largest and of the smallest non-zero eigenvalue, one for each of its m
+    repetitions. They are v = J^T u for the left singular vectors u of J, and not of length 1.
+
+    The u come from a singular value decomposition of J, or of a triangular factor with the same u
+    where J is wide. Where kappa is small, they are eigenvectors of J J^T, which take a fraction of
+    the time, and whose eigenvalues are accurate only to within eps lambda_max.
     """
-    few, many = jacobian.shape
-    if few < many and condition.resolved and condition.value < _SMALL_KAPPA:
+    rows, parameters = jacobian.shape
+    if rows < parameters and condition.resolved and condition.value < _SMALL_KAPPA:
         squares, columns = lapack.eigenpairs(jacobian @ jacobian.T)
         lefts, sigma = columns[:, ::-1], np.sqrt(np.maximum(squares[::-1], 0.0))
     else:
         lefts, sigma, _ = lapack.singular_vectors(compact(jacobian), whole=False)
-    top, bottom = (jacobian.T @ lefts[:, _cluster(sigma, end)] for end in (0, condition.rank - 1))
+    first, last = 0, condition.rank - 1
+    top, bottom = (jacobian.T @ lefts[:, _equal_to(sigma, index)] for index in (first, last))
     return sigma**2, top, bottom
 
 
 def top_eigenvectors(op: NetworkGram, seed: int) -> np.ndarray:
-    """Eigenvectors (p, .) of the largest eigenvalue, by block Lanczos."""
+    """Eigenvectors (p, m) of G for its largest eigenvalue with m repetitions, by block Lanczos.
+
+    For an operator J J^T on the outputs they are v = J^T u from its eigenvectors u, and not of
+    length 1.
+    """
 
     def enough(run: krylov.Run) -> bool:
         values, residuals, _ = krylov.ritz(run)
@@ -59,13 +66,13 @@ def top_eigenvectors(op: NetworkGram, seed: int) -> np.ndarray:
             noise=spectral_error(size, op.dtype) * spectrum.operator_norm(op),
             enough=enough,
         )
-    values, _, coefficients = krylov.ritz(run)
-    vectors = run.basis.T @ coefficients[:, _cluster(values, -1)]
+    values, _, coefficients = krylov.ritz(run)  # Ritz values from the smallest up
+    vectors = run.basis.T @ coefficients[:, _equal_to(values, -1)]
     if op.side == "parameters":
         return vectors
     return np.asarray(backward_products(op.net, on_device(vectors, op.dtype)))
 
 
-def _cluster(values: np.ndarray, index: int) -> np.ndarray:
-    """Which values are equal, up to rounding, to the one at ``index``: its repetitions."""
+def _equal_to(values: np.ndarray, index: int) -> np.ndarray:
+    """Which values are equal, to a relative 1e-6, to the one at ``index``: its repetitions."""
     return np.abs(values - values[index]) <= _CLUSTER * values[index]

@@ -29,7 +29,7 @@ def frequency_bands(y: ArrayLike, bands: int = 10) -> np.ndarray:
     classes, counts = np.unique(labels[labels >= 0], return_counts=True)
     order = np.argsort(-counts, kind="stable")
     sorted_counts = counts[order]
-    middles = np.cumsum(sorted_counts) - sorted_counts / 2
-    band = np.zeros(int(classes.max()) + 1, int)
-    band[classes[order]] = np.floor(bands * middles / counts.sum()).astype(int)
-    return np.where(labels < 0, -1, band[np.maximum(labels, 0)])
+    middles = np.cumsum(sorted_counts) - sorted_counts / 2  # how many labels come before each
+    band_of_class = np.zeros(int(classes.max()) + 1, int)
+    band_of_class[classes[order]] = np.floor(bands * middles / counts.sum()).astype(int)
+    return np.where(labels < 0, -1, band_of_class[np.maximum(labels, 0)])

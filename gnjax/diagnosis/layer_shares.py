@@ -46,33 +46,47 @@ class LayerShare(Result):
 def layer_shares(
     op: NetworkGram, top: np.ndarray, bottom: np.ndarray | None, jacobian: np.ndarray | None
 ) -> tuple[LayerShare, ...]:
-    """The shares of every layer, from eigenvectors (p, .), which need not have length 1."""
-    owners = np.repeat([layer_name(name) for name in parameter_names(op.net)], op.net.counts)
+    """The shares of every layer in both ends of the spectrum of G, in the order of their names.
+
+    A layer's share in an eigenvalue is the squared length of its entries of an eigenvector, divided
+    by that of all entries.
+
+    Args:
+      op: G of a network, which names the parameters.
+      top, bottom: eigenvectors (p, m) of the largest and of the smallest non-zero eigenvalue with m
+        repetitions, of any lengths; ``bottom`` is None where they are not known.
+      jacobian: J, (rows, p), from which kappa of a layer's own block is computed where its smaller
+        side is short; None where J is not known. With a single layer that would be kappa of G.
+    """
+    layer_of_entry = np.repeat(
+        [layer_name(name) for name in parameter_names(op.net)], op.net.counts
+    )
     shares = []
-    names = sorted(set(owners.tolist()), key=natural_order)
-    most = LIMITS.small_rows if len(names) > 1 else 0
+    names = sorted(set(layer_of_entry.tolist()), key=natural_order)
+    longest_side = LIMITS.small_rows if len(names) > 1 else 0
     for name in names:
-        entries = owners == name
+        is_of_layer = layer_of_entry == name
+        count = is_of_layer.sum()
         block = None
-        if jacobian is not None and min(entries.sum(), len(jacobian)) <= most:
-            block = block_condition(op, jacobian[:, entries])
-        least = None if bottom is None else _share_of_squares(bottom, entries)
-        shares.append(
-            LayerShare(name, int(entries.sum()), _share_of_squares(top, entries), least, block)
-        )
+        if jacobian is not None and min(count, len(jacobian)) <= longest_side:
+            block = block_condition(op, jacobian[:, is_of_layer])
+        top_share = _share_of_squares(top, is_of_layer)
+        bottom_share = None if bottom is None else _share_of_squares(bottom, is_of_layer)
+        shares.append(LayerShare(name, int(count), top_share, bottom_share, block))
     return tuple(shares)
 
 
-def _share_of_squares(vectors: np.ndarray, entries: np.ndarray) -> float:
-    """The squared norm of the chosen entries divided by that of all, averaged over columns.
+def _share_of_squares(vectors: np.ndarray, is_chosen: np.ndarray) -> float:
+    """The squared length of the chosen entries of a vector, divided by that of all its entries.
 
-    ``entries`` says for each row of the vectors whether it is chosen.
+    The vectors are columns, (p, m), and the answer is the mean over them. ``is_chosen`` has a truth
+    value for each of the p rows.
     """
     squares = np.square(vectors)
-    return float((squares[entries].sum(axis=0) / squares.sum(axis=0)).mean())
+    return float((squares[is_chosen].sum(axis=0) / squares.sum(axis=0)).mean())
 
 
 def most_sensitive(layers: Sequence[LayerShare]) -> LayerShare | None:
     """The layer with the largest sensitivity, if that is at least 0.1."""
-    first = max(layers, key=lambda layer: layer.sensitivity or 0.0)
-    return first if (first.sensitivity or 0.0) >= _STANDS_OUT else None
+    most = max(layers, key=lambda layer: layer.sensitivity or 0.0)
+    return most if (most.sensitivity or 0.0) >= _STANDS_OUT else None

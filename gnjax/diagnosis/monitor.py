@@ -185,24 +185,27 @@ class Monitor:
         """
         if int(step) % self._every:
             return None
-        self._renew(model)
+        self._renew_operators(model)
         op = self._hessian
         assert op is not None
         check_known("a monitor", op)
-        scale = None if metric is None else inverse_root(op, metric)
-        number = len(self.history)
+        inverse_root_of_metric = None if metric is None else inverse_root(op, metric)
+        row_number = len(self.history)
         linearised = self._linearised(op)
-        runs = self._tracked(linearised, scale, number)
-        errors = {name: self._error(name, run, scale, number) for name, run in runs.items()}
+        runs = self._tracked(linearised, inverse_root_of_metric, row_number)
+        errors = {
+            name: self._error(name, run, inverse_root_of_metric, row_number)
+            for name, run in runs.items()
+        }
         curvature = None if update is None else float(along(linearised, op.ravel(update)))
-        samples = (
+        trace_samples = (
             None
             if not self._probes
-            else quadratic_forms(linearised, np.uint32(number), self._probes)
+            else quadratic_forms(linearised, np.uint32(row_number), self._probes)
         )
         rounding = self._roundings["hessian"].error
         rests_on = certificate(*errors.values(), rounding, symmetry_of(op))
-        row = _row(int(step), runs, errors, rests_on, curvature, samples)
+        row = _row(int(step), runs, errors, rests_on, curvature, trace_samples)
         threshold = None if rate is None else 2 / float(rate)
         row = self._with_condition(replace(row, threshold=threshold))
         self.history.append(row)
@@ -214,29 +217,44 @@ class Monitor:
         """The operator linearised once for all products of a row, where that fits in memory."""
         return Linearised(op, op.linear_maps()) if self._linearises else op
 
-    def _tracked(self, op: Any, scale: jax.Array | None, number: int) -> dict[str, Tracked]:
-        """The largest eigenvalue of each matrix, by Lanczos from the last row's eigenvector."""
-        last = self._vectors.get("hessian")
-        cold = last is None or number % _RENEWED == 0
-        start = partial(half_random, np.uint32(number)) if cold else _unchanged
-        fully = partial(tracked, rtol=self._rtol, steps=self._steps)
-        track = fully if cold else partial(fully, steps=self._warm_steps)
+    def _tracked(
+        self, op: Any, inverse_root_of_metric: jax.Array | None, row_number: int
+    ) -> dict[str, Tracked]:
+        """Lanczos runs for the largest eigenvalue of H, of G and of P^{-1/2} H P^{-1/2}, by name.
+
+        H is ``op``, and the diagonal of P^{-1/2} is given where the third matrix is wanted. The run
+        of H starts from its eigenvector of the last row, that of G from the one of H just found,
+        and the third from its own of the last row. At every tenth row the starts are half random
+        and the runs may take all steps; at others they take few.
+        """
+        last_vector = self._vectors.get("hessian")
+        is_cold = last_vector is None or row_number % _RENEWED == 0
+        start = partial(half_random, np.uint32(row_number)) if is_cold else _unchanged
+        track_fully = partial(tracked, rtol=self._rtol, steps=self._steps)
+        track = track_fully if is_cold else partial(track_fully, steps=self._warm_steps)
         assert self._hessian is not None
-        vector = random_start(self._hessian) if last is None else last
+        vector = random_start(self._hessian) if last_vector is None else last_vector
         runs = {"hessian": track(partial(curvature_product, op), start(vector))}
-        top = runs["hessian"].vector
+        hessian_vector = runs["hessian"].vector
         if self._gram is not None:
             gram = self._linearised(self._gram)
-            runs["gauss_newton"] = track(partial(curvature_product, gram), start(top))
-        if scale is not None:
-            before = self._vectors.get("preconditioned")
-            track, vector = (fully, top) if before is None else (track, before)
-            runs["preconditioned"] = track(partial(scaled_product, op, scale), start(vector))
+            runs["gauss_newton"] = track(partial(curvature_product, gram), start(hessian_vector))
+        if inverse_root_of_metric is not None:
+            vector = self._vectors.get("preconditioned", hessian_vector)
+            if "preconditioned" not in self._vectors:  # the first row with a metric
+                track = track_fully
+            product = partial(scaled_product, op, inverse_root_of_metric)
+            runs["preconditioned"] = track(product, start(vector))
         self._vectors = {name: run.vector for name, run in runs.items()}
         return runs
 
-    def _renew(self, model: Any) -> None:
-        """Make the operators of this model; reuse the last ones if its structure is the same."""
+    def _renew_operators(self, model: Any) -> None:
+        """Make H, and G if it is wanted, of this model.
+
+        Where the model has the structure of the last one, they have its network at other
+        parameters, so that nothing is compiled anew. Otherwise vectors and roundings of the last
+        one are forgotten.
+        """
         net = None
         if self._hessian is not None:
             net = at_parameters_of(self._hessian.net, model, has_aux=self._has_aux)
@@ -258,27 +276,38 @@ class Monitor:
                 self._gram.scale,
             )
 
-    def _error(self, name: str, run: Tracked, scale: jax.Array | None, row: int) -> Error:
-        """How far the value can be from the nearest eigenvalue: the residual plus the rounding."""
+    def _error(
+        self, name: str, run: Tracked, inverse_root_of_metric: jax.Array | None, row_number: int
+    ) -> Error:
+        """How far the value of a run can be from the nearest eigenvalue of the matrix ``name``.
+
+        It is the residual, plus the rounding of the run, plus that of the products, which is
+        measured at every tenth row and where the matrix has more than doubled since then.
+        """
         eps = float(jnp.finfo(run.vector.dtype).eps)
-        size = run.scale
-        run_rounding = _ROUNDING * eps * math.sqrt(run.vector.size) * size
+        norm = run.scale  # the largest size of a Ritz value
+        run_rounding = _ROUNDING * eps * math.sqrt(run.vector.size) * norm
         residual = Error(run.residual + run_rounding, MEASURED, reason=_RECURRENCE)
         rounding = self._roundings.get(name)
-        if rounding is None or row - rounding.row >= _RENEWED or not size <= 2 * rounding.scale:
-            rounding = _Rounding(self._rounding(name, scale), size, row)
+        if (
+            rounding is None
+            or row_number - rounding.row >= _RENEWED
+            or not norm <= 2 * rounding.scale  # also where the norm is nan
+        ):
+            measured = self._measured_rounding(name, inverse_root_of_metric)
+            rounding = _Rounding(measured, norm, row_number)
             self._roundings[name] = rounding
         return residual + rounding.error
 
-    def _rounding(self, name: str, scale: jax.Array | None) -> Error:
-        """The rounding of products with one of the matrices, measured by trials."""
+    def _measured_rounding(self, name: str, inverse_root_of_metric: jax.Array | None) -> Error:
+        """The rounding of products with the matrix ``name``, measured by trials."""
         op = self._gram if name == "gauss_newton" else self._hessian
         assert op is not None
         work = HESSIAN * op.net.written * op.net.batch
         scaling = None
         if name == "preconditioned":
-            assert scale is not None
-            scaling = partial(jnp.multiply, scale)
+            assert inverse_root_of_metric is not None
+            scaling = partial(jnp.multiply, inverse_root_of_metric)
         multiply = Partial(curvature_product, op)
         return product_error(multiply, op.shape[0], op.dtype, work=work, scaling=scaling)
 
@@ -298,10 +327,12 @@ class Monitor:
 
 
 def _unchanged(vector: jax.Array) -> jax.Array:
+    """The vector itself: a start that is not mixed with a random one."""
     return vector
 
 
 def _check(x: Any, *, every: int, rtol: float, probes: int, steps: int, warm_steps: int) -> None:
+    """Refuse arguments of :class:`Monitor` that are batches, or counts below their least value."""
     if is_batches(x):
         msg = "a monitor measures on one batch, and x is a sequence of batches; pass one of them"
         raise ValueError(msg)
@@ -322,11 +353,21 @@ def _row(
     errors: dict[str, Error],
     rests_on: Certificate,
     curvature: float | None,
-    samples: jax.Array | None,
+    trace_samples: jax.Array | None,
 ) -> MonitorRow:
-    """The row of a step, from the Lanczos runs, their errors, the curvature and trace samples."""
-    hessian_top = runs["hessian"]
-    rounding = errors["hessian"].value - hessian_top.residual  # rounding of x^T H x / x^T x
+    """The row of a step, from what was measured at it.
+
+    Args:
+      step: the number of the step.
+      runs, errors: the Lanczos run of each matrix by its name, and the error of its value.
+      rests_on: the certificate of the row.
+      curvature: u^T H u / u^T u along the update u; None where no update was given.
+      trace_samples: z^T H z for random vectors z; None where no trace is wanted.
+    """
+    hessian_run = runs["hessian"]
+    # An error without its residual is the rounding of a quotient x^T H x / x^T x, such as that of
+    # the update. The largest eigenvalue is at least such a quotient.
+    rounding = errors["hessian"].value - hessian_run.residual
     products = sum(run.products for run in runs.values())
     values: dict[str, Any] = {}
     for name in ("gauss_newton", "preconditioned"):
@@ -335,16 +376,16 @@ def _row(
     if curvature is not None:
         products += 1
         values |= {"directional": curvature, "directional_error": rounding}
-    if samples is not None:
-        traces = np.asarray(samples, float)
+    if trace_samples is not None:
+        traces = np.asarray(trace_samples, float)
         products += len(traces)
         spread = traces.std(ddof=1) / math.sqrt(len(traces)) if len(traces) > 1 else math.inf
         values |= {"trace": float(traces.mean()), "trace_standard_error": float(spread)}
     return MonitorRow(
         step=step,
-        sharpness=hessian_top.value,
+        sharpness=hessian_run.value,
         sharpness_error=errors["hessian"].value,
-        at_least=hessian_top.value - rounding,
+        at_least=hessian_run.value - rounding,
         products=products,
         certificate=rests_on,
         **values,

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 FORMATS = (".png", ".pdf", ".svg")
 _TOP, _BOTTOM, _GREY = "#0072B2", "#D55E00", "#5F5F5F"
-_LAYER_INCHES = 0.28
-_TALLEST = 9.0
+_BAR_INCHES = 0.28  # the height of one of the two bars of a layer
+_TALLEST = 9.0  # inches
 _NAMES = 30  # at most so many names of layers are written
 
 
@@ -34,7 +34,7 @@ def check_format(path: Path) -> None:
 
 
 def blank(width: float, height: float) -> Figure:
-    """A figure of its own, of so many inches, without matplotlib's global state."""
+    """An empty figure of ``width`` and ``height`` inches, without matplotlib's global state."""
     module = optional("matplotlib.figure", "a picture")
     figure: Figure = module.Figure(figsize=(width, height), layout="constrained")
     optional("matplotlib.backends.backend_agg", "a picture").FigureCanvasAgg(figure)
@@ -42,8 +42,8 @@ def blank(width: float, height: float) -> Figure:
 
 
 def two_axes(diagnosis: Diagnosis) -> Sequence[Axes]:
-    """The two pairs of axes of a new figure, as tall as the layers need it."""
-    height = min(max(3.0, 1.4 + _LAYER_INCHES * 2 * len(diagnosis.layers)), _TALLEST)
+    """Two pairs of axes side by side in a new figure, which is taller for more layers."""
+    height = min(max(3.0, 1.4 + _BAR_INCHES * 2 * len(diagnosis.layers)), _TALLEST)
     return tuple(blank(8.0, height).subplots(1, 2))
 
 
@@ -62,21 +62,28 @@ def with_kappa(name: str, condition: ConditionNumber | None) -> str:
 
 
 def explain_mark(axes: Axes, conditions: Iterable[ConditionNumber | None]) -> None:
-    """Write below the axes what * means, if a kappa on them has that mark."""
+    """Write below the axes what the mark * of :func:`short` means, if one of the kappas has it.
+
+    The mark is on a kappa at a rank that is only assumed.
+    """
     if any(map(is_assumed, conditions)):
         axes.set_xlabel("* at an assumed rank: kappa may be larger", color=_GREY)
 
 
 def _spectrum(axes: Axes, diagnosis: Diagnosis) -> None:
-    """Plot eigenvalues over their index; only both ends if the matrix is too large for all."""
+    """Plot eigenvalues above the floor over their index, and a star at lambda_min.
+
+    Where the matrix was too large for all eigenvalues, lambda_max and lambda_min are plotted. A
+    dashed line is the floor, below which no eigenvalue can be told from zero.
+    """
     condition = diagnosis.condition
     axes.set_yscale("log")
     if diagnosis.eigenvalues is None:
         index, values = np.array([1, condition.rank]), [condition.lambda_max, condition.lambda_min]
         axes.plot(index, values, "o", color=_TOP)
     else:
-        above = diagnosis.eigenvalues[diagnosis.eigenvalues > condition.floor]
-        axes.plot(np.arange(1, len(above) + 1), above, ".", ms=3, color=_TOP)
+        above_floor = diagnosis.eigenvalues[diagnosis.eigenvalues > condition.floor]
+        axes.plot(np.arange(1, len(above_floor) + 1), above_floor, ".", ms=3, color=_TOP)
         axes.plot([condition.rank], [condition.lambda_min], "*", ms=11, color=_BOTTOM)
     if condition.floor > 0:
         axes.axhline(condition.floor, color=_GREY, ls="--", lw=0.9)
@@ -91,18 +98,22 @@ def _spectrum(axes: Axes, diagnosis: Diagnosis) -> None:
 
 
 def _shares(axes: Axes, diagnosis: Diagnosis) -> None:
-    """Plot the shares of each layer as two bars, with the first layer on top."""
-    places = np.arange(len(diagnosis.layers))
-    axes.barh(places - 0.2, [s.top for s in diagnosis.layers], 0.38, color=_TOP, label="lambda_max")
+    """Plot each layer's shares of lambda_max and of lambda_min as two bars, the first layer on top.
+
+    At most 30 names are written, and kappa of a layer's own block below its name where all are.
+    """
+    heights = np.arange(len(diagnosis.layers))
+    tops = [layer.top for layer in diagnosis.layers]
+    axes.barh(heights - 0.2, tops, 0.38, color=_TOP, label="lambda_max")
     bottoms = [layer.bottom for layer in diagnosis.layers if layer.bottom is not None]
-    if len(bottoms) == len(places):
-        axes.barh(places + 0.2, bottoms, 0.38, color=_BOTTOM, label="lambda_min")
-    step = -(-len(places) // _NAMES)
+    if len(bottoms) == len(heights):
+        axes.barh(heights + 0.2, bottoms, 0.38, color=_BOTTOM, label="lambda_min")
+    step = -(-len(heights) // _NAMES)  # rounded up: every so manieth name is written
     names = [layer.name for layer in diagnosis.layers[::step]]
     if step == 1:
         names = [with_kappa(layer.name, layer.block) for layer in diagnosis.layers]
         explain_mark(axes, [layer.block for layer in diagnosis.layers])
-    axes.set_yticks(places[::step], names)
+    axes.set_yticks(heights[::step], names)
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
     axes.set_title("share of each layer", loc="left")

@@ -27,6 +27,7 @@ def report(diagnosis: Diagnosis) -> str:
 
 
 def _heading(diagnosis: Diagnosis) -> str:
+    """How many parameters, layers, samples and outputs there are, and which part was measured."""
     counts = {
         "parameter": diagnosis.parameters,
         "layer": len(diagnosis.layers),
@@ -50,23 +51,25 @@ def _kappa(diagnosis: Diagnosis) -> str:
         f"  method {condition.method}, {condition.certificate.kind}",
         f"  lambda_max {condition.lambda_max:.4g}, lambda_min {condition.lambda_min:.4g}, "
         f"floor {condition.floor:.2g}",
-        *_filled(_rank(diagnosis)),
-        *_filled(_resolved(diagnosis)),
+        *_filled(_rank_sentence(diagnosis)),
+        *_filled(_resolved_sentence(diagnosis)),
     ]
     return "\n".join(lines)
 
 
-def _rank(diagnosis: Diagnosis) -> str:
+def _rank_sentence(diagnosis: Diagnosis) -> str:
+    """The rank of G, and how far it is below the shorter side of the Jacobian (k n, p)."""
     p, kn = diagnosis.parameters, diagnosis.samples * diagnosis.outputs
     rank, source = diagnosis.condition.rank, diagnosis.condition.rank_source
-    sides = f"rank {rank:,} ({source}) of p = {p:,} and k n = {kn:,}"
+    text = f"rank {rank:,} ({source}) of p = {p:,} and k n = {kn:,}"
     if rank == min(p, kn):
-        return f"{sides}: as large as it can be"
+        return f"{text}: as large as it can be"
     side = "parameter" if p <= kn else "output"
-    return f"{sides}: {min(p, kn) - rank:,} {side} directions have no curvature"
+    return f"{text}: {min(p, kn) - rank:,} {side} directions have no curvature"
 
 
-def _resolved(diagnosis: Diagnosis) -> str:
+def _resolved_sentence(diagnosis: Diagnosis) -> str:
+    """Whether kappa is resolved, at an assumed rank or a lower bound, and what that means."""
     if diagnosis.condition.resolved:
         return "resolved: the smallest non-zero eigenvalue is certified to lie above its error"
     if diagnosis.condition.bounded:
@@ -81,6 +84,7 @@ def _resolved(diagnosis: Diagnosis) -> str:
 
 
 def _rates(diagnosis: Diagnosis) -> str:
+    """The stable and the best learning rates of gradient descent, as lines of the report."""
     bound = "" if diagnosis.condition.bounded else "at least "
     lines = [
         "learning rate of gradient descent",
@@ -97,13 +101,14 @@ def _rates(diagnosis: Diagnosis) -> str:
 
 
 def _contraction(diagnosis: Diagnosis) -> str:
-    """The factor by which a step multiplies the error, written as 1 - x where it is close to 1."""
+    """The rate (kappa - 1) / (kappa + 1), written as 1 - 2 / (kappa + 1) where it is close to 1."""
     if diagnosis.rate < 0.999:
         return f"{diagnosis.rate:.4g}"
     return f"1 - {2 / (diagnosis.condition.value + 1):.3g}"
 
 
 def _layers(diagnosis: Diagnosis) -> str:
+    """A table of the layers' shares of both ends, and a sentence on what it shows."""
     width = min(max(len("layer"), *(len(layer.name) for layer in diagnosis.layers)), 28)
     lines = [
         f"{'layer':{width}}  {'parameters':>11}  {'lambda_max':>10}  {'lambda_min':>10}  "
@@ -125,11 +130,11 @@ def _layers(diagnosis: Diagnosis) -> str:
 
 def _by_differentiation(diagnosis: Diagnosis) -> str:
     """The parameters that belong to no known layer, counted by the last name in their paths."""
-    counts = Counter(name.rpartition("/")[2] for name in diagnosis.differentiated)
-    texts = dict.fromkeys(
-        name if counts[last] == 1 else f"{counts[last]} called {last}"
-        for name in diagnosis.differentiated
-        for last in [name.rpartition("/")[2]]
+    last_names = [path.rpartition("/")[2] for path in diagnosis.differentiated]
+    counts = Counter(last_names)
+    texts = dict.fromkeys(  # each text once, in the order of the paths
+        path if counts[last_name] == 1 else f"{counts[last_name]} called {last_name}"
+        for path, last_name in zip(diagnosis.differentiated, last_names, strict=True)
     )
     return (
         "computed by automatic differentiation rather than by the structure of their layers: "
@@ -162,6 +167,7 @@ def _verdict(diagnosis: Diagnosis) -> str:
 
 
 def _change(suggestion: Suggestion) -> str:
+    """The change of kappa by a remedy, as a part of a sentence."""
     return f"from {short(suggestion.before)} to {short(suggestion.after)}"
 
 
@@ -173,6 +179,7 @@ def _most_telling(layers: Sequence[LayerShare]) -> list[LayerShare]:
 
 
 def _classes(diagnosis: Diagnosis) -> str:
+    """A table of the classes' shares of both ends; "" without classes."""
     if not diagnosis.classes:
         return ""
     lines = [f"{'class':14}  {'of all labels':>13}  {'lambda_max':>10}  {'lambda_min':>10}"]
@@ -184,6 +191,7 @@ def _classes(diagnosis: Diagnosis) -> str:
 
 
 def _remedies(diagnosis: Diagnosis) -> str:
+    """The remedies as lines: those that help by their effect, the others, those not measured."""
     helping = [s for s in diagnosis.suggestions if s.verdict == HELPS]
     helping.sort(key=lambda s: s.after.value / s.before.value)
     not_helping = [s for s in diagnosis.suggestions if s.verdict != HELPS]
@@ -210,13 +218,15 @@ def _mark(diagnosis: Diagnosis) -> str:
 
 
 def _by_reason(diagnosis: Diagnosis) -> dict[str, list[str]]:
-    reasons: dict[str, list[str]] = {}
-    for missing in diagnosis.left_out:
-        reasons.setdefault(missing.reason, []).append(missing.name)
-    return reasons
+    """The names of the remedies that were not measured, by the reason for it."""
+    names: dict[str, list[str]] = {}
+    for remedy in diagnosis.left_out:
+        names.setdefault(remedy.reason, []).append(remedy.name)
+    return names
 
 
 def _numbers(suggestion: Suggestion) -> str:
+    """The name of a remedy, and kappa before and after it with intervals, and ranks that differ."""
     before, after = suggestion.before, suggestion.after
     ranks = "" if before.rank == after.rank else f", rank {before.rank} -> {after.rank}"
     return f"{suggestion.name}: kappa {_within(before)} -> {_within(after)}{ranks}"
@@ -231,6 +241,7 @@ def _within(condition: ConditionNumber) -> str:
 
 
 def _filled(text: str, indent: int = 2) -> list[str]:
+    """A text as lines of at most 80 letters; all but the first are indented by two more."""
     return textwrap.wrap(
         text,
         _WIDTH,

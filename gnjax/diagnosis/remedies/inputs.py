@@ -18,12 +18,17 @@ from gnjax.operators.stored.matrices import factored
 
 
 def standardised(problem: ModelOnData, baseline: Baseline) -> Remedy:
+    """Inputs of which every feature has mean 0 and variance 1 over the samples."""
     flat = flat_inputs(baseline.op)
     changed = _with_inputs(problem, baseline.op, standardise(flat))
     return Remedy("standardised inputs", _by_covariance(flat), (("", changed.kappa),))
 
 
 def whitened(problem: ModelOnData, baseline: Baseline) -> Remedy:
+    """Inputs whose covariance is the identity on its range, by ZCA.
+
+    It is refused for samples that are all linearly independent.
+    """
     flat = flat_inputs(baseline.op)
     white = whiten(flat, method="zca")
     if white.rank == len(flat):
@@ -37,7 +42,7 @@ def whitened(problem: ModelOnData, baseline: Baseline) -> Remedy:
 
 
 def flat_inputs(op: NetworkGram) -> np.ndarray:
-    """The inputs, with one flat row for each sample."""
+    """The inputs as an array of float64 (samples, features); refused where they are no numbers."""
     if not isinstance(op.net.x, jax.Array):
         msg = "inputs of several arrays do not have a single covariance"
         raise NotMeasurableError(msg)
@@ -48,11 +53,12 @@ def flat_inputs(op: NetworkGram) -> np.ndarray:
 
 
 def _with_inputs(problem: ModelOnData, op: NetworkGram, flat: np.ndarray) -> ModelOnData:
-    """The problem with the inputs replaced by those in ``flat``, one row for each sample."""
+    """The problem with the inputs of ``flat``, (samples, features), in their former shape."""
     return replace(problem, x=on_device(flat.reshape(op.net.x.shape), op.net.x.dtype))
 
 
 def _by_covariance(flat: np.ndarray) -> str:
+    """Why another scale of inputs may help, with kappa of the covariance of these inputs."""
     sigma = _covariance_condition(flat)
     return (
         "for linear networks kappa(G) <= kappa(Sigma) x a factor of the weights (Lemma 2); here "
@@ -61,4 +67,5 @@ def _by_covariance(flat: np.ndarray) -> str:
 
 
 def _covariance_condition(flat: np.ndarray) -> ConditionNumber:
+    """kappa of Sigma = x^T x / n for the inputs x, (n, features), from singular values of x."""
     return condition_number(factored(flat.T / math.sqrt(len(flat))))

@@ -17,31 +17,32 @@ from gnjax.diagnosis.remedies.suggestion import (
 from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import layer_name
 
-_LEARNING_RATES = (0.25, 1 / 16)
+_FACTORS = (0.25, 1 / 16)  # of the learning rate of the layer
 
 
 def own_learning_rate(problem: ModelOnData, baseline: Baseline) -> Remedy:
-    """A learning rate s eta for layer l, for several s below 1.
+    """A learning rate s eta for the layer l that is most sensitive, for several s below 1.
 
-    It is the same as gradient descent on theta' with theta_l = sqrt(s) theta'_l. G_l becomes s G_l,
-    and to first order d ln kappa / d ln s is the layer's share of lambda_max less its share of
-    lambda_min.
+    Every other layer keeps the rate eta. It is the same as gradient descent on theta' with
+    theta_l = sqrt(s) theta'_l for the parameters of the layer, so that its columns of the Jacobian
+    are multiplied by sqrt(s). G_l becomes s G_l, and to first order d ln kappa / d ln s is the
+    layer's share of lambda_max less its share of lambda_min.
     """
     if not baseline.culprit:
         msg = "no layer has a much larger share of lambda_max than of lambda_min"
         raise NotMeasurableError(msg)
     net = baseline.op.net
-    of_layer = np.repeat([name in baseline.culprit for name in parameter_names(net)], net.counts)
+    is_of_layer = np.repeat([name in baseline.culprit for name in parameter_names(net)], net.counts)
     variants = tuple(
         (
-            f"x {scale:.3g}",
+            f"x {factor:.3g}",
             partial(
                 block_condition,
                 baseline.op,
-                baseline.jacobian * np.where(of_layer, math.sqrt(scale), 1.0),
+                baseline.jacobian * np.where(is_of_layer, math.sqrt(factor), 1.0),
             ),
         )
-        for scale in _LEARNING_RATES
+        for factor in _FACTORS
     )
     reason = "d ln kappa / d ln rate is its share of lambda_max less its share of lambda_min"
     return Remedy(own_rate(layer_name(baseline.culprit[0])), reason, variants)

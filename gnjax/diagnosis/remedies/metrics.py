@@ -41,17 +41,23 @@ def kronecker_metric(problem: ModelOnData, baseline: Baseline) -> Remedy:
 
 
 def _reason(metric: str) -> str:
+    """What a step in this metric is, for the report."""
     return f"steps along P^-1 g: {metric}, damped by {_DAMPING:g} lambda_max"
 
 
 def _damping(baseline: Baseline) -> float:
+    """What is added to the diagonal of a metric: 1e-4 lambda_max(G)."""
     return _DAMPING * baseline.condition.lambda_max
 
 
 def _kappa_in_metric(
     problem: ModelOnData, baseline: Baseline, metric: Any, damping: float | None
 ) -> ConditionNumber:
-    """kappa of P^{-1/2} G P^{-1/2} on its range."""
+    """kappa of P^{-1/2} G P^{-1/2} on its range, for the Gauss-Newton matrix G on parameters.
+
+    ``metric`` is P or names it, as for :func:`gnjax.preconditioned`. ``damping`` is None where P
+    has it already.
+    """
     op = NetworkGram(baseline.op.net, "parameters", baseline.op.scale)
-    added = {} if damping is None else {"damping": damping}
-    return condition_number(preconditioned(op, metric, **added), rtol=RTOL, seed=problem.seed)
+    options = {} if damping is None else {"damping": damping}
+    return condition_number(preconditioned(op, metric, **options), rtol=RTOL, seed=problem.seed)

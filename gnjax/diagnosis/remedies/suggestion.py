@@ -19,7 +19,7 @@ from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.stored.matrices import Factored
 
 HELPS, HURTS, SAME, UNKNOWN = "helps", "makes it worse", "changes little", "cannot be told"
-_WORTHWHILE = 1.1
+_WORTHWHILE = 1.1  # the least factor between kappa before and after a change that helps or hurts
 RTOL = 1e-2  # rtol of a kappa whose interval is only compared with another interval
 
 
@@ -69,6 +69,7 @@ class ModelOnData:
     batch_size: int | None = None
 
     def gram(self) -> NetworkGram:
+        """The Gauss-Newton matrix, on the side of parameters or outputs that is smaller."""
         op = gauss_newton(
             self.model,
             self.x,
@@ -82,6 +83,7 @@ class ModelOnData:
         return op
 
     def kappa(self) -> ConditionNumber:
+        """kappa of the Gauss-Newton matrix, to the tolerance of a comparison."""
         return condition_number(self.gram(), rtol=RTOL, seed=self.seed)
 
 
@@ -104,12 +106,19 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Remedy:
-    """A remedy with its variants; the best of them is reported."""
+    """A remedy with its variants; the best of them is reported.
+
+    Attributes:
+      name: what is changed.
+      reason: the theorem or the argument behind it.
+      variants: for each a label, and a function that computes kappa after the change.
+      before: computes the kappa to compare with; None where that is kappa of the problem.
+    """
 
     name: str
     reason: str
     variants: tuple[tuple[str, Measure], ...]
-    before: Measure | None = None  # computes the kappa to compare with; None: that of the problem
+    before: Measure | None = None
 
 
 class NotMeasurableError(ValueError):
@@ -117,7 +126,10 @@ class NotMeasurableError(ValueError):
 
 
 def best_variant(remedy: Remedy, condition: ConditionNumber) -> Suggestion:
-    """Measure all variants, and suggest the one whose kappa has the smallest upper bound."""
+    """Measure all variants, and suggest the one whose kappa has the smallest upper bound.
+
+    ``condition`` is kappa of the problem without a change.
+    """
     before = condition if remedy.before is None else remedy.before()
     outcomes = [(label, measure()) for label, measure in remedy.variants]
     label, after = min(outcomes, key=lambda pair: (pair[1].at_rank[1], pair[1].value))
@@ -127,15 +139,17 @@ def best_variant(remedy: Remedy, condition: ConditionNumber) -> Suggestion:
 
 
 def block_condition(op: NetworkGram, jacobian: np.ndarray) -> ConditionNumber:
-    """kappa of J J^T, where ``jacobian`` is J: columns of the Jacobian of ``op``.
+    """kappa of J_b J_b^T, where ``jacobian`` is J_b: columns of the Jacobian of ``op``.
 
-    The columns may be scaled, each by at most 1, so that the error of the Jacobian bounds theirs.
+    The columns may be scaled, each by a factor of at most 1. The error of the whole Jacobian is
+    then a bound on that of J_b.
     """
-    shorter = jacobian if jacobian.shape[0] <= jacobian.shape[1] else jacobian.T
+    wide = jacobian if jacobian.shape[0] <= jacobian.shape[1] else jacobian.T
     error = op.factor_error()
-    factor_and_error = on_device(shorter, op.dtype), on_device(error.value, op.dtype)
+    factor_and_error = on_device(wide, op.dtype), on_device(error.value, op.dtype)
     return condition_number(Factored(*factor_and_error, evidence=error.kind), rtol=RTOL)
 
 
 def count_of(count: int, noun: str) -> str:
+    """A number with its noun, in the singular or plural: "1 layer", "2,000 layers"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

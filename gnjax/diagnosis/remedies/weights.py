@@ -28,22 +28,26 @@ from gnjax.networks.parameters import natural_order
 from gnjax.numerics.host import on_device
 from gnjax.operators.of_networks.network_gram import NetworkGram
 
-_DRAWS = 5
-_SAME_OUTPUT = 1e-8
+_DRAWS = 5  # networks of new weights of which the median kappa is taken
+_SAME_OUTPUT = 1e-8  # outputs whose relative difference is at most this count as equal
 
 
 def skips(problem: ModelOnData, baseline: Baseline) -> Remedy:
-    """W + beta I in place of W: for all layers of a linear chain, else for square dense kernels."""
+    """W + beta I in place of W, for beta of 1 / L, 1 / sqrt(L) and 1 with L changed matrices.
+
+    These are all matrices of a model that is a product of matrices, where I may be rectangular, and
+    the square kernels of dense layers of any other model.
+    """
     op = baseline.op
     chain = _linear_chain(op)
-    places = list(range(len(chain))) if chain else _square_kernels(op)
-    if not places:
+    indices = list(range(len(chain))) if chain else _square_kernels(op)
+    if not indices:
         msg = "no dense layer maps samples to as many units, and the model is no chain of matrices"
         raise NotMeasurableError(msg)
-    depth = len(places)
+    depth = len(indices)
     betas = sorted({1 / depth, depth**-0.5, 1.0})
     variants = tuple(
-        (f"beta={beta:.3g}", _with_skip(problem, op, places, beta).kappa) for beta in betas
+        (f"beta={beta:.3g}", _with_skip(problem, op, indices, beta).kappa) for beta in betas
     )
     kernels = "every layer" if chain else count_of(depth, "square kernel")
     name = "skip connections" if depth > 1 else "skip connections beta=1"
@@ -51,18 +55,24 @@ def skips(problem: ModelOnData, baseline: Baseline) -> Remedy:
 
 
 def _with_skip(
-    problem: ModelOnData, op: NetworkGram, places: list[int], beta: float
+    problem: ModelOnData, op: NetworkGram, indices: list[int], beta: float
 ) -> ModelOnData:
-    """The problem with beta added to the diagonal of the leaves at ``places``."""
+    """The problem with beta added to the diagonal of some matrices among the parameters.
+
+    They are the leaves with these ``indices`` of the tree of parameters that ``op`` holds.
+    """
     leaves = list(op.net.leaves)
-    for place in places:
-        rows, columns = leaves[place].shape
-        leaves[place] += beta * jnp.eye(rows, columns, dtype=op.net.dtype)
+    for index in indices:
+        rows, columns = leaves[index].shape
+        leaves[index] += beta * jnp.eye(rows, columns, dtype=op.net.dtype)
     return replace(problem, model=(op.net.apply, jax.tree.unflatten(op.net.structure, leaves)))
 
 
 def _square_kernels(op: NetworkGram) -> list[int]:
-    """The indices of the leaves that are square matrices, each applied once to a sample."""
+    """The indices of the leaves that are square matrices of dense layers, used once for a sample.
+
+    Leaves are the arrays of the tree of parameters.
+    """
     return sorted(
         use.leaf
         for use in dense_layers(op)
@@ -84,7 +94,11 @@ def dense_layers(op: NetworkGram) -> list[Use]:
 
 
 def _linear_chain(op: NetworkGram) -> list[jax.Array]:
-    """W_1 .. W_L, each (a_{l-1}, a_l), if the model is x -> x W_1 .. W_L; else an empty list."""
+    """W_1 .. W_L, each (a_{l-1}, a_l), if the model is x -> x W_1 .. W_L; else an empty list.
+
+    Whether it is, is found by comparing outputs: the product of all parameters in the order of
+    their names, as they are or transposed, must have the outputs of the model.
+    """
     net = op.net
     if any(leaf.ndim != 2 for leaf in net.leaves) or getattr(net.x, "ndim", 0) != 2:
         return []
@@ -93,27 +107,30 @@ def _linear_chain(op: NetworkGram) -> list[jax.Array]:
     outputs = net.outputs(net.leaves, net.x)
     for chain in (kernels, [kernel.T for kernel in kernels]):
         if _fits_together(chain, net.x.shape[1], net.k):
-            gap = jnp.abs(_product(chain, net.x) - outputs).max()
-            if float(gap) <= _SAME_OUTPUT * float(jnp.abs(outputs).max()):
+            difference = jnp.abs(_product(chain, net.x) - outputs).max()
+            if float(difference) <= _SAME_OUTPUT * float(jnp.abs(outputs).max()):
                 return chain
     return []
 
 
 def _fits_together(chain: list[jax.Array], inputs: int, outputs: int) -> bool:
+    """Whether the product W_1 .. W_L exists and has the shape (inputs, outputs)."""
     fits = all(first.shape[1] == second.shape[0] for first, second in pairwise(chain))
     return fits and chain[0].shape[0] == inputs and chain[-1].shape[1] == outputs
 
 
 def _product(chain: Sequence[jax.Array], x: jax.Array) -> jax.Array:
+    """x W_1 .. W_L for the rows x and the matrices of a chain: its model."""
     for weight in chain:
         x = jnp.matmul(x, weight, precision="highest")
     return x
 
 
 def wider(problem: ModelOnData, baseline: Baseline) -> Remedy:
-    """Compare Gaussian weights at the model's widths with those at twice its hidden widths.
+    """Networks of new Gaussian weights with twice the hidden widths, for a product of matrices.
 
-    The variance of a weight times its fan-in is that of the model at both widths.
+    They are compared with such networks at the model's own widths. At both widths the variance of
+    the entries of W_l times its fan-in is that of the model.
     """
     chain = _linear_chain(baseline.op)
     if len(chain) < 2:
@@ -128,14 +145,17 @@ def wider(problem: ModelOnData, baseline: Baseline) -> Remedy:
 
 
 def _median_kappa(problem: ModelOnData, chain: list[jax.Array], factor: int) -> ConditionNumber:
-    """The median kappa of five networks with newly drawn weights, ``factor`` times as wide."""
+    """The median kappa of five networks of new Gaussian weights, ``factor`` times as wide."""
     draws = (_gaussian_chain(chain, factor, [problem.seed, draw]) for draw in range(_DRAWS))
     kappas = [replace(problem, model=(_product, weights)).kappa() for weights in draws]
     return sorted(kappas, key=lambda kappa: kappa.value)[_DRAWS // 2]
 
 
 def _gaussian_chain(chain: list[jax.Array], factor: int, seed: list[int]) -> list[jax.Array]:
-    """W_1 .. W_L with Gaussian entries and ``factor`` times the hidden widths."""
+    """W_1 .. W_L with new Gaussian entries and ``factor`` times the hidden widths of the chain.
+
+    The mean square of the entries times the fan-in is as in the chain, for each W_l.
+    """
     rng = np.random.default_rng(seed)
     last = len(chain) - 1
     weights = []
