@@ -49,7 +49,7 @@ def plot(result: object, ax: Axes | Sequence[Axes] | None = None) -> Figure:
 
 
 def _drawing_of(result: Any) -> Callable[[Any, Any], None]:
-    """What draws a result on its axes."""
+    """The function that draws a result of this class on axes; others draw themselves."""
     for kind, drawing in _DRAWN.items():
         if isinstance(result, kind):
             return drawing
@@ -61,19 +61,22 @@ def _drawing_of(result: Any) -> Callable[[Any, Any], None]:
 
 
 def _axes_for(result: Any, ax: Any) -> Sequence[Axes]:
-    """The one or two pairs of axes that a result is drawn on: the caller's, or new ones."""
-    two = isinstance(result, Diagnosis)
+    """The one pair of axes that a result is drawn on, or the two of a diagnosis.
+
+    They are the caller's, ``ax``, or new ones where that is None.
+    """
+    takes_two = isinstance(result, Diagnosis)
     if ax is None:
-        return two_axes(result) if two else [_empty()]
+        return two_axes(result) if takes_two else [_new_axes()]
     given: list[Any] = list(np.ravel(np.array(ax, dtype=object)))
-    if len(given) == 1 + two and all(hasattr(axes, "get_xaxis") for axes in given):
+    if len(given) == 1 + takes_two and all(hasattr(axes, "get_xaxis") for axes in given):
         return given
-    several = "two pairs of axes, ax=(left, right)" if two else "one pair of axes"
-    msg = f"a {type(result).__name__} is drawn on {several}; ax={ax!r} is something else"
+    needed = "two pairs of axes, ax=(left, right)" if takes_two else "one pair of axes"
+    msg = f"a {type(result).__name__} is drawn on {needed}; ax={ax!r} is something else"
     raise ValueError(msg)
 
 
-def _empty() -> Axes:
+def _new_axes() -> Axes:
     """One pair of axes in a new figure."""
     axes = blank(6.0, 4.0).subplots()
     axes.spines[["top", "right"]].set_visible(False)
@@ -83,29 +86,21 @@ def _empty() -> Axes:
 def _spectrum(axes: Axes, spectrum: Spectrum) -> None:
     """Eigenvalues over their index, with bars from value - error to value + error.
 
-    On a logarithmic axis a value that cannot be told from zero is a triangle at its upper bound.
+    The axis of the values is logarithmic on both sides of zero where some eigenvalue is certainly
+    negative, and logarithmic where values differ much or some may be zero. On the latter a value
+    that cannot be told from zero is a triangle at its upper bound.
     """
     values, errors = spectrum.values, np.where(np.isfinite(spectrum.errors), spectrum.errors, 0.0)
     index = np.arange(1, len(values) + 1)
     style: dict[str, Any] = {"fmt": ".", "ms": 3, "capsize": 0} if len(values) > _MANY else {}
     style = {"fmt": "o", "ms": 5, "capsize": 3, "elinewidth": 0.9, "color": BLUE, **style}
-    clear = np.abs(values) > errors
-    if (values[clear] < 0).any():
-        _signed_scale(axes, values[clear])
+    is_nonzero = np.abs(values) > errors  # certainly, for each eigenvalue
+    if (values[is_nonzero] < 0).any():
+        _signed_scale(axes, values[is_nonzero])
         axes.errorbar(index, values, errors, **style)
         axes.axhline(0, color=_GREY, lw=0.7)
-    elif _is_wide(values[clear]) or (clear.any() and not clear.all()):
-        low = np.minimum(errors, values * (1 - 1e-12))
-        axes.set_yscale("log")
-        axes.errorbar(index[clear], values[clear], (low[clear], errors[clear]), **style)
-        near_zero = ~clear & (values + errors > _DEEPEST * values.max())
-        bound = (values + errors)[near_zero]
-        axes.plot(index[near_zero], bound, "v", ms=4, mfc="none", color=_GREY, label="upper bound")
-        left_out = int((~clear & ~near_zero).sum())
-        if near_zero.any():
-            axes.legend(frameon=False)
-        if left_out:
-            _note(axes, f"{left_out} more are zero")
+    elif _is_wide(values[is_nonzero]) or (is_nonzero.any() and not is_nonzero.all()):
+        _bars_and_bounds(axes, values, errors, is_nonzero, style)
     else:
         axes.errorbar(index, values, errors, **style)
     if len(values) <= _FEW:
@@ -117,23 +112,64 @@ def _spectrum(axes: Axes, spectrum: Spectrum) -> None:
     axes.set_title(f"{len(values)} eigenvalues ({spectrum.method}, {evidence}{state})", loc="left")
 
 
+def _bars_and_bounds(
+    axes: Axes,
+    values: np.ndarray,
+    errors: np.ndarray,
+    is_nonzero: np.ndarray,
+    style: dict[str, Any],
+) -> None:
+    """Non-zero eigenvalues with bars for their errors on a logarithmic axis, the others as bounds.
+
+    The upper bound value + error of an eigenvalue that may be zero is a triangle. Bounds below
+    1e-30 of the largest value are left out, and a note says how many.
+    """
+    index, upper = np.arange(1, len(values) + 1), values + errors
+    downward = np.minimum(errors, values * (1 - 1e-12))  # no bar may reach zero
+    axes.set_yscale("log")
+    bars = (downward[is_nonzero], errors[is_nonzero])
+    axes.errorbar(index[is_nonzero], values[is_nonzero], bars, **style)
+    has_triangle = ~is_nonzero & (upper > _DEEPEST * values.max())
+    axes.plot(
+        index[has_triangle],
+        upper[has_triangle],
+        "v",
+        ms=4,
+        mfc="none",
+        color=_GREY,
+        label="upper bound",
+    )
+    left_out = int((~is_nonzero & ~has_triangle).sum())
+    if has_triangle.any():
+        axes.legend(frameon=False)
+    if left_out:
+        _note(axes, f"{left_out} more are zero")
+
+
 def _density(axes: Axes, density: SpectralDensity) -> None:
-    """The smoothed density, in a band of two standard errors over the probes."""
-    nodes = density.nodes
+    """The smoothed density of eigenvalues, with a band of two standard errors over the probes.
+
+    The axis of the eigenvalues is logarithmic where none is below the floor's negative and the
+    positive nodes differ much; the density is then that of the decimal logarithm. Otherwise the
+    axis of the density is logarithmic.
+    """
+    nodes = density.nodes  # of the quadrature of each probe, (probes, steps)
     log = bool((nodes > -density.floor).all()) and _is_wide(nodes[nodes > 0])
     points = density.grid(log=log)
     curve = density.pdf(points, log=log)
     axes.plot(points, curve.value, color=BLUE, lw=1.4)
     if np.isfinite(curve.standard_error).all():
-        half = _SPREAD * curve.standard_error
-        low, high = np.maximum(curve.value - half, 0), curve.value + half
+        half_width = _SPREAD * curve.standard_error
+        low, high = np.maximum(curve.value - half_width, 0), curve.value + half_width
         axes.fill_between(points, low, high, color=BLUE, alpha=0.25, lw=0)
     if log:
         axes.set_xscale("log")
     else:
         top = float(curve.value.max())
+        # The least density that shows is a hundredth of one eigenvalue over the whole axis.
+        least = 1e-2 / density.n / float(np.ptp(points))
         axes.set_yscale("log")
-        axes.set_ylim(max(1e-2 / density.n / float(np.ptp(points)), 1e-8 * top), 2 * top)
+        axes.set_ylim(max(least, 1e-8 * top), 2 * top)
     axes.set_xlabel("eigenvalue")
     axes.set_ylabel("density of log10" if log else "density")
     text = f"density of {density.n} eigenvalues ({len(nodes)} probes, {density.steps} steps)"
@@ -141,22 +177,26 @@ def _density(axes: Axes, density: SpectralDensity) -> None:
 
 
 def _condition(axes: Axes, condition: ConditionNumber) -> None:
-    """lambda_max and the smallest non-zero eigenvalue, with the floor as a dashed line."""
+    """lambda_max and the smallest non-zero eigenvalue over their indices 1 and rank.
+
+    A dashed line is the floor, the smallest eigenvalue that could have been told from zero. The
+    title has kappa at this rank with its interval, and ">=" where that has no upper end.
+    """
     ends = np.array([condition.lambda_max, condition.lambda_min])
-    index = np.array([1, max(condition.rank, 1)])
-    positive = ends > 0
-    if positive.any():
+    indices = np.array([1, max(condition.rank, 1)])
+    is_positive = ends > 0
+    if is_positive.any():
         axes.set_yscale("log")
-    axes.plot(index[positive], ends[positive], "o", color=BLUE)
-    for at, value, name in zip(index, ends, ("largest", "smallest"), strict=True):
+    axes.plot(indices[is_positive], ends[is_positive], "o", color=BLUE)
+    for index, value, name in zip(indices, ends, ("largest", "smallest"), strict=True):
         if value > 0:
-            right = at < condition.size / 2
+            text_is_right = index < condition.size / 2  # of the point, where there is room
             axes.annotate(
                 f"{name}: {value:.4g}",
-                (at, value),
-                xytext=(7 if right else -7, 4),
+                (index, value),
+                xytext=(7 if text_is_right else -7, 4),
                 textcoords="offset points",
-                ha="left" if right else "right",
+                ha="left" if text_is_right else "right",
             )
     if condition.floor > 0:
         axes.axhline(condition.floor, color=_GREY, ls="--", lw=0.9)
@@ -172,29 +212,41 @@ def _condition(axes: Axes, condition: ConditionNumber) -> None:
 
 
 def _blocks(axes: Axes, spectra: BlockSpectra) -> None:
-    """Eigenvalues above the floor, a column for each block with its kappa; negative ones orange."""
+    """The spectra of the diagonal blocks of a matrix G, one column for each block.
+
+    A column has a dash at the absolute value of each eigenvalue beyond the floor, orange for
+    negative ones. Below it are the block's name and its own kappa; kappa at an assumed rank has the
+    mark *, which a line below the axes explains. The title has the share of |G|_F^2 that lies
+    outside the diagonal blocks, and the mean of the distances between the spectra of two blocks.
+    """
     names = [with_kappa(block.name, block.condition) for block in spectra.blocks]
     axes.set_yscale("log")
-    for place, block in enumerate(spectra.blocks):
+    for column, block in enumerate(spectra.blocks):
         values = block.spectrum.values
-        for color, chosen in ((BLUE, values > spectra.floor), (ORANGE, values < -spectra.floor)):
-            sizes = np.abs(values[chosen])
-            axes.plot(np.full(len(sizes), place), sizes, "_", ms=9, color=color, alpha=0.6)
-    step = -(-len(names) // _MOST_NAMES)
-    turned = 90 if len(names) > _FEW_NAMES else 0
-    axes.set_xticks(range(0, len(names), step), names[::step], rotation=turned, fontsize="small")
+        positive, negative = values > spectra.floor, values < -spectra.floor
+        for color, of_this_sign in ((BLUE, positive), (ORANGE, negative)):
+            sizes = np.abs(values[of_this_sign])
+            axes.plot(np.full(len(sizes), column), sizes, "_", ms=9, color=color, alpha=0.6)
+    step = -(-len(names) // _MOST_NAMES)  # rounded up: with many blocks some names are left out
+    rotation = 90 if len(names) > _FEW_NAMES else 0
+    axes.set_xticks(range(0, len(names), step), names[::step], rotation=rotation, fontsize="small")
     axes.set_xlim(-0.6, len(names) - 0.4)
     explain_mark(axes, [block.condition for block in spectra.blocks])
     axes.set_ylabel("size of eigenvalue")
-    text = f"{100 * spectra.off_block_share:.3g}% off the blocks, mean distance "
-    axes.set_title(text + f"{spectra.mean_distance:.3g}", loc="left", fontsize="medium")
+    share = f"{100 * spectra.off_block_share:.3g}% off the blocks"
+    distance = f"mean distance {spectra.mean_distance:.3g}"
+    axes.set_title(f"{share}, {distance}", loc="left", fontsize="medium")
 
 
 def _monitor(axes: Axes, monitor: Monitor) -> None:
-    """Sharpness over steps with a band for its error, the other eigenvalues, and 2 / rate."""
+    """The largest eigenvalues of H, G and P^{-1/2} H P^{-1/2} over the steps of training.
+
+    Each has a band for its error. A dashed line is 2 / rate, above which the largest eigenvalue of
+    H makes gradient descent unstable. Quantities that were not measured are left out.
+    """
     rows = monitor.history
     steps = [row.step for row in rows]
-    drawn = []
+    drawn_values = []
     for name, color, text in (
         ("sharpness", BLUE, "largest of H"),
         ("gauss_newton", _GREY, "largest of G"),
@@ -205,12 +257,12 @@ def _monitor(axes: Axes, monitor: Monitor) -> None:
         if np.isfinite(values).any():
             axes.plot(steps, values, "o-", ms=3, lw=1.2, color=color, label=text)
             axes.fill_between(steps, values - errors, values + errors, color=color, alpha=0.2, lw=0)
-            drawn.append(values[np.isfinite(values)])
+            drawn_values.append(values[np.isfinite(values)])
     thresholds = np.array([row.threshold for row in rows], float)
     if np.isfinite(thresholds).any():
         axes.plot(steps, thresholds, color="black", ls="--", lw=0.9, label="2 / rate")
-        drawn.append(thresholds[np.isfinite(thresholds)])
-    _readable(axes, np.concatenate(drawn))
+        drawn_values.append(thresholds[np.isfinite(thresholds)])
+    _set_readable_scales(axes, np.concatenate(drawn_values))
     axes.legend(frameon=False)
     axes.set_xlabel("step")
     axes.set_ylabel("eigenvalue")
@@ -227,8 +279,11 @@ _DRAWN: dict[type, Callable[[Any, Any], None]] = {
 }
 
 
-def _readable(axes: Axes, values: np.ndarray) -> None:
-    """A logarithmic axis where values differ much, with ticks as plain numbers; whole steps."""
+def _set_readable_scales(axes: Axes, values: np.ndarray) -> None:
+    """Set ticks at whole steps, and at values as plain numbers such as 0.2.
+
+    The axis of the ``values`` is logarithmic where they differ much.
+    """
     ticker = optional("matplotlib.ticker", "a picture")
     axes.xaxis.set_major_locator(ticker.MaxNLocator(nbins=8, integer=True))
     if _is_wide(values):
@@ -239,16 +294,20 @@ def _readable(axes: Axes, values: np.ndarray) -> None:
 
 
 def _is_wide(values: np.ndarray) -> bool:
-    """Whether positive values differ so much that they need a logarithmic axis."""
+    """Whether all values are positive and the largest is more than 100 times the smallest."""
     return bool(len(values) and values.min() > 0 and values.max() > _WIDE * values.min())
 
 
 def _signed_scale(axes: Axes, values: np.ndarray) -> None:
-    """Logarithmic on both sides of zero where sizes differ much, linear in between."""
+    """Make the axis of signed values logarithmic on both sides of zero, if their sizes differ much.
+
+    It is linear between both sides, up to the smallest size or 1e-8 of the largest.
+    """
     sizes = np.abs(values)
     if _is_wide(sizes):
         axes.set_yscale("symlog", linthresh=max(float(sizes.min()), 1e-8 * float(sizes.max())))
 
 
 def _note(axes: Axes, text: str) -> None:
+    """Write a grey text in the upper right corner."""
     axes.annotate(text, (0.99, 0.97), xycoords="axes fraction", ha="right", va="top", color=_GREY)
