@@ -34,37 +34,45 @@ _PART = 2**22  # bytes that are read at once
 
 
 def at_checkpoint(model: Any, path: Path) -> Any:
-    """The model with the arrays of the checkpoint in place of its own; of a torch module a pair."""
+    """The model with the arrays of a checkpoint in place of its own; the model itself stays.
+
+    An NNX module gives an NNX module. Any other model, also a module of PyTorch, gives a pair
+    (function or Linen module, parameters).
+    """
     if is_torch(model):
-        return _torch_module(model, path)
+        return _at_torch_checkpoint(model, path)
     arrays = _arrays(path)
     if isinstance(model, nnx.Module):
         state = nnx.state(model, nnx.Not(nnx.RngState))
-        moved = nnx.clone(model)
-        nnx.update(moved, _filled(state, arrays, path))
-        return moved
-    first, params = model if type(model) is tuple else functional(model)
-    return first, _filled(params, arrays, path)
+        copied = nnx.clone(model)
+        nnx.update(copied, _filled(state, arrays, path))
+        return copied
+    apply, params = model if type(model) is tuple else functional(model)
+    return apply, _filled(params, arrays, path)
 
 
 def file_digest(path: Path) -> str:
     """A digest of every byte of the file, or of all files of the folder and their names."""
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
     for file in files:
-        whole.update(f"{file.relative_to(path)}\0{file.stat().st_size}\0".encode())
+        # The size says where a file ends, so that no other files have the same bytes in a row.
+        digest.update(f"{file.relative_to(path)}\0{file.stat().st_size}\0".encode())
         with file.open("rb") as opened:
             while part := opened.read(_PART):
-                whole.update(part)
-    return whole.hexdigest()
+                digest.update(part)
+    return digest.hexdigest()
 
 
 def numbers_of_steps(checkpoints: list[Path]) -> list[int]:
-    """The last number in the name of each; their places where those are not all different."""
-    in_names = [re.findall(r"\d+", path.name) for path in checkpoints]
-    steps = [int(numbers[-1]) for numbers in in_names if numbers]
-    whole = len(set(steps)) == len(checkpoints)
-    return steps if whole else list(range(len(checkpoints)))
+    """The step of each checkpoint: the last number in its name.
+
+    Where a name has no number, or two have the same, the steps are 0, 1, .. in the given order.
+    """
+    numbers_in_names = [re.findall(r"\d+", path.name) for path in checkpoints]
+    steps = [int(numbers[-1]) for numbers in numbers_in_names if numbers]
+    all_differ = len(set(steps)) == len(checkpoints)
+    return steps if all_differ else list(range(len(checkpoints)))
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
@@ -78,6 +86,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def _arrays_of_orbax(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of the one checkpoint of orbax that is this folder, or lies directly in it."""
     orbax = optional("orbax.checkpoint", "a folder of orbax")
     folders = [path] if (path / "_METADATA").exists() else list(_metadata_below(path))
     if len(folders) != 1:
@@ -91,28 +100,38 @@ def _arrays_of_orbax(path: Path) -> dict[str, np.ndarray]:
 
 
 def _damaged(path: Path, error: Exception) -> MistakeError:
-    """The refusal of a file or folder that a reader of its format does not take."""
+    """The error for a file or folder that the reader of its format refuses with ``error``."""
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
     msg = f"{path} is damaged, or no checkpoint of this form ({reason}); save it again, or {_ALONE}"
     return MistakeError(msg)
 
 
 def _metadata_below(path: Path) -> list[Path]:
+    """The folders in this one that have the metadata of a checkpoint of orbax."""
     return [folder for folder in sorted(path.iterdir()) if (folder / "_METADATA").exists()]
 
 
 def _plain(name: str) -> str:
-    """The name with slashes, and without what frameworks wrap parameters in."""
+    """The path of a parameter with slashes, without the parts that frameworks add to it.
+
+    "params.dense.kernel.value" becomes "dense/kernel".
+    """
     return "/".join(part for part in re.split(r"[./]", name) if part not in _WRAPPERS)
 
 
 def _filled(tree: Any, arrays: dict[str, np.ndarray], path: Path) -> Any:
-    """The tree with the arrays of the same names, which may all stand below one more name."""
-    own = paths(tree)
-    chosen = own if all(name in arrays for name in own) else _chosen(own, arrays, path)
+    """The tree of parameters with the arrays of a checkpoint as its leaves.
+
+    ``arrays`` has the arrays by their names in the checkpoint ``path``. The names may differ from
+    those in the tree as :func:`_names_in_checkpoint` says. Shapes must agree, and so must whether
+    an array is of floating-point numbers.
+    """
+    names = paths(tree)
+    all_there = all(name in arrays for name in names)
+    names_there = names if all_there else _names_in_checkpoint(names, arrays, path)
     leaves = []
-    for name, place, leaf in zip(own, chosen, jax.tree.leaves(tree), strict=True):
-        array = arrays[place]
+    for name, name_there, leaf in zip(names, names_there, jax.tree.leaves(tree), strict=True):
+        array = arrays[name_there]
         if array.shape != leaf.shape:
             msg = f"{path}: {_plain(name)} has shape {array.shape}, and {leaf.shape} in the model"
             raise MistakeError(msg)
@@ -126,77 +145,96 @@ def _filled(tree: Any, arrays: dict[str, np.ndarray], path: Path) -> Any:
     return jax.tree.unflatten(jax.tree.structure(tree), leaves)
 
 
-def _chosen(own: list[str], arrays: dict[str, np.ndarray], path: Path) -> list[str]:
-    """The names in the checkpoint of the model's parameters, where they are not all the same."""
-    places = _by_plain_name(list(arrays))
-    names = list(_by_plain_name(own))
-    below = _below(names, list(places), path)
-    collisions = [
-        group for name in names for group in (places[below + name],) if len(group) > 1
-    ] + [group for group in _by_plain_name(own).values() if len(group) > 1]
+def _names_in_checkpoint(names: list[str], arrays: dict[str, np.ndarray], path: Path) -> list[str]:
+    """The name in the checkpoint of each parameter of the model, where not all are the same.
+
+    Names are compared as :func:`_plain` writes them, and all of those in the checkpoint may begin
+    with one prefix, such as "model/". Where two names are the same in this form, none is chosen.
+    """
+    names_there = _by_plain_name(list(arrays))
+    own_names = _by_plain_name(names)
+    prefix = _prefix(list(own_names), list(names_there), path)
+    groups = [*(names_there[prefix + name] for name in own_names), *own_names.values()]
+    collisions = [group for group in groups if len(group) > 1]
     if collisions:
         msg = (
             f"{' and '.join(collisions[0])} differ only by how frameworks wrap their names, so "
             f"that {path} does not say which is which; {_ALONE}"
         )
         raise MistakeError(msg)
-    return [places[below + name][0] for name in names]
+    return [names_there[prefix + name][0] for name in own_names]
 
 
 def _by_plain_name(names: list[str]) -> dict[str, list[str]]:
-    """Names by what is left of them without slashes, dots and wrappers."""
+    """The names in groups, by the form that :func:`_plain` gives them."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(_plain(name), []).append(name)
     return groups
 
 
-def _below(names: list[str], held: list[str], path: Path) -> str:
-    """What stands before all names in the checkpoint: nothing, or "model/" or the like."""
-    ends = {name.removesuffix(names[0]) for name in held if f"/{name}".endswith(f"/{names[0]}")}
-    whole = [end for end in sorted(ends) if all(end + name in held for name in names)]
-    for end in ("", "model/"):
-        if end in whole:
-            return end
-    if len(whole) == 1 and set(whole[0].strip("/").split("/")) <= _OF_MODELS:
-        return whole[0]
-    if len(whole) == 1:
+def _prefix(names: list[str], names_there: list[str], path: Path) -> str:
+    """The prefix that all parameters have in the checkpoint: "", "model/" or the like.
+
+    ``names`` are those of the model and ``names_there`` those in the checkpoint, both plain. The
+    prefixes "" and "model/" are taken before others. One other prefix is taken where all of its
+    parts are usual names for a model, as other arrays of the same names may be an optimiser's.
+    """
+    possible = {
+        name.removesuffix(names[0]) for name in names_there if f"/{name}".endswith(f"/{names[0]}")
+    }
+    prefixes = [
+        prefix for prefix in sorted(possible) if all(prefix + name in names_there for name in names)
+    ]
+    for prefix in ("", "model/"):
+        if prefix in prefixes:
+            return prefix
+    if len(prefixes) == 1 and set(prefixes[0].strip("/").split("/")) <= _OF_MODELS:
+        return prefixes[0]
+    if len(prefixes) == 1:
         msg = (
-            f"{path} holds arrays of the names of the parameters below {whole[0]} alone, which may "
-            f"be an optimiser's; {_ALONE}"
+            f"{path} holds arrays of the names of the parameters below {prefixes[0]} alone, which "
+            f"may be an optimiser's; {_ALONE}"
         )
-    elif whole:
-        msg = f"{path} holds the parameters {len(whole)} times, below {_listed(whole)}; {_ALONE}"
+    elif prefixes:
+        times = f"{len(prefixes)} times, below {_listed(prefixes)}"
+        msg = f"{path} holds the parameters {times}; {_ALONE}"
     else:
-        missing = [name for name in names if name not in held]
-        msg = f"{path} does not hold {_listed(missing)} of the model; it holds {_listed(held)}"
+        missing = [name for name in names if name not in names_there]
+        held = _listed(names_there)
+        msg = f"{path} does not hold {_listed(missing)} of the model; it holds {held}"
     raise MistakeError(msg)
 
 
 def _listed(names: list[str]) -> str:
+    """The first three names, and how many more there are."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
 
 
-def _torch_module(module: Any, path: Path) -> Any:
-    """(apply, params) of a torch module with a state dict in place of its own."""
-    moved = copy.deepcopy(module)
+def _at_torch_checkpoint(module: Any, path: Path) -> Any:
+    """(apply, params) of a torch module with the state dict of a file in place of its own."""
+    copied = copy.deepcopy(module)
     state = _state_dict(path)
-    own = moved.state_dict()
+    own_state = copied.state_dict()
     for name, value in state.items():
-        if name in own and own[name].is_floating_point() != value.is_floating_point():
-            msg = f"{path}: {name} is {value.dtype}, and {own[name].dtype} in the module"
+        if name in own_state and own_state[name].is_floating_point() != value.is_floating_point():
+            msg = f"{path}: {name} is {value.dtype}, and {own_state[name].dtype} in the module"
             raise MistakeError(msg)
     try:
-        moved.load_state_dict(state)
+        copied.load_state_dict(state)
     except RuntimeError as error:
         msg = f"{path} does not fit the module: {error}"
         raise MistakeError(msg) from error
-    return from_torch(moved)
+    return from_torch(copied)
 
 
 def _state_dict(path: Path) -> dict[str, Any]:
-    """The tensors of a file by their names."""
+    """The tensors of a file by their names: its state dict.
+
+    A file that torch.save wrote is read without running code from it. It may hold the state dict
+    itself, or a checkpoint, a dict with the state dict under one of the usual names.
+    """
     if not (path.is_file() and path.suffix in (".safetensors", *_TORCH)):
         kinds = ", ".join((".safetensors", *_TORCH))
         msg = f"{path} is no file with a state dict, which is one of {kinds}; or {_ALONE}"
@@ -212,16 +250,16 @@ def _state_dict(path: Path) -> dict[str, Any]:
     except (*MALFORMED, RuntimeError) as error:
         raise _damaged(path, error) from error
     if isinstance(state, dict):
-        inner = [state[name] for name in _STATES if isinstance(state.get(name), dict)]
-        state = inner[0] if inner else state
+        inner_states = [state[name] for name in _STATES if isinstance(state.get(name), dict)]
+        state = inner_states[0] if inner_states else state
     if not isinstance(state, dict) or "param_groups" in state:
         kind = "the state of an optimiser" if isinstance(state, dict) else type(state).__name__
         msg = f"{path} holds {kind}, and not what module.state_dict() returns; {_ALONE}"
         raise MistakeError(msg)
-    wrong = [name for name, value in state.items() if not _is_named_tensor(torch, name, value)]
-    if wrong:
+    others = [name for name, value in state.items() if not _is_named_tensor(torch, name, value)]
+    if others:
         msg = (
-            f"{path} holds {_listed([str(name) for name in wrong])} beside or in place of named "
+            f"{path} holds {_listed([str(name) for name in others])} beside or in place of named "
             f"tensors, and so is no state dict of a module; {_ALONE}"
         )
         raise MistakeError(msg)

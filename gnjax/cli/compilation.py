@@ -28,7 +28,11 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 def keep_compiled(environment: Mapping[str, str] = os.environ) -> None:
-    """Keep what this process and those that it starts compile, unless the user says otherwise."""
+    """Let JAX keep on disk what this process and those that it starts compile.
+
+    ``environment`` has the user's settings. Those of JAX stand, and ``GNJAX_CACHE=off`` keeps
+    nothing.
+    """
     folder = compiled_folder(environment)
     if folder is None:
         return

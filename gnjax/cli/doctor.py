@@ -63,6 +63,7 @@ def examine(results: Path = Path()) -> tuple[Finding, ...]:
 
 
 def problems(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings that have a remedy, as something is wrong."""
     return tuple(finding for finding in findings if finding.remedy)
 
 
@@ -82,7 +83,10 @@ def _versions() -> Iterator[Finding]:
 
 
 def _devices() -> tuple[frozenset[str], list[Finding]]:
-    """The platforms of JAX's devices, none where it cannot start, and the findings."""
+    """The platforms of JAX's devices, such as "cpu" and "gpu", and the findings about them.
+
+    There is no platform where JAX cannot start. A GPU that JAX does not use is a problem.
+    """
     selected = os.environ.get("JAX_PLATFORMS", "")
     try:
         devices = jax.devices()
@@ -102,7 +106,7 @@ def _devices() -> tuple[frozenset[str], list[Finding]]:
 
 
 def _arithmetic(platforms: frozenset[str]) -> Iterator[Finding]:
-    """Whether JAX computes in 64 bits, or can."""
+    """Whether JAX computes in 64 bits by default, and whether it can on these platforms."""
     section = "64-bit arithmetic"
     on = "on" if precision.x64_enabled() else "off; the commands that compute switch it on"
     yield Finding(section, "by default", on)
@@ -120,6 +124,7 @@ def _arithmetic(platforms: frozenset[str]) -> Iterator[Finding]:
 
 
 def _threads(environment: Mapping[str, str]) -> Iterator[Finding]:
+    """The number of cores, and the numbers of threads in the environment, at most as many."""
     section, cores = "threads", usable_cores()
     yield Finding(section, "cores", str(cores))
     for name in THREADS:
@@ -136,7 +141,7 @@ def _threads(environment: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _programs(environment: Mapping[str, str]) -> Finding:
-    """Where commands keep what they compile."""
+    """Where commands keep what they compile; a remedy for a switch that is neither on nor off."""
     section, name = "compiled programs", "kept in"
     try:
         folder = compiled_folder(environment)
@@ -147,7 +152,7 @@ def _programs(environment: Mapping[str, str]) -> Finding:
 
 
 def _data(environment: Mapping[str, str]) -> Iterator[Finding]:
-    """Where data sets are looked for, and which are there."""
+    """Where data sets are looked for and where they would be kept, and which are there."""
     section = "data"
     root = environment.get("GNJAX_DATA")
     if root is not None:
@@ -220,5 +225,6 @@ def _profile(memory: float | None, accelerated: bool) -> str:
     return f"laptop; paper wants {', '.join(lacking)}" if lacking else "paper"
 
 
-def _gigabytes(amount: float) -> str:
-    return f"{amount / 1e9:.3g} GB"
+def _gigabytes(size: float) -> str:
+    """A number of bytes in GB."""
+    return f"{size / 1e9:.3g} GB"

@@ -33,9 +33,10 @@ class MistakeError(ValueError):
 
 @contextmanager
 def told_with(factory: str) -> Iterator[None]:
-    """Tell what a factory raises, or the library about what it returned, with the factory's name.
+    """A context that turns errors of a factory into a MistakeError with the factory's name.
 
-    A factory that finds no file raises an OSError.
+    They are what the factory raises, an OSError where it finds no file, and what the library raises
+    about what it returned.
     """
     try:
         yield
@@ -53,13 +54,17 @@ def add_arguments(parser: argparse.ArgumentParser, returns: str) -> None:
 
 
 def known_name(name: str) -> str:
+    """The name of a data set, for argparse, which prints the error for any other name."""
     if name not in data.names():
         raise argparse.ArgumentTypeError(unknown_name(name))
     return name
 
 
 def problem(parsed: argparse.Namespace, returned: Any) -> tuple[Any, Any, Any]:
-    """The model with the inputs that the factory made, or with a data set's."""
+    """(model, x, y) from what a factory ``returned``, with the data of the call where it has none.
+
+    y is None where there are no targets.
+    """
     model, *data_returned = _parts(returned)
     if data_returned and (parsed.data is not None or parsed.samples is not None):
         msg = "it returns inputs of its own; leave --data and --samples out"
@@ -73,10 +78,10 @@ def problem(parsed: argparse.Namespace, returned: Any) -> tuple[Any, Any, Any]:
     return model, *_fitting(model, data.load(parsed.data, samples=samples, seed=parsed.seed))
 
 
-def factory_named(name: str, most: int = 0) -> Callable[..., Any]:
+def factory_named(name: str, max_arguments: int = 0) -> Callable[..., Any]:
     """The function that ``module:factory`` names, sought in the working directory too.
 
-    It may need at most so many arguments.
+    It may need at most ``max_arguments`` arguments: none, or 1 for the path of a checkpoint.
     """
     module_name, colon, attribute = name.partition(":")
     if not (module_name and colon and attribute):
@@ -96,15 +101,15 @@ def factory_named(name: str, most: int = 0) -> Callable[..., Any]:
         raise MistakeError(msg) from error
     factory = _attribute(module, attribute)
     needed = needed_by(factory)
-    if len(needed) > most:
-        with_what = "with a path alone" if most else "without arguments"
-        msg = f"it is called {with_what}, but it needs {', '.join(needed)}"
+    if len(needed) > max_arguments:
+        how = "with a path alone" if max_arguments else "without arguments"
+        msg = f"it is called {how}, but it needs {', '.join(needed)}"
         raise MistakeError(msg)
     return factory
 
 
 def _attribute(module: Any, attribute: str) -> Callable[..., Any]:
-    """The function of a module; what is there in its place is named."""
+    """The function of a module; refuses a name that is not there, and what is no function."""
     name = module.__name__
     if not hasattr(module, attribute):
         functions = [own for own, value in vars(module).items() if callable(value)]
@@ -139,7 +144,7 @@ def needed_by(factory: Callable[..., Any]) -> list[str]:
 
 
 def write_picture(figure: Figure, path: Path) -> None:
-    """Write the figure in the format of the suffix."""
+    """Write the figure to a file, in the format that its suffix names."""
     try:
         if path.exists() and not path.is_file():
             msg = f"{path} cannot be written: it is a folder, a pipe or a device"
@@ -162,14 +167,19 @@ def _parts(returned: Any) -> tuple[Any, ...]:
         msg = f"it must return a model, (model, x) or (model, x, y), not {type(returned).__name__}"
         raise MistakeError(msg)
     first = returned[0]
-    alone = callable(first) and not (isinstance(first, nnx.Module) or is_torch(first))
-    if len(returned) == 2 and (alone or isinstance(first, flax.linen.Module)):
+    # (function, parameters) and (Linen module, variables) are models, not models with inputs.
+    is_function = callable(first) and not (isinstance(first, nnx.Module) or is_torch(first))
+    if len(returned) == 2 and (is_function or isinstance(first, flax.linen.Module)):
         return (returned,)
     return returned
 
 
 def _fitting(model: Any, dataset: data.Dataset) -> tuple[Any, Any]:
-    """Inputs in the first shape that the model takes, and labels where it has as many outputs."""
+    """(x, y) from a data set: its inputs in the first shape that the model takes, and its labels.
+
+    The shapes of a sample are tried in this order: flat, that of the data set, and that with an
+    axis of one channel. y is None where the model has not one output for each class.
+    """
     shapes = [(-1,), dataset.shape, (*dataset.shape, 1)]
     refusals = []
     for shape in shapes:

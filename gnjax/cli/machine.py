@@ -17,7 +17,10 @@ def usable_cores() -> int:
 
 
 def git_state(folder: Path) -> Mapping[str, Any]:
-    """The commit, and whether files differ from it; empty where there is no git checkout."""
+    """The "commit" of a folder, and whether it is "clean": no file differs from the commit.
+
+    Empty where there is no git checkout.
+    """
     commit = _git(folder, "rev-parse", "HEAD")
     return (
         {}
@@ -30,6 +33,7 @@ def git_state(folder: Path) -> Mapping[str, Any]:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
+    """What a git command prints in a folder; None where it fails or git is not there."""
     try:
         process = subprocess.run(
             ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=10

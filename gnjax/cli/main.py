@@ -45,6 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
+    """Run the command that the arguments name, and print mistakes and failures to stderr.
+
+    Without arguments they are those of the process. Only then are compiled programs kept on disk.
+    """
     parsed = _parser().parse_args(arguments)
     try:
         if arguments is None and parsed.run in (
@@ -63,6 +67,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    """The parser of all commands; each sets ``run`` to the function that runs it."""
     name = "python -m gnjax" if sys.argv[0].endswith("__main__.py") else "gnjax"
     parser = argparse.ArgumentParser(prog=name, description="gnjax at the shell")
     parser.add_argument("--version", action="version", version=f"gnjax {gnjax.__version__}")
@@ -86,6 +91,7 @@ def _add_data(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 
 def _list_data(_: argparse.Namespace) -> None:
+    """Print a table of the data sets, and below it where parts of larger sets come from."""
     table = [("name", "shape", "samples", "state", "licence"), *map(describe, data.names())]
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     for row in table:
@@ -132,6 +138,7 @@ def _add_diagnose(commands: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _diagnose(parsed: argparse.Namespace) -> None:
+    """Print the diagnosis of the model that a factory makes, and draw it if that was asked for."""
     precision.enable_x64()
     with told_with(parsed.factory):
         if parsed.out is not None:

@@ -24,26 +24,30 @@ class Rows:
     """
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
+        """Read the rows of the file at ``path``, or begin the file with a header of settings."""
         self._path = path
-        self._rows: dict[str, MonitorRow] = {}
+        self._rows: dict[str, MonitorRow] = {}  # by the digest of their checkpoints
         header = json.dumps({"gnjax series": _VERSION, **settings}, allow_nan=False)
         text = self._text()
-        whole, broken = text[: text.rfind(b"\n") + 1], text[text.rfind(b"\n") + 1 :]
-        if not whole:
-            begun = broken.startswith(_BEGINNING) and header.encode().startswith(broken)
-            if broken and not begun:
+        end = text.rfind(b"\n") + 1
+        whole_lines, line_without_end = text[:end], text[end:]
+        if not whole_lines:
+            is_own_header = line_without_end.startswith(_BEGINNING) and header.encode().startswith(
+                line_without_end
+            )
+            if line_without_end and not is_own_header:
                 raise self._foreign("it does not begin with a header")
-            self._restart(0)
+            self._cut_off(0)
             self._write(header)
             return
-        self._read(whole, json.loads(header))
-        if broken:
-            self._restart(len(whole))
+        self._read(whole_lines, json.loads(header))
+        if line_without_end:
+            self._cut_off(len(whole_lines))
 
-    def _read(self, whole: bytes, header: dict[str, Any]) -> None:
-        """Take the rows of a file, where all of its lines are of this command and settings."""
+    def _read(self, whole_lines: bytes, header: dict[str, Any]) -> None:
+        """Take the rows of a file; refuse one of another command or with another header."""
         try:
-            first, *entries = [json.loads(line) for line in whole.decode().splitlines()]
+            first, *entries = [json.loads(line) for line in whole_lines.decode().splitlines()]
             if first.get("gnjax series") != _VERSION:
                 raise self._foreign("its first line is no header")
             self._rows = {
@@ -69,13 +73,16 @@ class Rows:
         return self._rows.get(content)
 
     def add(self, checkpoint: str, content: str, row: MonitorRow) -> None:
-        """Keep a row that was computed."""
+        """Write a computed row to the file, with the digest ``content`` of its checkpoint."""
         self._rows[content] = row
         entry = {"checkpoint": checkpoint, "content": content, "row": json.loads(row.to_json())}
         self._write(json.dumps(entry, allow_nan=False))
 
     def _text(self) -> bytes:
-        """The bytes of the file; none where there is no file yet."""
+        """The bytes of the file; none where there is no file yet.
+
+        Of a file that another program wrote, the first line at most is read.
+        """
         try:
             if not self._path.is_file():
                 if self._path.exists():
@@ -90,15 +97,17 @@ class Rows:
             raise MistakeError(msg) from error
 
     def _foreign(self, reason: str) -> MistakeError:
+        """The error for a file that this command did not write."""
         msg = f"`gnjax series` did not write {self._path} ({reason}); name another file by --rows"
         return MistakeError(msg)
 
-    def _restart(self, size: int) -> None:
-        """Cut off a line of this command's that has no end."""
+    def _cut_off(self, size: int) -> None:
+        """Cut the file off after ``size`` bytes, before a line of this command without its end."""
         if self._path.exists():
             os.truncate(self._path, size)
 
     def _write(self, line: str) -> None:
+        """Write a line to the end of the file, and wait until it is on the disk."""
         try:
             with self._path.open("a") as file:
                 file.write(line + "\n")

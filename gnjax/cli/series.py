@@ -57,6 +57,7 @@ def add_series(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run_series(parsed: argparse.Namespace) -> int:
+    """Print a row of curvature for each checkpoint, and draw them all if that was asked for."""
     precision.enable_x64()
     with told_with(parsed.factory):
         if parsed.out is not None:
@@ -70,34 +71,37 @@ def run_series(parsed: argparse.Namespace) -> int:
             print(row, flush=True)
             history.append(row)
     if parsed.out is not None:
-        drawn = Monitor((), None)
-        drawn.history = sorted(history, key=lambda row: row.step)
-        write_picture(plot(drawn), parsed.out)
+        monitor = Monitor((), None)  # without data: plot reads its history alone
+        monitor.history = sorted(history, key=lambda row: row.step)
+        write_picture(plot(monitor), parsed.out)
         print(f"picture: {parsed.out}", file=sys.stderr)
     return 0
 
 
 def _rows(parsed: argparse.Namespace) -> Iterator[MonitorRow]:
-    """Yield the row of each checkpoint in the order of steps; what the file has is not computed.
+    """Yield the row of each checkpoint in the order of steps.
 
-    A terminal is told which checkpoint is being measured.
+    A row that the file of rows has for the same bytes and settings is not computed again. The
+    factory is called for every other checkpoint if it takes a path. Otherwise it is called once,
+    and its model takes the arrays of each checkpoint. A terminal is told which checkpoint is being
+    measured.
     """
     settings = ("factory", "data", "samples", "loss", "only", "probes", "kappa", "rtol", "seed")
     rows = Rows(parsed.rows, {name: getattr(parsed, name) for name in settings})
-    factory = factory_named(parsed.factory, most=1)
+    factory = factory_named(parsed.factory, max_arguments=1)
     takes_path = bool(needed_by(factory))
-    made: Any = None
+    model_and_data: Any = None
     steps = numbers_of_steps(parsed.checkpoints)
     in_order = sorted(zip(steps, parsed.checkpoints, strict=True))
-    for place, (step, path) in enumerate(in_order, start=1):
+    for number, (step, path) in enumerate(in_order, start=1):
         content = file_digest(path)
         row = rows.of(content)
         if row is None:
             if sys.stderr.isatty():
-                print(f"{path}, {place} of {len(in_order)}", file=sys.stderr)
-            if takes_path or made is None:
-                made = problem(parsed, factory(path) if takes_path else factory())
-            model, x, y = made
+                print(f"{path}, {number} of {len(in_order)}", file=sys.stderr)
+            if takes_path or model_and_data is None:
+                model_and_data = problem(parsed, factory(path) if takes_path else factory())
+            model, x, y = model_and_data
             row = _measured(parsed, model if takes_path else at_checkpoint(model, path), x, y)
             rows.add(str(path), content, row)
         yield replace(row, step=step)

@@ -95,23 +95,23 @@ def _operator(parsed: argparse.Namespace) -> Operator:
 
 def _result(parsed: argparse.Namespace, op: Operator) -> Result:
     """The result that was asked for, with a progress bar where stderr is a terminal."""
-    watched = sys.stderr.isatty()
+    with_bar = sys.stderr.isatty()
     rtol = {} if parsed.rtol is None else {"rtol": parsed.rtol}
     if (parsed.kappa or parsed.density) and (parsed.k is not None or parsed.which is not None):
         msg = "--k and --which are for eigenvalues; leave them or --kappa and --density out"
         raise MistakeError(msg)
     if parsed.kappa:
-        return condition_number(op, seed=parsed.seed, progress=watched, **rtol)
+        return condition_number(op, seed=parsed.seed, progress=with_bar, **rtol)
     if parsed.density:
         if rtol:
             msg = "--rtol is for eigenvalues and --kappa; leave it out"
             raise MistakeError(msg)
-        return spectral_density(op, seed=parsed.seed, progress=watched)
-    return eigenvalues(op, k=parsed.k, which=parsed.which, progress=watched, **rtol)
+        return spectral_density(op, seed=parsed.seed, progress=with_bar)
+    return eigenvalues(op, k=parsed.k, which=parsed.which, progress=with_bar, **rtol)
 
 
 def _text(result: Result) -> str:
-    """The result in a line, and every eigenvalue with its error below it."""
+    """The result as it prints itself; of a spectrum also every eigenvalue with its error."""
     if not isinstance(result, Spectrum):
         return str(result)
     lines = [f"{'eigenvalue':>24}  error"]

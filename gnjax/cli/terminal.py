@@ -36,11 +36,12 @@ def column(of: str) -> TextColumn:
 
 
 def exit_status(command: Callable[[], int], interrupted: str = "interrupted") -> int:
-    """Run a command and return the status that a shell expects, without a traceback.
+    """Run a command and return the status that a shell expects.
 
-    It is 130 after Ctrl-C, with the message ``interrupted``. If the reader of the output has
-    stopped reading, as ``head`` does, it is 141; if the output cannot be written, as on a full
-    disk, it is 1. Messages that stderr does not take are left out, and change nothing.
+    Neither Ctrl-C nor output that cannot be written gives a traceback. The status is 130 after
+    Ctrl-C, with the message ``interrupted``. If the reader of the output has stopped reading, as
+    ``head`` does, it is 141; if the output cannot be written, as on a full disk, it is 1. Messages
+    that stderr does not take are left out, and change nothing.
     """
     _open_standard_files()
     output = _Stream(sys.stdout or _nothing(1), needed=True)
@@ -54,7 +55,10 @@ def exit_status(command: Callable[[], int], interrupted: str = "interrupted") ->
 
 
 def _status(command: Callable[[], int], output: _Stream, interrupted: str) -> int:
-    """The command's status, or the one that stands for what stopped it."""
+    """The status of a command that writes to ``output``, or the one for what stopped it.
+
+    ``interrupted`` is the message after Ctrl-C.
+    """
     status = _FAILED
     try:
         try:
@@ -65,7 +69,7 @@ def _status(command: Callable[[], int], output: _Stream, interrupted: str) -> in
         print(interrupted, file=sys.stderr)
         return _INTERRUPTED
     except (OSError, SystemExit):
-        if output.error is None:
+        if output.error is None:  # it does not come from the output
             raise
     if output.error is None:
         return status
@@ -93,7 +97,10 @@ class _Stream:
         self._try(self._stream.flush)
 
     def give_up(self) -> None:
-        """Let what was refused go nowhere, or Python would try again at its end and complain."""
+        """Throw away text that the stream still holds and cannot write.
+
+        Python would otherwise try to write it at its end, and complain.
+        """
         try:
             self._stream.flush()
         except OSError:
@@ -119,7 +126,7 @@ def _open_standard_files() -> None:
 
     The next file to be opened would take its number, and receive what libraries write there.
     """
-    number = os.open(os.devnull, os.O_RDWR)
+    number = os.open(os.devnull, os.O_RDWR)  # the least number that is free
     while number <= 2:
         os.set_inheritable(number, True)
         number = os.open(os.devnull, os.O_RDWR)
