@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 Pixels = NDArray[np.uint8]  # (n, *shape)
 Labels = NDArray[np.int64]  # (n,)
 
-_RANK = 8  # the most axes of an idx file
+_MOST_AXES = 8  # of an idx file
 
 # What the documentation of pickle and the code of tarfile raise for bytes that are not theirs.
 MALFORMED = (
@@ -64,7 +64,10 @@ class Archive:
 
 
 def read_archive(folder: Path, archive: Archive) -> dict[str, bytes] | None:
-    """The decompressed members that ``folder`` holds, each verified; None where it lacks one."""
+    """The decompressed members of an archive by name, each verified; None where one is lacking.
+
+    They lie in ``folder`` as files of their own, or in the archive if it is a tar file.
+    """
     members = _read_loose(folder, archive)
     if members is None:
         members = _read_tar(folder, archive)
@@ -75,9 +78,9 @@ def read_archive(folder: Path, archive: Archive) -> dict[str, bytes] | None:
 
 
 def holds(folder: Path, archive: Archive) -> bool:
-    """Whether the folder has the files; their contents are not looked at."""
-    loose = [_loose_path(folder, archive, member) for member in archive.members]
-    return all(loose) or _tar_path(folder, archive) is not None
+    """Whether the folder has the members or the tar file; their contents are not looked at."""
+    member_paths = [_loose_path(folder, archive, member) for member in archive.members]
+    return all(member_paths) or _tar_path(folder, archive) is not None
 
 
 def verify(data: bytes, digest: str | None, name: str) -> None:
@@ -113,16 +116,18 @@ def _read_loose(folder: Path, archive: Archive) -> dict[str, bytes] | None:
 
 
 def _loose_path(folder: Path, archive: Archive, member: Member) -> Path | None:
+    """The file of a member that lies unpacked in the folder, plain or gzipped; None without one."""
     # Some tools unpack train-images-idx3-ubyte under the name train-images.idx3-ubyte.
     stems = (member.name, member.name.replace("-idx", ".idx"))
-    places = (folder / archive.inside, folder)
+    parents = (folder / archive.inside, folder)
     candidates = [
-        place / (stem + ending) for place in places for stem in stems for ending in ("", ".gz")
+        parent / (stem + ending) for parent in parents for stem in stems for ending in ("", ".gz")
     ]
     return next((path for path in candidates if path.is_file()), None)
 
 
 def _content(path: Path) -> bytes:
+    """The bytes of a file; of one that ends in .gz those that were packed."""
     if path.suffix != ".gz":
         return path.read_bytes()
     try:
@@ -150,6 +155,7 @@ def _read_tar(folder: Path, archive: Archive) -> dict[str, bytes] | None:
 
 
 def _tar_path(folder: Path, archive: Archive) -> Path | None:
+    """The tar file of an archive in the folder, gzipped or not; None if it is not there or none."""
     if ".tar" not in archive.name:
         return None
     names = (archive.name, archive.name.removesuffix(".gz"))
@@ -157,28 +163,32 @@ def _tar_path(folder: Path, archive: Archive) -> Path | None:
 
 
 def _extracted(tar: tarfile.TarFile, archive: Archive) -> dict[str, bytes]:
-    """The bytes of the members, in the order of the file, so that it is unpacked once."""
-    names = {f"{archive.inside}/{member.name}": member.name for member in archive.members}
+    """The bytes of the members by name. They are read in the order of the tar file, in one pass."""
+    still_needed = {f"{archive.inside}/{member.name}": member.name for member in archive.members}
     contents: dict[str, bytes] = {}
     for entry in tar:
-        file = tar.extractfile(entry) if entry.name in names else None
+        file = tar.extractfile(entry) if entry.name in still_needed else None
         if file is not None:
-            contents[names.pop(entry.name)] = file.read()
-        if not names:
+            contents[still_needed.pop(entry.name)] = file.read()
+        if not still_needed:
             return contents
-    msg = f"it lacks {', '.join(names)}"
+    msg = f"it lacks {', '.join(still_needed)}"
     raise KeyError(msg)
 
 
 def parse_idx(data: bytes, name: str) -> Pixels:
-    """An idx file of unsigned bytes: 0, 0, 0x08, rank, big-endian sizes, then the elements."""
+    """The array in an idx file of unsigned bytes, the format of MNIST.
+
+    The file has the bytes 0, 0, 0x08 and the number of axes, then the length of each axis as a
+    big-endian integer of four bytes, then the elements. ``name`` is for error messages.
+    """
     if len(data) < 4 or data[:3] != b"\x00\x00\x08":
         msg = f"{name} does not begin as an idx file of unsigned bytes; replace it"
         raise ValueError(msg)
-    rank = data[3]
-    start = 4 + 4 * rank
-    readable = rank <= _RANK and len(data) >= start
-    shape = struct.unpack(f">{rank}I", data[4:start]) if readable else ()
+    axes = data[3]
+    start = 4 + 4 * axes
+    is_readable = axes <= _MOST_AXES and len(data) >= start
+    shape = struct.unpack(f">{axes}I", data[4:start]) if is_readable else ()
     elements = math.prod(shape)
     if not elements or not shape or len(data) - start != elements:
         msg = (
@@ -204,7 +214,10 @@ def parse_idx_pair(members: Mapping[str, bytes]) -> tuple[Pixels, Labels]:
 
 
 def parse_cifar(members: Mapping[str, bytes]) -> tuple[Pixels, Labels]:
-    """CIFAR-10's batches, whose rows are 3 colour planes of 32 x 32, as (n, 32, 32, 3)."""
+    """Images (n, 32, 32, 3) and labels (n,) of all the pickled batches of CIFAR-10, in order.
+
+    A row of a batch is an image as three planes of 32 x 32, red, green and blue.
+    """
     batches = [_parse_batch(data) for data in members.values()]
     planes = np.concatenate([pixels for pixels, _ in batches])
     labels = np.concatenate([labels for _, labels in batches])
@@ -212,7 +225,10 @@ def parse_cifar(members: Mapping[str, bytes]) -> tuple[Pixels, Labels]:
 
 
 def parse_cifar_rows(members: Mapping[str, bytes]) -> tuple[Pixels, Labels]:
-    """CIFAR-10's binary form, a label and 3 planes of 32 x 32 for each image, as (n, 32, 32, 3)."""
+    """Images (n, 32, 32, 3) and labels (n,) from the one file of CIFAR-10's binary form.
+
+    Each image is a label, one byte, and three planes of 32 x 32 bytes.
+    """
     (data,) = members.values()
     rows = np.frombuffer(data, np.uint8).reshape(-1, 1 + 3072)
     pixels = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
@@ -220,7 +236,10 @@ def parse_cifar_rows(members: Mapping[str, bytes]) -> tuple[Pixels, Labels]:
 
 
 def cifar_rows(batches: Mapping[str, bytes], counts: Sequence[int]) -> bytes:
-    """CIFAR-10's binary form of the first counts[i] images of the i-th of the pickled batches."""
+    """The bytes of CIFAR-10's binary form for the first images of each of its pickled batches.
+
+    Of the i-th batch these are the first ``counts[i]`` images.
+    """
     parts = []
     for data, count in zip(batches.values(), counts, strict=True):
         pixels, labels = _parse_batch(data)

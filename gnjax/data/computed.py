@@ -28,6 +28,7 @@ def gaussian(samples: int, dimension: int, classes: int, seed: int) -> _Samples:
 
     The labels can therefore be fitted by a linear map, and more samples extend fewer ones.
     """
+    # X, A and A X^T; a product of floats, as that of huge integers has no limit.
     numbers = (samples + classes) * (dimension + 0.0) + samples * classes
     check_room(f"gaussian data of {samples:,} samples", 8 * numbers, "ask for fewer")
     teacher_stream, inputs_stream = np.random.SeedSequence(seed).spawn(2)
@@ -48,11 +49,12 @@ def photo_patches(samples: int, seed: int) -> _Samples:
         for photograph in PHOTOGRAPHS
         for strip in np.array_split(datasets.load_sample_image(photograph), REGIONS, axis=1)
     ]
-    most = len(strips) * min(math.prod(_windows(strip).shape[:2]) for strip in strips)
+    crops_of_a_strip = min(math.prod(_windows(strip).shape[:2]) for strip in strips)
+    most = len(strips) * crops_of_a_strip
     if samples > most:
         msg = f"photo_patches has at most {most:,} samples, and {samples:,} were asked for"
         raise ValueError(msg)
-    memory = 2.0 * 8 * samples * PATCH * PATCH * 3
+    memory = 2.0 * 8 * samples * PATCH * PATCH * 3  # of two arrays: before and after division
     check_room(f"photo_patches of {samples:,} samples", memory, "ask for fewer")
     labels = np.arange(samples) % len(strips)
     patches = np.empty((samples, PATCH, PATCH, 3))
@@ -65,7 +67,7 @@ def photo_patches(samples: int, seed: int) -> _Samples:
 def crops(
     image: NDArray[np.uint8], count: int, rng: np.random.Generator
 ) -> NDArray[np.uint8]:  # (count, 32, 32, 3)
-    """``count`` different crops at positions drawn without replacement."""
+    """``count`` different crops of 32 x 32 pixels, at positions drawn without replacement."""
     windows = _windows(image)
     rows, columns = windows.shape[:2]
     positions = rng.choice(rows * columns, count, replace=False)
@@ -74,5 +76,5 @@ def crops(
 
 
 def _windows(image: NDArray[np.uint8]) -> NDArray[np.uint8]:  # (rows, columns, 3, 32, 32)
-    """Every crop of the image; nothing is copied."""
+    """Every crop of 32 x 32 pixels by its upper left corner, as views: nothing is copied."""
     return np.lib.stride_tricks.sliding_window_view(image, (PATCH, PATCH), axis=(0, 1))

@@ -64,11 +64,11 @@ class _Samples:
     """Samples as a source gives them, before a subset is drawn and they become float64 rows."""
 
     values: NDArray[Any]  # (n, *shape)
-    labels: NDArray[np.int64]
+    labels: NDArray[np.int64]  # (n,)
     classes: int
     source: str
     licence: str
-    scale: float = 1.0
+    scale: float = 1.0  # by which the values are divided, 255 for bytes
 
 
 _LICENCES: Mapping[str, str] = MappingProxyType(
@@ -80,7 +80,7 @@ _LICENCES: Mapping[str, str] = MappingProxyType(
     }
 )
 _GAUSSIAN = MappingProxyType({"samples": 1_000, "dimension": 64, "classes": 10})
-_PATCHES = 5_000
+_PATCHES = 5_000  # how many of "photo_patches" are made where nobody says
 
 
 def names() -> tuple[str, ...]:
@@ -133,16 +133,16 @@ def load(
     _check_request(name, split, samples, directory, dimension, classes)
     _check_first(name, first, samples)
     if name == "gaussian":
-        return _rows(name, split, _gaussian(samples, dimension, classes, seed))
+        return _dataset(name, split, _gaussian(samples, dimension, classes, seed))
     if name == "photo_patches":
-        return _rows(name, split, _photo_patches(samples or _PATCHES, seed))
+        return _dataset(name, split, _photo_patches(samples or _PATCHES, seed))
     if name == "digits":
-        everything = _digits()
+        all_samples = _digits()
     elif name == "folder":
-        everything = _folder(Path(directory or "").expanduser(), split)
+        all_samples = _folder(Path(directory or "").expanduser(), split)
     else:
-        everything = _published(name, split, directory)
-    return _rows(name, split, _draw(_first(everything, first), samples, seed))
+        all_samples = _published(name, split, directory)
+    return _dataset(name, split, _draw(_first(all_samples, first), samples, seed))
 
 
 def fetch(name: str, *, progress: Callable[[str], Any] | None = None) -> list[Path]:
@@ -157,9 +157,12 @@ def fetch(name: str, *, progress: Callable[[str], Any] | None = None) -> list[Pa
         msg = f"{name} needs no fetching, it takes no network"
         raise ValueError(msg if name in names() else unknown_name(name))
     data = PUBLISHED[name]
-    fetched = places.fetched_as(name, data).data.archives
-    archives = {archive.name: archive for files in fetched.values() for archive in files}
-    return [places.download(name, data, a, progress=progress) for a in archives.values()]
+    archives_of_splits = places.fetched_as(name, data).data.archives
+    # By their names, as one archive may have all splits.
+    archives = {archive.name: archive for files in archives_of_splits.values() for archive in files}
+    return [
+        places.download(name, data, archive, progress=progress) for archive in archives.values()
+    ]
 
 
 def state(name: str) -> str:
@@ -182,7 +185,7 @@ def state(name: str) -> str:
 
 
 def describe(name: str) -> tuple[str, str, str, str, str]:
-    """Name, shape, samples, state and licence of a data set, in words."""
+    """(name, shape, samples, state, licence) of a data set in words: a row of the table of all."""
     if name in PUBLISHED:
         data = PUBLISHED[name]
         samples = " + ".join(f"{size:,}" for size in data.sizes.values())
@@ -212,6 +215,7 @@ def origin_of_part(name: str) -> str:
 
 
 def _times(shape: tuple[int, ...]) -> str:
+    """A shape as text, such as "32x32x3"."""
     return "x".join(str(length) for length in shape)
 
 
@@ -223,6 +227,7 @@ def _check_request(
     dimension: int | None,
     classes: int | None,
 ) -> None:
+    """Refuse arguments of :func:`load` that do not belong to this data set, or are below 1."""
     if name not in names():
         raise ValueError(unknown_name(name))
     splits = _splits(name)
@@ -246,6 +251,7 @@ def _check_request(
 
 
 def _check_first(name: str, first: int | None, samples: int | None) -> None:
+    """Refuse ``first`` of :func:`load` beside ``samples``, for data made here, or below 1."""
     if first is None:
         return
     if samples is not None:
@@ -260,6 +266,7 @@ def _check_first(name: str, first: int | None, samples: int | None) -> None:
 
 
 def _splits(name: str) -> tuple[str, ...]:
+    """The splits that a data set has, "train" alone or "train" and "test"."""
     if name in PUBLISHED:
         return tuple(PUBLISHED[name].archives)
     return tuple(FOLDER_ARCHIVES) if name == "folder" else ("train",)
@@ -298,6 +305,7 @@ def _folder(directory: Path, split: str) -> _Samples:
 
 
 def _digits() -> _Samples:
+    """All digits of scikit-learn, with their provenance."""
     values, labels = computed.digits()
     source = "scikit-learn's digits, bundled with scikit-learn"
     return _Samples(values, labels, 10, source, _LICENCES["digits"])
@@ -306,6 +314,7 @@ def _digits() -> _Samples:
 def _gaussian(
     samples: int | None, dimension: int | None, classes: int | None, seed: int
 ) -> _Samples:
+    """Gaussian data with its provenance; what is None has the default of "gaussian"."""
     n = samples or _GAUSSIAN["samples"]
     d = dimension or _GAUSSIAN["dimension"]
     k = classes or _GAUSSIAN["classes"]
@@ -315,6 +324,7 @@ def _gaussian(
 
 
 def _photo_patches(samples: int, seed: int) -> _Samples:
+    """Crops of photographs with their provenance."""
     values, labels = computed.photo_patches(samples, seed)
     source = (
         f"{samples} crops (32x32x3) of scikit-learn's sample photographs "
@@ -323,41 +333,44 @@ def _photo_patches(samples: int, seed: int) -> _Samples:
     return _Samples(values, labels, 10, source, _LICENCES["photo_patches"])
 
 
-def _first(everything: _Samples, first: int | None) -> _Samples:
+def _first(all_samples: _Samples, first: int | None) -> _Samples:
     """The first samples in the order of the files; all where ``first`` is None."""
-    n = len(everything.labels)
+    n = len(all_samples.labels)
     if first is None:
-        return everything
+        return all_samples
     if first > n:
         msg = f"first={first} of a data set that has {n}; ask for at most {n}"
         raise ValueError(msg)
     return replace(
-        everything,
-        values=everything.values[:first],
-        labels=everything.labels[:first],
-        source=f"{everything.source}; the first {first} of {n} samples",
+        all_samples,
+        values=all_samples.values[:first],
+        labels=all_samples.labels[:first],
+        source=f"{all_samples.source}; the first {first} of {n} samples",
     )
 
 
-def _draw(everything: _Samples, samples: int | None, seed: int) -> _Samples:
-    """Some samples without replacement, in their order; all where ``samples`` is None."""
-    n = len(everything.labels)
+def _draw(all_samples: _Samples, samples: int | None, seed: int) -> _Samples:
+    """Samples drawn without replacement, in the order of the files; all for ``samples`` None."""
+    n = len(all_samples.labels)
     if samples is None:
-        return everything
+        return all_samples
     if samples > n:
         msg = f"samples={samples} of a data set that has {n}; ask for at most {n}"
         raise ValueError(msg)
     indices = np.sort(np.random.default_rng(seed).choice(n, samples, replace=False))
     return replace(
-        everything,
-        values=everything.values[indices],
-        labels=everything.labels[indices],
-        source=f"{everything.source}; {samples} of {n} samples drawn with seed {seed}",
+        all_samples,
+        values=all_samples.values[indices],
+        labels=all_samples.labels[indices],
+        source=f"{all_samples.source}; {samples} of {n} samples drawn with seed {seed}",
     )
 
 
-def _rows(name: str, split: str, samples: _Samples) -> Dataset:
-    # Drawing comes first, because float64 rows are eight times the size of the pixels.
+def _dataset(name: str, split: str, samples: _Samples) -> Dataset:
+    """The data set of samples, whose values become float64 rows, divided by their scale.
+
+    A subset is drawn before, because float64 rows are eight times the size of pixels.
+    """
     n, *shape = samples.values.shape
     return Dataset(
         name=name,

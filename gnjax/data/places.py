@@ -49,15 +49,15 @@ def read_files(
     error, and the search does not go on.
     """
     if directory is not None:
-        places = list(user_places(Path(directory), data, "the given directory"))
+        folders = list(user_places(Path(directory), data, "the given directory"))
     else:
-        places = list(standing_places(name, data))
-    for folder, where in places:
+        folders = list(standing_places(name, data))
+    for folder, where in folders:
         members = read_split(folder, data, split)
         if members is not None:
             return Files(members, where)
     files = _files_of(data, split)
-    failures = [f"{folder} ({where}): does not hold {files}" for folder, where in places]
+    failures = [f"{folder} ({where}): does not hold {files}" for folder, where in folders]
     if directory is not None or data.bundled:
         raise DataUnavailableError(_nowhere(name, failures))
     source = fetched_as(name, data)
@@ -71,7 +71,11 @@ def read_files(
 
 
 def read_split(folder: Path, data: Published, split: str) -> dict[str, bytes] | None:
-    """The verified members of a split, cut out of a larger set's if need be; None without them."""
+    """The verified members of a split by name; None where the folder lacks them.
+
+    For a data set that is a part of a larger one, its file is made from those of the larger one, if
+    the folder has these alone.
+    """
     members = read_all(folder, data.archives[split])
     if members is not None or data.part is None:
         return members
@@ -85,12 +89,16 @@ def read_split(folder: Path, data: Published, split: str) -> dict[str, bytes] | 
 
 
 def has_split(folder: Path, data: Published, split: str) -> bool:
-    """Whether the folder has the files of a split; their contents are not looked at."""
+    """Whether the folder has the files of a split, or those that it can be made from.
+
+    Their contents are not looked at.
+    """
     own = all(holds(folder, archive) for archive in data.archives[split])
     return own or (data.part is not None and has_split(folder, data.part.whole, split))
 
 
 def _files_of(data: Published, split: str) -> str:
+    """The names of the files that a split is read from, for a message."""
     names = " and ".join(archive.name for archive in data.archives[split])
     return names if data.part is None else f"{names} or {_files_of(data.part.whole, split)}"
 
@@ -107,7 +115,10 @@ def read_all(folder: Path, archives: Sequence[Archive]) -> dict[str, bytes] | No
 
 
 def user_places(root: Path, data: Published, where: str) -> Iterator[tuple[Path, str]]:
-    """The folders of a user's data directory that may hold this data set."""
+    """(folder, where) for each folder of a user's data directory that may hold this data set.
+
+    ``where`` is the name of the directory in messages.
+    """
     root = root.expanduser()
     for sub in data.subfolders:
         yield root / sub, where
@@ -115,9 +126,10 @@ def user_places(root: Path, data: Published, where: str) -> Iterator[tuple[Path,
 
 
 def standing_places(name: str, data: Published) -> Iterator[tuple[Path, str]]:
-    """The folders that are always searched: GNJAX_DATA and the system's.
+    """(folder, where) for each folder that is always searched: GNJAX_DATA and the system's.
 
-    No mirror has the file of a part, and so the user puts it into the cache as into any folder.
+    For data that ships with this package the folder is its own, and GNJAX_DATA is not searched. No
+    mirror has the file of a part of a larger set, and so the user may put it into the cache.
     """
     root = os.environ.get("GNJAX_DATA")
     if root and not data.bundled:
@@ -142,7 +154,7 @@ class Download:
 
 
 def fetched_as(name: str, data: Published) -> Download:
-    """The files that are fetched for a data set."""
+    """What is downloaded for a data set, and where to; for a part of a larger set the whole set."""
     if data.part is None:
         return Download(data, cache_folder(name))
     return Download(data.part.whole, cache_folder(data.part.name))
@@ -173,7 +185,9 @@ def download(
 ) -> Path:
     """One archive in the cache with its published sha256, from the first mirror that has it.
 
-    ``progress(file name)`` gives the bar that pooch is to advance.
+    A file that is in the cache with this hash is not downloaded again. ``failures`` says where the
+    data was looked for before, for the error where no mirror has it. ``progress(file name)`` gives
+    the bar that pooch is to advance.
     """
     source = fetched_as(name, data)
     folder = source.folder
@@ -192,13 +206,14 @@ def download(
 
 
 def _retrieved(address: str, archive: Archive, folder: Path, bar: Any) -> Path:
+    """Download an archive from one address into the folder, and verify its hash, by pooch."""
     pooch = optional("pooch", "a download")
     over_http = pooch.HTTPDownloader(timeout=_TIMEOUT, progressbar=bar)
 
-    def as_a_new_file(address: str, path: str, owner: Any) -> None:
-        """Download to the path of pooch's temporary file, which its owner alone could read."""
-        Path(path).unlink()  # so that the umask decides, as for any other new file
-        over_http(address, path, owner)
+    def as_a_new_file(address: str, path: str, caller: Any) -> None:
+        """Download in place of pooch's temporary file, which only its owner may read."""
+        Path(path).unlink()  # so that the umask decides who may read it, as for any new file
+        over_http(address, path, caller)
 
     known_hash = f"sha256:{archive.sha256}"
     return Path(pooch.retrieve(address, known_hash, archive.name, folder, downloader=as_a_new_file))
@@ -217,7 +232,8 @@ def _reason(error: Exception) -> str:
 
 
 def _nowhere(name: str, failures: Sequence[str]) -> str:
-    places = "\n".join(f"  - {place}" for place in failures)
+    """The message that a data set was not found: where it was looked for, and what to do."""
+    tried = "\n".join(f"  - {failure}" for failure in failures)
     remedies = [
         f'give a folder that holds its files: load("{name}", directory=...)',
         "or set GNJAX_DATA to a folder with one sub-folder for each data set",
@@ -226,4 +242,4 @@ def _nowhere(name: str, failures: Sequence[str]) -> str:
         '(28x28), load("photo_patches") (32x32x3)',
     ]
     advice = "\n".join(f"  - {remedy}" for remedy in remedies)
-    return f"{name} was not found. Tried:\n{places}\nWhat you can do:\n{advice}"
+    return f"{name} was not found. Tried:\n{tried}\nWhat you can do:\n{advice}"

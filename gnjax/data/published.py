@@ -205,6 +205,7 @@ _PART_SHA256 = {
 
 
 def _part_archive(split: str) -> Archive:
+    """The one file of a split of "cifar10_part", which is not packed."""
     name, sha256 = f"{split}_part.bin", _PART_SHA256[split]
     return Archive(name, sha256, (Member(name, f"sha256:{sha256}"),))
 

@@ -81,6 +81,10 @@ def load_text(name: str = "python_topics", *, vocabulary: int | None = None) -> 
 
 
 def _shortened(ranked: list[str], vocabulary: int) -> list[str]:
+    """The ``vocabulary`` - 1 most frequent characters, and one that stands for all others.
+
+    ``ranked`` are all characters of the text, the most frequent first.
+    """
     if not 2 <= vocabulary < len(ranked):
         msg = (
             f"vocabulary={vocabulary} of a text with {len(ranked)} characters; give one from 2 to "
@@ -111,5 +115,5 @@ def sequences(
         msg = f"samples={samples} of a text that has {pieces} pieces of length {length}"
         raise ValueError(msg)
     piece_indices = np.sort(np.random.default_rng(seed).choice(pieces, samples, replace=False))
-    places = piece_indices[:, None] * length + np.arange(length)
-    return text.tokens[places], text.tokens[places + 1]
+    positions = piece_indices[:, None] * length + np.arange(length)  # in the text, (n, length)
+    return text.tokens[positions], text.tokens[positions + 1]

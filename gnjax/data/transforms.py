@@ -100,13 +100,15 @@ def whiten(
 
 
 def orthogonalise(x: ArrayLike, scale: float = 1.0, *, rtol: float | None = None) -> _Array:
-    """Paper B's X X^T = n scale^2 I: here Z = sqrt(n) scale U, (n, r), with Z^T Z = n scale^2 I.
+    """Inputs Z = sqrt(n) scale U, (n, r), with orthogonal columns: Z^T Z = n scale^2 I.
 
-    U are the left singular vectors of x. For x of full column rank they span what the Q of
-    x = Q R spans, so that Z is the QR construction up to a rotation of the r inputs; for x of
-    lower rank (constant pixels, a single class) Q would add directions that are not in the data,
-    and U does not: d_0 becomes the rank. n < d samples of rank n are refused: every sample would
-    become an axis of its own and nothing of the data would be left.
+    U are the left singular vectors of x, (n, d), for its r singular values that are not zero. In
+    paper B's notation, with samples as columns, this is X X^T = n scale^2 I. For x of full column
+    rank U spans what the Q of x = Q R spans, so that Z is paper B's construction by QR up to a
+    rotation of the r inputs. For x of lower rank (constant pixels, a single class) Q would add
+    directions that are not in the data, and U does not: the number of inputs becomes the rank.
+    n < d samples of rank n are refused: every sample would become an axis of its own and nothing
+    of the data would be left.
 
     >>> images = gnjax.data.load("digits", samples=200)
     >>> z = gnjax.data.orthogonalise(images.inputs, scale=2.0)
@@ -130,7 +132,10 @@ def orthogonalise(x: ArrayLike, scale: float = 1.0, *, rtol: float | None = None
 
 
 def _range_svd(x: _Array, rtol: float | None) -> tuple[_Array, _Array, _Array]:
-    """U (n, r), S (r,), V (d, r) of the singular values above the numerical zero."""
+    """U (n, r), S (r,) and V (d, r) of x = U S V^T, for the r singular values that are not zero.
+
+    A singular value counts as zero up to ``rtol`` times the largest; None is max(n, d) eps.
+    """
     lefts, singular_values, rights = np.linalg.svd(x, full_matrices=False)
     if rtol is None:
         rtol = max(x.shape) * float(np.finfo(np.float64).eps)
@@ -164,15 +169,19 @@ def downsample(x: ArrayLike, shape: tuple[int, ...], to: tuple[int, ...]) -> _Ar
 
 
 def area_weights(size: int, to: int) -> _Array:
-    """A (to, size): A[i, j] = |[i s, (i+1) s] intersected with [j, j+1]| / s, s = size / to."""
+    """The matrix A (to, size) that averages ``size`` pixels in a row to ``to`` pixels.
+
+    New pixel i covers [i s, (i+1) s] with s = size / to, and A[i, j] is the share of it that lies
+    in the old pixel [j, j+1]. Every row adds up to 1.
+    """
     if not 1 <= to <= size:
         msg = f"{size} pixels cannot be averaged to {to}; choose between 1 and {size}"
         raise ValueError(msg)
     # In units of 1/to of a pixel both grids are integer, and so is the overlap.
-    start, end = np.arange(to)[:, None] * size, np.arange(1, to + 1)[:, None] * size
-    left, right = np.arange(size) * to, np.arange(1, size + 1) * to
-    overlap = np.minimum(end, right[None, :]) - np.maximum(start, left[None, :])
-    return np.maximum(overlap, 0) / size
+    new_left, new_right = np.arange(to)[:, None] * size, np.arange(1, to + 1)[:, None] * size
+    old_left, old_right = np.arange(size)[None, :] * to, np.arange(1, size + 1)[None, :] * to
+    overlap = np.minimum(new_right, old_right) - np.maximum(new_left, old_left)
+    return np.maximum(overlap, 0) / size  # a new pixel has the length ``size`` in these units
 
 
 def grayscale(x: ArrayLike, shape: tuple[int, ...]) -> _Array:
@@ -245,7 +254,7 @@ def class_imbalance(dataset: Dataset, samples: int, largest_share: float, seed: 
 
 
 def _draw_classes(dataset: Dataset, counts: list[int], seed: int) -> NDArray[np.int64]:
-    """Positions of ``counts[c]`` samples of each class c."""
+    """Indices of ``counts[c]`` samples of each class c, drawn without replacement by the seed."""
     rng = np.random.default_rng(seed)
     indices_by_class = []
     for label, count in enumerate(counts):
@@ -261,6 +270,7 @@ def _draw_classes(dataset: Dataset, counts: list[int], seed: int) -> NDArray[np.
 
 
 def _take(dataset: Dataset, indices: NDArray[np.int64], note: str) -> Dataset:
+    """The samples of these indices in their order, with a note in the source of the data set."""
     indices = np.sort(indices)
     return replace(
         dataset,
@@ -282,7 +292,8 @@ def _samples(x: ArrayLike) -> _Array:
     return x
 
 
-def _images(x: _Array, shape: tuple[int, ...]) -> _Array:  # (n, h, w, c)
+def _images(x: _Array, shape: tuple[int, ...]) -> _Array:
+    """Rows x (n, d) as images (n, height, width, channels); ``shape`` may leave channels out."""
     if len(shape) not in (2, 3) or min(shape) < 1 or math.prod(shape) != x.shape[1]:
         msg = (
             f"rows of {x.shape[1]} values are no images of shape {shape}; give the shape "
