@@ -28,9 +28,9 @@ class Rows:
         self._path = path
         self._rows: dict[str, MonitorRow] = {}  # by the digest of their checkpoints
         header = json.dumps({"gnjax series": _VERSION, **settings}, allow_nan=False)
-        text = self._text()
-        end = text.rfind(b"\n") + 1
-        whole_lines, line_without_end = text[:end], text[end:]
+        content = self._content()
+        end = content.rfind(b"\n") + 1
+        whole_lines, line_without_end = content[:end], content[end:]
         if not whole_lines:
             is_own_header = line_without_end.startswith(_BEGINNING) and header.encode().startswith(
                 line_without_end
@@ -78,7 +78,7 @@ class Rows:
         entry = {"checkpoint": checkpoint, "content": content, "row": json.loads(row.to_json())}
         self._write(json.dumps(entry, allow_nan=False))
 
-    def _text(self) -> bytes:
+    def _content(self) -> bytes:
         """The bytes of the file; none where there is no file yet.
 
         Of a file that another program wrote, the first line at most is read.
@@ -90,8 +90,9 @@ class Rows:
                     raise MistakeError(msg)
                 return b""
             with self._path.open("rb") as file:
-                first = file.readline(_LONGEST)
-                return first + (file.read() if first.startswith(_BEGINNING) else b"")
+                first_line = file.readline(_LONGEST)
+                is_own_file = first_line.startswith(_BEGINNING)
+                return first_line + (file.read() if is_own_file else b"")
         except OSError as error:
             msg = f"{self._path} cannot be read: {error}"
             raise MistakeError(msg) from error

@@ -166,6 +166,7 @@ def _check_arguments(size: int, rank: Any, rtol: Any, seed: Any) -> None:
 
 
 def _check_word(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Refuse a value of the argument ``name`` that is none of the allowed words."""
     if value not in allowed:
         msg = f"{name}={value!r} is not one of {', '.join(allowed)}"
         raise ValueError(msg)

@@ -49,6 +49,7 @@ class Problem:
 
     @property
     def size(self) -> int:
+        """The number of rows of ``op``."""
         return self.op.shape[0]
 
     @property
@@ -59,6 +60,7 @@ class Problem:
 
     @property
     def rank_bound(self) -> int:
+        """A number that the rank of ``op`` does not exceed."""
         return self.bound.value
 
     @property

@@ -54,6 +54,7 @@ def top_eigenvectors(op: NetworkGram, seed: int) -> np.ndarray:
     """
 
     def enough(run: krylov.Run) -> bool:
+        """Whether the residual of the largest Ritz pair is small enough."""
         values, residuals, _ = krylov.ritz(run)
         return bool(residuals[-1] <= _RESIDUAL * values[-1])
 

@@ -128,6 +128,7 @@ class Monitor:
         mask: PyTree | None = None,
         batch_size: int | None = None,
     ) -> None:
+        """Check the arguments, which the class describes, and keep them; nothing is computed."""
         warm = steps if warm_steps is None else warm_steps
         _check(x, every=every, rtol=rtol, probes=probes, steps=steps, warm_steps=warm)
         if not (on_row is None or callable(on_row)):
@@ -156,8 +157,8 @@ class Monitor:
         self._roundings: dict[str, _Rounding] = {}
 
     def __repr__(self) -> str:
-        last = f", the last: {self.history[-1]}" if self.history else ""
-        return f"<Monitor: {len(self.history)} rows{last}>"
+        last_row = f", the last: {self.history[-1]}" if self.history else ""
+        return f"<Monitor: {len(self.history)} rows{last_row}>"
 
     def to_pandas(self) -> DataFrame:
         """The rows as a pandas data frame; what was never asked for has no column."""

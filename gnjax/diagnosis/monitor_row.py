@@ -73,6 +73,7 @@ class MonitorRow(Result):
         return {name: float(value) for name, value in named if value is not None}
 
     def __str__(self) -> str:
+        """One line: the step, the sharpness, 2 / rate and other quantities that were measured."""
         parts = [f"step {self.step}: sharpness {self.sharpness:.6g} +- {self.sharpness_error:.2g}"]
         if self.threshold is not None:
             parts.append(f"2 / rate {self.threshold:.6g}")

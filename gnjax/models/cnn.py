@@ -58,6 +58,7 @@ class LinearCNN(nnx.Module):
         self.kernels, self.head = nnx.Param(kernels), nnx.Param(head)
 
     def __call__(self, x: jax.Array) -> jax.Array:
+        """Outputs (n, k) for flattened images (n, length)."""
         if x.ndim != 2 or x.shape[1] != self.length:
             msg = f"inputs must have shape (n, {self.length}), got {x.shape}"
             raise ValueError(msg)
@@ -134,6 +135,7 @@ class CNN(nnx.Module):
         self.head = dense_layer(head, bias=bias, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
+        """Outputs (n, k) for images (n, height, width, channels)."""
         if x.ndim != 4 or x.shape[1:] != self.shape:
             msg = f"images must have shape (n, {', '.join(map(str, self.shape))}), got {x.shape}"
             raise ValueError(msg)

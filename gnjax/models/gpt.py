@@ -41,6 +41,7 @@ class CausalBlock(nnx.Module):
         self.dense2 = linear_layer(4 * width, width, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
+        """The block applied to the vectors of n samples with t tokens each, (n, t, width)."""
         x = self._with_branch(x, self.attention, "norm1")
         return self._with_branch(x, self._dense, "norm2")
 
@@ -120,6 +121,7 @@ class GPT(nnx.Module):
         _draw_layers(self, jax.random.fold_in(key, 2), initializer)  # the tables took 0 and 1
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
+        """Logits (n, t, vocabulary) for tokens (n, t): those of the token that follows each."""
         if tokens.ndim != 2 or tokens.shape[1] > self.length:
             msg = f"tokens must have shape (n, t) with t <= {self.length}, got {tokens.shape}"
             raise ValueError(msg)

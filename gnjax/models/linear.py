@@ -44,6 +44,7 @@ class LinearNet(nnx.Module):
             setattr(self, f"w{layer}", nnx.Param(weight))
 
     def __call__(self, x: jax.Array) -> jax.Array:
+        """Outputs (n, k) for inputs (n, d)."""
         if x.ndim != 2 or x.shape[1] != self.widths[0]:
             msg = f"inputs must have shape (n, {self.widths[0]}), got {x.shape}"
             raise ValueError(msg)

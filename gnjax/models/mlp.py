@@ -73,6 +73,7 @@ class MLP(nnx.Module):
                 setattr(self, f"norm{layer}", between)
 
     def __call__(self, x: jax.Array) -> jax.Array:
+        """Outputs (n, k) for inputs (n, d)."""
         if x.ndim != 2 or x.shape[1] != self.widths[0]:
             msg = f"inputs must have shape (n, {self.widths[0]}), got {x.shape}"
             raise ValueError(msg)

@@ -22,6 +22,10 @@ class ResidualBlock(nnx.Module):
     """
 
     def __init__(self, channels: int, filters: int, shortcut: str, *, rngs: nnx.Rngs) -> None:
+        """A block from ``channels`` to as many or twice as many ``filters``.
+
+        ``shortcut`` is "projection" or "zeros", and matters only where filters double.
+        """
         self.added_channels = filters - channels
         stride = 2 if self.added_channels else 1
         self.first = ConvNorm(channels, filters, stride=stride, rngs=rngs)
@@ -102,6 +106,7 @@ class ResNet(nnx.Module):
         initializers.start_as_pytorch(self, key)
 
     def __call__(self, x: jax.Array) -> jax.Array:
+        """Outputs (n, k) for images (n, height, width, channels)."""
         if x.ndim != 4 or x.shape[3] != self.channels:
             msg = f"images must have shape (n, height, width, {self.channels}), got {x.shape}"
             raise ValueError(msg)

@@ -53,6 +53,7 @@ class VGG(nnx.Module):
         initializers.start_as_pytorch(self, key)
 
     def __call__(self, x: jax.Array) -> jax.Array:
+        """Outputs (n, k) for images (n, side, side, channels)."""
         check_images(x, self.shape)
         for layer in range(1, self.depth + 1):
             x = max_pool(jax.nn.relu(getattr(self, f"layer{layer}")(x)))

@@ -27,6 +27,7 @@ class Attention(nnx.Module):
         )
 
     def __call__(self, x: jax.Array) -> jax.Array:
+        """The attention of each sample's tokens to one another, (n, t, w) to (n, t, w)."""
         q, k, v = (self._split(layer(x)) for layer in (self.query, self.key, self.value))
         scores = jnp.einsum("nthd,nshd->nhts", q, k, precision="highest")
         scores = scores * q.shape[-1] ** -0.5
@@ -106,6 +107,7 @@ class ViT(nnx.Module):
         self.token, self.positions = nnx.Param(on_device(rows[0])), nnx.Param(on_device(rows[1:]))
 
     def __call__(self, x: jax.Array) -> jax.Array:
+        """Outputs (n, k) for images (n, side, side, channels)."""
         check_images(x, self.shape)
         patches = self.patches(self._flat_patches(x))
         token = jnp.broadcast_to(self.token[...], (len(x), 1, patches.shape[-1]))

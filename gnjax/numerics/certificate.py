@@ -45,6 +45,7 @@ class Error(Result):
     reason: str = ""
 
     def __post_init__(self) -> None:
+        """Refuse another kind, a negative error, a failure beyond 1, and a finite unknown error."""
         if self.kind not in KINDS:
             msg = f"kind={self.kind!r} is not one of {', '.join(KINDS)}"
             raise ValueError(msg)

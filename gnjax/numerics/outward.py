@@ -110,7 +110,7 @@ def conversion_error(original: ArrayLike, stored: jax.Array | np.ndarray) -> flo
         return unit_roundoff(stored.dtype) * frobenius_norm(stored) * (1 + 2.0**-20)
     if host.dtype.kind in "iu":  # float64 may round an integer above 2^53: compare integers
         pairs = zip(*_changed_integers(host, rounded), strict=True)
-        return raised(math.sqrt(sum(float(int(a) - int(b)) ** 2 for a, b in pairs)))
+        return raised(math.sqrt(sum(float(int(exact) - int(kept)) ** 2 for exact, kept in pairs)))
     exact = np.asarray(host, np.float64)
     # XLA may take a number below the smallest normal one for zero, so the larger distance counts.
     is_tiny = np.abs(rounded) < np.finfo(rounded.dtype).tiny

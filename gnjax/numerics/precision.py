@@ -40,6 +40,7 @@ def x64_enabled() -> bool:
 
 @cache
 def _warn_single() -> None:
+    """Warn that spectra are computed in float32; the cache makes it the first call alone."""
     msg = (
         "JAX is in 32-bit mode, so this spectrum is computed in float32 and its floor is about "
         "1e-6 of the largest eigenvalue; call gnjax.enable_x64() before making arrays"

@@ -96,6 +96,7 @@ def _of_full_rank(
     """
 
     def solve(rows: np.ndarray) -> np.ndarray:
+        """M^{-1} v for each row v."""
         return scipy.linalg.cho_solve((factor, True), rows.T, check_finite=False).T
 
     size = len(factor)
@@ -180,10 +181,10 @@ def _largest(apply: HostProduct, size: int, rtol: float, seed: int) -> Enclosure
     """
 
     def enough(run: lanczos.Run) -> bool:
+        """Whether an eigenvalue above (1 + rtol) times the largest Ritz value is improbable."""
         top = float(np.linalg.eigvalsh(run.projection)[-1])
-        return bool(
-            lanczos.missed_probability(run, top * (1 + rtol))[0] <= MISSED_AT_EITHER_END / 2
-        )
+        missed = lanczos.missed_probability(run, top * (1 + rtol))[0]
+        return bool(missed <= MISSED_AT_EITHER_END / 2)
 
     run = lanczos.lanczos(
         apply,

@@ -44,6 +44,7 @@ _OPAQUE = 3.4e10  # the cost where only products are known; above 1500 rows "den
 
 
 def _refuses(problem: Problem) -> str:
+    """Why the method does not apply, or "": two blocks of vectors have no room in memory."""
     return too_large(problem.size, 2 * _BLOCK, problem.limits)
 
 

@@ -37,6 +37,11 @@ def _plan(problem: Problem) -> Plan | None:
 
 
 def _refuses(problem: Problem) -> str:
+    """Why the method does not apply, or "".
+
+    It needs a factor or a preconditioner from the caller, a matrix of full rank, and room for a
+    triangle of as many rows as the matrix has and for the rows of the factor.
+    """
     has_preconditioner = problem.preconditioner is not None
     if not has_preconditioner and factorisation_of(problem.op) is None:
         return (
@@ -110,6 +115,7 @@ def _certified(problem: Problem, preconditioned: PreconditionedMatrix) -> Ends |
     """
 
     def enclosed(end: End, rtol: float) -> Enclosed:
+        """The Ritz value of one end and a bound beyond it, to within ``rtol`` if that can be."""
         return certified(
             end, rtol, MISSED_AT_EITHER_END / 2, problem.seed, problem.watch.is_stopped
         )

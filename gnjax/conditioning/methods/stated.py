@@ -8,6 +8,7 @@ from gnjax.spectra.whole import stated_spectrum
 
 
 def _refuses(problem: Problem) -> str:
+    """Why the method does not apply, or "": the operator states no eigenvalues."""
     if stated_spectrum(problem.op) is not None:
         return ""
     return (
@@ -17,6 +18,7 @@ def _refuses(problem: Problem) -> str:
 
 
 def _ends(problem: Problem) -> Ends | None:
+    """Both ends of the eigenvalues that the operator states; None where it states none."""
     spectrum = stated_spectrum(problem.op)
     return None if spectrum is None else ends_of_spectrum(problem, spectrum)
 
