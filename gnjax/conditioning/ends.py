@@ -144,13 +144,13 @@ def ends_of_spectrum(problem: Problem, spectrum: Spectrum) -> Ends | None:
     rank, source = _rank(problem, values, errors)
     smallest = semidefinite(values[rank - 1], errors[rank - 1])
     return Ends(
-        semidefinite(values[0], errors[0]),
-        open_at_floor(smallest, source),
-        rank,
-        source,
-        _floor(spectrum),
-        spectrum.method,
-        spectrum.certificate,
+        largest=semidefinite(values[0], errors[0]),
+        smallest=open_at_floor(smallest, source),
+        rank=rank,
+        rank_source=source,
+        floor=_floor(spectrum),
+        method=spectrum.method,
+        certificate=spectrum.certificate,
     )
 
 
@@ -218,13 +218,13 @@ def _uncertified(problem: Problem, spectrum: Spectrum, norm: float) -> Ends | No
     check_semidefinite(float(values[-1]), float(values[0]), 1e-6 * norm)  # a guess of the error
     rank = problem.rank or max(int((values > noise).sum()), 1)
     return Ends(
-        Enclosure(float(values[0]), 0.0, np.inf),
-        Enclosure(max(float(values[rank - 1]), 0.0), 0.0, np.inf),
-        rank,
-        GIVEN if problem.rank is not None else FLOOR,
-        float(noise),
-        spectrum.method,
-        spectrum.certificate,
+        largest=Enclosure(float(values[0]), 0.0, np.inf),
+        smallest=Enclosure(max(float(values[rank - 1]), 0.0), 0.0, np.inf),
+        rank=rank,
+        rank_source=GIVEN if problem.rank is not None else FLOOR,
+        floor=float(noise),
+        method=spectrum.method,
+        certificate=spectrum.certificate,
     )
 
 

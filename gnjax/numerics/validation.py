@@ -18,8 +18,8 @@ from gnjax.numerics.memory.free import check_room
 from gnjax.numerics.outward import conversion_error
 from gnjax.numerics.precision import real_dtype, x64_enabled
 
-_ASYMMETRY = 1e-8
-_NEGATIVE = 1e-8
+_ASYMMETRY = 1e-8  # relative to the largest entry; a larger one is no rounding
+_NEGATIVE = 1e-8  # an eigenvalue below minus this times inputs and largest entry is no rounding
 
 
 def check_weights(weights: Sequence[ArrayLike]) -> list[jax.Array]:

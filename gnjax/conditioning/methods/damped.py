@@ -80,10 +80,17 @@ def _ends(problem: Problem) -> Ends | None:
         rests_on += certificate(singular)
     if rests_on.kind == UNKNOWN:  # after the shift the bounds are 0 and infinity
         bottom = Enclosure(bottom.value, -shift, math.inf)
-    source = FULL if problem.rank is None else GIVEN
-    ends = _shifted(top, shift), _shifted(bottom, shift)
-    floor = bottom.high - bottom.low
-    return Ends(*ends, problem.size, source, floor, "damped", rests_on, products, finished)
+    return Ends(
+        largest=_shifted(top, shift),
+        smallest=_shifted(bottom, shift),
+        rank=problem.size,
+        rank_source=FULL if problem.rank is None else GIVEN,
+        floor=bottom.high - bottom.low,
+        method="damped",
+        certificate=rests_on,
+        products=products,
+        finished=finished,
+    )
 
 
 def _why_singular(base: Operator, rows: int, bottom: Enclosure, size: int) -> Error | None:

@@ -162,13 +162,13 @@ def _ends_between(
     """The answer of this method from bounds on both ends, which are widened by the errors."""
     floor = sum(error.value for error in errors)
     return Ends(
-        top.widened(floor),
-        least.widened(floor),
-        rank,
-        source,
-        floor,
-        "inverse",
-        certificate(*errors, chance(MISSED_AT_EITHER_END)),
+        largest=top.widened(floor),
+        smallest=least.widened(floor),
+        rank=rank,
+        rank_source=source,
+        floor=floor,
+        method="inverse",
+        certificate=certificate(*errors, chance(MISSED_AT_EITHER_END)),
     )
 
 

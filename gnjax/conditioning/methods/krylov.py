@@ -178,8 +178,11 @@ def _incomplete(
     size, top, bottom = run.size, float(values[-1]), float(values[0])
     rests_on = certificate(error, chance(MISSED_AT_EITHER_END), symmetry_of(problem.op))
     if not np.isfinite(error.value):
-        unbounded = Enclosure(top, 0.0, np.inf), Enclosure(max(bottom, 0.0), 0.0, np.inf)
-        return Ends(*unbounded, len(values), FLOOR, 0.0, "krylov", rests_on, run.products)
+        largest = Enclosure(top, 0.0, np.inf)
+        smallest = Enclosure(max(bottom, 0.0), 0.0, np.inf)
+        return Ends(
+            largest, smallest, len(values), FLOOR, 0.0, "krylov", rests_on, products=run.products
+        )
     floor = error.value
     chance_of_end = MISSED_AT_EITHER_END / 2
     upper = lanczos.none_missed_beyond(run, top, top, chance_of_end)
@@ -194,7 +197,7 @@ def _incomplete(
         smallest = Enclosure(max(float(values[first]), 0.0), 0.0, float(end + floor))
         rank, source = int(is_nonzero.sum()), FLOOR
     largest = Enclosure(top, top - floor, upper + floor)
-    return Ends(largest, smallest, rank, source, floor, "krylov", rests_on, run.products)
+    return Ends(largest, smallest, rank, source, floor, "krylov", rests_on, products=run.products)
 
 
 METHOD = Method(

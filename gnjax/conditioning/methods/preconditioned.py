@@ -134,15 +134,16 @@ def _certified(problem: Problem, preconditioned: PreconditionedMatrix) -> Ends |
         return None
     symmetry = symmetry_of(problem.op)
     source = bound_source(problem, problem.size) if certain else FLOOR
+    missed = chance(top.missed + bottom.missed)
     return Ends(
-        largest,
-        smallest,
-        problem.size,
-        source if problem.rank is None else GIVEN,
-        preconditioned.floor(norm),
-        "preconditioned",
-        certificate(preconditioned.error(norm), chance(top.missed + bottom.missed), symmetry),
-        top.products + bottom.products,
+        largest=largest,
+        smallest=smallest,
+        rank=problem.size,
+        rank_source=source if problem.rank is None else GIVEN,
+        floor=preconditioned.floor(norm),
+        method="preconditioned",
+        certificate=certificate(preconditioned.error(norm), missed, symmetry),
+        products=top.products + bottom.products,
         finished=not problem.watch.stopped,
     )
 
