@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 
 from gnjax.conditioning.condition_number import condition_number
 from gnjax.diagnosis.monitor_products import (
-    along,
+    curvature_along,
     curvature_product,
     half_random,
     inverse_root,
@@ -198,7 +198,7 @@ class Monitor:
             name: self._error(name, run, inverse_root_of_metric, row_number)
             for name, run in runs.items()
         }
-        curvature = None if update is None else float(along(linearised, op.ravel(update)))
+        curvature = None if update is None else float(curvature_along(linearised, op.ravel(update)))
         trace_samples = (
             None
             if not self._probes

@@ -50,15 +50,18 @@ def scaled_product(op: Operator, scale: jax.Array, v: jax.Array) -> jax.Array:
 
 
 @bounded_jit
-def along(op: Operator, update: jax.Array) -> jax.Array:
-    """u^T H u / u^T u for the update u: the curvature along it."""
+def curvature_along(op: Operator, update: jax.Array) -> jax.Array:
+    """u^T H u for the ``update`` divided by its length, u: the curvature along it."""
     u = update / jnp.linalg.norm(update)
     return u @ op.mv(u)
 
 
 @bounded_jit(static_argnums=2)
 def quadratic_forms(op: Operator, number: jax.Array, probes: int) -> jax.Array:
-    """z^T H z for ``probes`` vectors z of random signs; their mean estimates the trace of H."""
+    """z^T H z for ``probes`` vectors z of random signs; their mean estimates the trace of H.
+
+    ``number`` is that of the row, so that each row of a monitor draws other vectors.
+    """
     key = jax.random.fold_in(jax.random.key(2), number)
     signs = jax.random.rademacher(key, (op.shape[0], probes), op.dtype)
     return (signs * op.mv(signs)).sum(0)
@@ -66,7 +69,10 @@ def quadratic_forms(op: Operator, number: jax.Array, probes: int) -> jax.Array:
 
 @jax.jit
 def half_random(number: jax.Array, vector: jax.Array) -> jax.Array:
-    """The sum of ``vector`` and of a random vector, both scaled to length 1."""
+    """The sum of ``vector`` and of a random vector, both scaled to length 1.
+
+    ``number`` is that of the row, so that each row of a monitor draws another vector.
+    """
     key = jax.random.fold_in(jax.random.key(1), number)
     random = jax.random.normal(key, vector.shape, vector.dtype)
     return vector / jnp.linalg.norm(vector) + random / jnp.linalg.norm(random)

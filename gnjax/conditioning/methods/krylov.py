@@ -172,8 +172,8 @@ def _incomplete(
 
     Without a whole spectrum zeros cannot be counted, so that the smallest non-zero eigenvalue is
     known only if every eigenvalue is certified to be positive. Otherwise it is bounded from above
-    alone, by the smallest Ritz value that is certainly not zero with its residual, and the rank is
-    at least the number of such values.
+    alone, by the smallest Ritz value that is certainly not zero with its residual, and the number
+    of such values is taken for the rank.
     """
     size, top, bottom = run.size, float(values[-1]), float(values[0])
     rests_on = certificate(error, chance(MISSED_AT_EITHER_END), symmetry_of(problem.op))
