@@ -105,7 +105,7 @@ def verify_file(path: Path, sha256: str) -> bool:
 
 
 def _read_loose(folder: Path, archive: Archive) -> dict[str, bytes] | None:
-    """Members that lie in the folder as files of their own, plain or gzipped."""
+    """The members that lie in the folder as files of their own; None where one is lacking."""
     contents: dict[str, bytes] = {}
     for member in archive.members:
         path = _loose_path(folder, archive, member)
@@ -138,7 +138,10 @@ def _content(path: Path) -> bytes:
 
 
 def _read_tar(folder: Path, archive: Archive) -> dict[str, bytes] | None:
-    """Members of a tar file, compressed or not; nothing is written to disk."""
+    """The members of a tar file by name, compressed or not; nothing is written to disk.
+
+    None where the folder has no such tar file.
+    """
     path = _tar_path(folder, archive)
     if path is None:
         return None

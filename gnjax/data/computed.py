@@ -28,7 +28,7 @@ def gaussian(samples: int, dimension: int, classes: int, seed: int) -> _Samples:
 
     The labels can therefore be fitted by a linear map, and more samples extend fewer ones.
     """
-    # X, A and A X^T; a product of floats, as that of huge integers has no limit.
+    # How many numbers x, A and x A^T have together.
     numbers = (samples + classes) * (dimension + 0.0) + samples * classes
     check_room(f"gaussian data of {samples:,} samples", 8 * numbers, "ask for fewer")
     teacher_stream, inputs_stream = np.random.SeedSequence(seed).spawn(2)

@@ -60,7 +60,11 @@ _IDX_NAMES = {
 def _idx_archives(
     packed: Mapping[str, tuple[str, str]], plain: Mapping[str, tuple[str, str]]
 ) -> Mapping[str, tuple[Archive, ...]]:
-    """Images and labels of each split, from the sha256 of the .gz files and of their contents."""
+    """The files of images and of labels of each split, in the format of MNIST.
+
+    ``packed`` and ``plain`` have by split the sha256 of the files of images and of labels: of the
+    .gz files, and of what they contain.
+    """
     return {
         split: tuple(
             Archive(f"{name}.gz", packed_hash, (Member(name, f"sha256:{plain_hash}"),))

@@ -68,7 +68,7 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 def filled_rows(rows: np.ndarray, dtype: Any = np.float64) -> jax.Array:
     """The rows of a matrix on the device, followed by rows of zeros up to a power of two.
 
-    JAX compiles a program for every number of rows that it meets, and these are few.
+    JAX compiles a program for every number of rows that it meets, and powers of two are few.
     """
     count = len(rows)
     power_of_two = 1 << max(count - 1, 0).bit_length()  # the smallest that is at least count

@@ -147,11 +147,11 @@ def _complete(
 
 
 def _both_certain(run: lanczos.Run, *, rtol: float, error: float) -> bool:
-    """Whether no eigenvalue is certified to lie far outside the range of the Ritz values.
+    """Whether it is certain enough that no eigenvalue lies far outside the range of Ritz values.
 
-    With the smallest and the largest Ritz value a and b, that range is from (1 - rtol / 2) a to
-    (1 + rtol / 3) b, and its lower end must be above ``error``. For both ends together the
-    certificate fails with a probability of at most ``MISSED_AT_EITHER_END``.
+    With the smallest and the largest Ritz value a and b, all eigenvalues must be between
+    (1 - rtol / 2) a, which must be above ``error``, and (1 + rtol / 3) b. That is wrong with a
+    probability of at most ``MISSED_AT_EITHER_END`` for both ends together.
     """
     values = np.linalg.eigvalsh(run.projection)
     bottom = values[0] * (1 - rtol / 2)

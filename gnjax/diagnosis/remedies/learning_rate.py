@@ -28,11 +28,13 @@ def own_learning_rate(problem: ModelOnData, baseline: Baseline) -> Remedy:
     are multiplied by sqrt(s). G_l becomes s G_l, and to first order d ln kappa / d ln s is the
     layer's share of lambda_max less its share of lambda_min.
     """
-    if not baseline.culprit:
+    if not baseline.suspect_parameters:
         msg = "no layer has a much larger share of lambda_max than of lambda_min"
         raise NotMeasurableError(msg)
     net = baseline.op.net
-    is_of_layer = np.repeat([name in baseline.culprit for name in parameter_names(net)], net.counts)
+    is_of_layer = np.repeat(
+        [name in baseline.suspect_parameters for name in parameter_names(net)], net.counts
+    )
     variants = tuple(
         (
             f"x {factor:.3g}",
@@ -45,7 +47,7 @@ def own_learning_rate(problem: ModelOnData, baseline: Baseline) -> Remedy:
         for factor in _FACTORS
     )
     reason = "d ln kappa / d ln rate is its share of lambda_max less its share of lambda_min"
-    return Remedy(own_rate(layer_name(baseline.culprit[0])), reason, variants)
+    return Remedy(own_rate(layer_name(baseline.suspect_parameters[0])), reason, variants)
 
 
 def own_rate(layer: str) -> str:

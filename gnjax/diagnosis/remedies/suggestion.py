@@ -95,13 +95,14 @@ class Baseline:
       condition: kappa of G.
       op: G, whose network holds inputs and parameters in the working precision.
       jacobian: J / sqrt(n), (n k, p), weighted by the loss.
-      culprit: the paths of the parameters for which a separate learning rate is tried, if any.
+      suspect_parameters: the paths of the parameters of the layer that is most sensitive, for which
+        a separate learning rate is tried; empty where no layer stands out.
     """
 
     condition: ConditionNumber
     op: NetworkGram
     jacobian: np.ndarray
-    culprit: tuple[str, ...]
+    suspect_parameters: tuple[str, ...]
 
 
 @dataclass(frozen=True)
