@@ -214,7 +214,10 @@ def largest_dense(memory: float) -> int:
 
 
 def _profile(memory: float | None, accelerated: bool) -> str:
-    """The largest profile that is sensible, and what the next one lacks."""
+    """The largest of the profiles smoke, laptop and paper that this machine can run.
+
+    Behind it is what the next larger one lacks. ``memory`` is what is free, in bytes.
+    """
     if memory is not None and memory < _LEAST_MEMORY:
         return f"smoke; laptop wants {_gigabytes(_LEAST_MEMORY)} of memory"
     lacking = [f"the data set {name}" for name in PAPER_DATA if data.state(name) == "not here"]

@@ -209,13 +209,16 @@ def block_spectra(
     [('0', 3, 3), ('1', 2, 2)]
     """
     operator = _operator(op, x, options)
-    names, terms, sizes, diagonal = _blocks(operator, by, labels, centred, limits)
+    names, terms, parameters, diagonal = _blocks(operator, by, labels, centred, limits)
     blocks: list[BlockSpectrum] = []
     with stages(progress, len(names) + 1) as advance:
-        for name, size, block, count in zip(names, sizes, diagonal.operators, terms, strict=True):
-            advance()
+        for name, block_terms, block_parameters, block in zip(
+            names, terms, parameters, diagonal.operators, strict=True
+        ):
+            advance()  # at first for the formation of all blocks, then for the block before
             bound = diagonal.rank_bound_of(len(blocks))
-            blocks.append(replace(_block(name, size, block, bound, limits), terms=count))
+            spectrum = _block(name, block_parameters, block, bound, limits)
+            blocks.append(replace(spectrum, terms=block_terms))
         advance()
     floor = _ZERO * max(float(np.abs(block.spectrum.values).max()) for block in blocks)
     distance_of_pairs, distance_errors = distances([block.spectrum for block in blocks], floor)
@@ -233,7 +236,7 @@ def block_spectra(
 def _blocks(
     op: Any, by: Any, labels: Any, centred: bool, limits: Limits
 ) -> tuple[list[str], Sequence[int | None], list[int], DiagonalBlocks]:
-    """(names, terms, sizes, blocks) for the arguments of :func:`block_spectra`.
+    """(names, terms, parameters, blocks) for the arguments of :func:`block_spectra`.
 
     For each block: its name; how many samples or tokens it comes from, None for a block of
     parameters; how many parameters it acts on; and the block itself as an operator.
@@ -253,12 +256,12 @@ def _blocks(
     if isinstance(by, Mapping):
         entries = _entries_by_label(net, paths, by)
         blocks = entry_blocks(op, list(entries.values()), limits)
-        sizes = [len(indices) for indices in entries.values()]
-        return list(entries), [None] * len(entries), sizes, blocks
+        parameters = [len(indices) for indices in entries.values()]
+        return list(entries), [None] * len(entries), parameters, blocks
     groups = grouped(paths, by)  # by the name of each block, the indices of its parameters
     blocks = diagonal_blocks(op, list(groups.values()), limits)
-    sizes = [sum(counts[index] for index in group) for group in groups.values()]
-    return list(groups), [None] * len(groups), sizes, blocks
+    parameters = [sum(counts[index] for index in group) for group in groups.values()]
+    return list(groups), [None] * len(groups), parameters, blocks
 
 
 def _entries_by_label(

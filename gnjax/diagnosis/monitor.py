@@ -313,7 +313,10 @@ class Monitor:
         return product_error(multiply, op.shape[0], op.dtype, work=work, scaling=scaling)
 
     def _with_condition(self, row: MonitorRow) -> MonitorRow:
-        """The row with kappa, where that is wanted, and its certificate with that of kappa."""
+        """The row with kappa of G and its certificate; the row as it is where none is wanted.
+
+        Where the caller did not say, kappa is wanted if the smaller side of G has at most 100 rows.
+        """
         op = self._gram
         if op is None or self._wants_kappa is False:
             return row
