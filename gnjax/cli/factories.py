@@ -134,7 +134,7 @@ def _is_model(value: Any) -> bool:
 
 
 def needed_by(factory: Callable[..., Any]) -> list[str]:
-    """The names of the arguments that a function needs."""
+    """The names of the arguments of a function that have no default."""
     return [
         parameter.name
         for parameter in inspect.signature(factory).parameters.values()

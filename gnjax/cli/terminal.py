@@ -124,7 +124,8 @@ class _Stream:
 def _open_standard_files() -> None:
     """Open what the caller has closed of stdin, stdout and stderr, to read and write nothing.
 
-    The next file to be opened would take its number, and receive what libraries write there.
+    Otherwise the next file that is opened would take the number of one that is closed, and receive
+    what libraries write there.
     """
     number = os.open(os.devnull, os.O_RDWR)  # the least number that is free
     while number <= 2:

@@ -115,6 +115,7 @@ def _layers(diagnosis: Diagnosis) -> str:
         f"{'kappa alone':>11}"
     ]
     for layer in _most_telling(diagnosis.layers):
+        # A long name keeps its end, behind the sign ~.
         name = layer.name if len(layer.name) <= width else "~" + layer.name[1 - width :]
         bottom = "-" if layer.bottom is None else f"{layer.bottom:.1%}"
         alone = "-" if layer.block is None else short(layer.block)

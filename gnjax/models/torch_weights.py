@@ -162,7 +162,10 @@ def _candidates(torch_names: TorchNames, name: str) -> list[str]:
 
 
 def _arrays(state: _State) -> dict[str, np.ndarray]:
-    """Arrays by their names, without the prefixes that wrappers of modules add."""
+    """The floating-point arrays of a state dict, or of the file that has it, by their names.
+
+    Names lose the prefixes that wrappers of modules add, and counters of batches are left out.
+    """
     if isinstance(state, str | PathLike):
         if not fspath(state).endswith(".safetensors"):
             msg = (
