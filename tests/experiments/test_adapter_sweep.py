@@ -8,12 +8,9 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
-from pandas import DataFrame
 
 import gnjax
 from experiments import adapter_sweep as experiment
-from figures import t6
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests import references
 from tests.experiments.configs import records
 
@@ -103,36 +100,3 @@ def test_adapters_leave_a_gpt_as_it_is_until_they_are_trained():
     assert len(factors) == len(kernels)
     rank = int(cell.amount)
     assert row.parameters == sum(rank * kernel.shape[1] for kernel in kernels)
-
-
-_SHARES = (1.5, 3.0, 6.0)
-
-
-def _table(powers, scales, shares=_SHARES):
-    """kappa = scale * share^power for every family."""
-    return DataFrame(
-        {
-            "network": network, "family": family, "amount": share / 10, "data": "digits",
-            "samples": 6, "inputs": 64, "outputs": 10, "parameters": int(60 * share),
-            "share": share, "depth": 3, "width": 12, "steps": 3, "seed": seed,
-            "evidence": "measured", "failure": 0.0, "resolved": True, "rank": 60,
-            "kappa": scales[family] * share ** (powers + 0.01 * seed),
-            "kappa_low": scales[family] * share ** (powers + 0.01 * seed),
-            "kappa_high": scales[family] * share ** (powers + 0.01 * seed),
-        }
-        for network in t6.NETWORKS
-        for family in t6.FAMILIES
-        for share in shares
-        for seed in (0, 1, 2)
-    )  # fmt: skip
-
-
-def test_claims_can_hold_fail_and_be_out_of_reach():
-    def statuses(table):
-        return [claim.check(table).status for claim in experiment.CLAIMS]
-
-    same = dict.fromkeys(t6.FAMILIES, 100.0)
-    assert statuses(_table(-2.0, same)) == [HOLDS] * 5
-    apart = {family: 100.0 if family == "pruned" else 500.0 for family in t6.FAMILIES}
-    assert statuses(_table(1.0, apart)) == [FAILS] * 5
-    assert statuses(_table(-2.0, same, shares=(0.5, 1.0))) == [NOT_TESTABLE] * 5

@@ -7,15 +7,14 @@ import jax
 import numpy as np
 import optax
 import scipy.spatial.distance
-from pandas import DataFrame
 
 import gnjax
 from experiments import block_heterogeneity as experiment
 from figures import t2
 from gnjax.networks.network import parameter_names
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests.drawn import line, mean_and_interval
 from tests.experiments.configs import records
+from tests.figures.drawing import drawn, published
 
 
 def _distance(one, other, floor):
@@ -74,47 +73,15 @@ def _paths(op):
     return parameter_names(op.net)
 
 
-_DISTANCES = {"gpt": (0.8, 0.7), "vit": (0.7, 0.6), "cnn": (0.4, 0.4), "mlp": (0.3, 0.3)}
-
-
-def _table(distances):
-    blocks = {"gpt": "block1/attention/key", "vit": "patches", "cnn": "conv1", "mlp": "dense1"}
-    return DataFrame(
-        {
-            "panel": panel, "network": name, "data": "digits", "samples": 6, "inputs": 64,
-            "outputs": 10, "parameters": 100, "width": 4, "depth": 1, "seed": seed,
-            "distance": plain * (1 + 0.01 * seed), "distance_error": 1e-9,
-            "distance_shape": shape * (1 + 0.01 * seed), "off_share": 0.1,
-            "block": blocks[name] if share is not None else "",
-            "share": 0.0 if share is None else share, "size": 10.0 ** -(share or 0) * (1 + seed),
-        }
-        for name, (plain, shape) in distances.items()
-        for seed in (0, 1, 2)
-        for panel, share in (("distance", None), ("spectrum", 0.0), ("spectrum", 1.0))
-    )  # fmt: skip
-
-
-def test_claims_can_hold_fail_and_be_out_of_reach():
-    def statuses(table):
-        return [claim.check(table).status for claim in experiment.CLAIMS]
-
-    assert statuses(_table(_DISTANCES)) == [HOLDS] * 3
-    opposite = {name: (1 - a, 1 - b) for name, (a, b) in _DISTANCES.items()}
-    assert statuses(_table(opposite)) == [FAILS] * 3
-    assert statuses(_table({"gpt": (0.8, 0.7)})) == [NOT_TESTABLE] * 3
-
-
 def test_figure_t2_draws_spectra_and_distances():
-    table = _table(_DISTANCES)
-    figure = t2.draw(table)
+    table, figure = published("t2"), drawn("t2")
     *panels, distances = figure.axes
     for axes, (network, title) in zip(panels, t2.NAMES.items(), strict=True):
         shown = (table["network"] == network) & (table["panel"] == "spectrum")
-        picked = table[shown]
-        (block,) = set(picked["block"])
-        expected = mean_and_interval(picked, "share", picked["size"])
         assert axes.get_title(loc="left") == title
-        np.testing.assert_allclose(line(axes, block).get_ydata(), expected[1])
+        for block, picked in table[shown].groupby("block"):
+            expected = mean_and_interval(picked, "share", picked["size"])
+            np.testing.assert_allclose(line(axes, block).get_ydata(), expected[1])
     for container, column in zip(distances.containers, t2.MEASURES, strict=True):
         shown = table["panel"] == "distance"
         place = {name: index for index, name in enumerate(t2.NAMES)}

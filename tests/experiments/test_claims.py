@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import is_dataclass
 from functools import cache
+from itertools import chain
 from typing import get_args, get_type_hints
 
 import numpy as np
@@ -16,7 +17,7 @@ from figures import catalogue
 from reproduction.published import gallery, table_of
 from reproduction.readings import all_claims, figure_of, name
 from sweeps import command_line, table
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, Claim, NotTestableError, judge
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, NotTestableError, judge
 from sweeps.experiment import Experiment
 
 PLACES = {"samples", "inputs", "outputs", "parameters", "size", "index", "epoch", "step"}
@@ -44,22 +45,27 @@ def _set(experiment: Experiment) -> frozenset[str]:
 
 
 def _changed(experiment: Experiment, frame: DataFrame) -> Iterator[DataFrame]:
-    """What is measured is upside down, all alike or exchanged; or one column is, or is tilted."""
+    """What is measured is upside down, all alike, exchanged, larger or tilted; or a part of it is.
+
+    A part is a column that was measured, alone or together with the ends of its interval.
+    """
     given = _set(experiment) | PLACES
     numbers = [n for n in frame if is_numeric_dtype(frame[n]) and not is_bool_dtype(frame[n])]
     measured = [n for n in numbers if n not in given]
     floats = [n for n in measured if is_float_dtype(frame[n])]
-    yield _upside_down(frame, floats)
-    yield frame.assign(**dict.fromkeys(floats, 1.0))
     swept = [n for n in frame if n in given and frame[n].nunique() > 1 and n != "seed"]
     for over in swept:
         yield _reversed(frame, floats, over)
-    for one in measured:
-        yield _upside_down(frame, [one])
-        yield frame.assign(**{one: 1.0})
+    together = [[n, *(f"{n}_{end}" for end in ENDS if f"{n}_{end}" in frame)] for n in measured]
+    alone = [[n] for n in measured]
+    for part in (floats, *(p for p in together if len(p) > 1), *alone):
+        yield _upside_down(frame, part)
+        yield frame.assign(**dict.fromkeys(part, 1.0))
+        for factor in (0.1, 10.0):
+            yield frame.assign(**{n: frame[n] * factor for n in part})
         for over in swept:
-            yield _tilted(frame, one, over, 1)
-            yield _tilted(frame, one, over, 2)
+            for power in (1, -1, 2):
+                yield _tilted(frame, part, over, power)
 
 
 def _upside_down(frame: DataFrame, names: list[str]) -> DataFrame:
@@ -86,11 +92,12 @@ def _reversed(frame: DataFrame, names: list[str], over: str) -> DataFrame:
     return found
 
 
-def _tilted(frame: DataFrame, one: str, over: str, power: int) -> DataFrame:
-    """A column that is larger by powers of ten at each further value of another."""
+def _tilted(frame: DataFrame, names: list[str], over: str, power: int) -> DataFrame:
+    """Columns that are larger by powers of ten at each further value of another, or smaller."""
     place = frame[over].rank(method="dense")
-    place *= min(1.0, 250 ** (1 / power) / place.max())  # or the powers overflow
-    return frame.assign(**{one: frame[one] * 10.0 ** (place**power)})
+    place *= min(1.0, 250 ** (1 / abs(power)) / place.max())  # or the powers overflow
+    factor = 10.0 ** (np.sign(power) * place ** abs(power))
+    return frame.assign(**{n: frame[n] * factor for n in names})
 
 
 @pytest.mark.parametrize("claim", all_claims(), ids=name)
@@ -111,18 +118,30 @@ def _status(claim: Claim, frame: DataFrame) -> str:
         return NOT_TESTABLE
 
 
+# How claims hold and fail is shown here for these experiments, for others in their own tests.
+HERE = (
+    *("adapter_sweep", "block_alignment", "block_heterogeneity", "class_blocks"),
+    *("data_sharpness", "edge_of_stability", "sample_sweep"),
+    *("shallow_eigenvalues", "trace_path", "transformer_depth"),
+)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of numbers that no run measures
 @pytest.mark.parametrize("claim", all_claims(), ids=name)
-def test_a_claim_that_holds_can_fail(claim: Claim) -> None:
-    """In a published table, or in one that is made of the table in which it holds."""
-    module = catalogue.from_tables()[figure_of(claim)]
-    found = [_published(figure_of(claim), profile) for profile in ("laptop", "paper")]
-    frames = [frame for frame in found if frame is not None]
-    statuses = [claim.check(frame).status for frame in frames]
-    if FAILS in statuses or HOLDS not in statuses:
-        return
-    experiment = command_line.named(module.EXPERIMENT)
-    held = [frame for frame, status in zip(frames, statuses, strict=True) if status == HOLDS]
-    changed = (other for frame in held for other in _changed(experiment, frame))
-    assert any(_status(claim, frame) not in (HOLDS, NOT_TESTABLE) for frame in changed)
+def test_a_claim_can_hold_and_fail(claim: Claim) -> None:
+    """Each in a published table or in one that is made of it: the claim reads what was measured."""
+    figure = figure_of(claim)
+    experiment = command_line.named(catalogue.from_tables()[figure].EXPERIMENT)
+    frames = [f for f in (_published(figure, p) for p in ("laptop", "paper")) if f is not None]
+    found = {_status(claim, frame) for frame in frames}
+    here = experiment.name in HERE and "as many steps without" not in claim.statement
+    if not here:
+        if FAILS in found or HOLDS not in found:
+            return
+        frames, found = [f for f in frames if _status(claim, f) == HOLDS], {HOLDS}
+    for made in chain.from_iterable(_changed(experiment, frame) for frame in frames):
+        found.add(_status(claim, made))
+        if {HOLDS, FAILS} <= found or (not here and UNDECIDED in found):
+            return
+    pytest.fail(f"in all tables it is one of {found}")

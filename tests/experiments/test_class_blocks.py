@@ -8,11 +8,9 @@ import numpy as np
 import optax
 import scipy.special
 from flax import nnx
-from pandas import DataFrame
 
 import gnjax
 from experiments import class_blocks as experiment
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests.experiments.configs import records
 
 
@@ -96,34 +94,3 @@ def test_adam_is_optaxs():
         params, memory = moved(params, memory)
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(params), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9)
-
-
-_POWERS = {"start": (0.0, 0.0), "gradient descent": (1.0, -0.5), "Adam": (0.8, -0.1)}
-
-
-def _table(powers, ranks=(0, 1, 2), token=1.0):
-    """trace and loss as powers of the frequency, with a little noise over the seeds."""
-    return DataFrame(
-        {
-            "network": network, "stage": stage, "part": part, "data": "python_topics",
-            "samples": 20, "inputs": 4, "outputs": 6, "width": 4, "depth": 1, "seed": seed,
-            "steps": 0 if stage == "start" else 20, "rate": 0.1, "rank": rank,
-            "frequency": 0.5**rank, "share": 0.4**rank, "largest": 1.0,
-            "trace": (0.5**rank) ** ((power if part == "class" else token) + 0.01 * seed),
-            "loss": (0.5**rank) ** (loss * (1 + 0.01 * seed)),
-        }
-        for network, part in (("linear", "class"), ("gpt", "class"), ("gpt", "token"))
-        for stage, (power, loss) in powers.items()
-        for rank in ranks
-        for seed in (0, 1, 2)
-    )  # fmt: skip
-
-
-def test_claims_can_hold_fail_and_be_out_of_reach():
-    def statuses(table):
-        return [claim.check(table).status for claim in experiment.CLAIMS]
-
-    assert statuses(_table(_POWERS)) == [HOLDS] * 6
-    opposite = {"start": (0.0, 0.0), "gradient descent": (-1.0, 0.1), "Adam": (0.0, -0.5)}
-    assert statuses(_table(opposite, token=-1.0)) == [FAILS] * 6
-    assert statuses(_table(_POWERS, ranks=(0,))) == [NOT_TESTABLE] * 6

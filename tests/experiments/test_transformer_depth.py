@@ -4,12 +4,10 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
-from pandas import DataFrame
 
 import gnjax
 from experiments import transformer_depth as experiment
 from experiments.shared.language import pieces
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests import references
 from tests.experiments.configs import records
 
@@ -45,45 +43,3 @@ def test_the_kinds_are_what_they_are_called():
         block = experiment.made(replace(cell, network=kind)).model.block1
         assert block.norm == norm
         assert float(block.skip[...]) == strength(cell.depth)
-
-
-_POWERS = {
-    "pre": -1,
-    "post": 0,
-    "none": 0,
-    "none, 1/sqrt(L)": 1,
-    "none, 1/L": 2,
-    "none, no skip": 3,
-}
-
-
-def _table(powers, resolved=True):
-    """kappa = (L + 1)^power of each kind, with a little noise over the seeds."""
-    return DataFrame(
-        {
-            "panel": panel, "network": kind, "depth": depth, "width": 8, "seed": seed,
-            "inputs": 6, "outputs": 4, "samples": 8, "parameters": 100 * depth,
-            "data": "python_topics", "evidence": "measured", "failure": 0.0, "resolved": resolved,
-            "kappa": (1 + depth) ** power * (1 + 0.01 * seed),
-            "kappa_low": (1 + depth) ** power * (1 + 0.01 * seed),
-            "kappa_high": (1 + depth) ** power * (1 + 0.01 * seed),
-            "share": share, "eigenvalue": 0.1 ** (share * (1 + power + seed)),
-        }
-        for kind, power in powers.items()
-        for depth in (1, 2, 4)
-        for seed in (0, 1, 2)
-        for panel, share in (("kappa", 0.0), ("spectrum", 0.0), ("spectrum", 1.0))
-        if panel == "kappa" or depth == 4
-    )  # fmt: skip
-
-
-def _statuses(table):
-    return [claim.check(table).status for claim in experiment.CLAIMS]
-
-
-def test_claims_can_hold_fail_and_be_out_of_reach():
-    assert _statuses(_table(_POWERS)) == [HOLDS] * 6
-    opposite = {kind: 2 - power for kind, power in _POWERS.items()}
-    assert _statuses(_table(opposite)) == [FAILS] * 6
-    alone = _statuses(_table({"other": 1}))
-    assert alone == [NOT_TESTABLE] * 6
