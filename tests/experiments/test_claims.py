@@ -10,6 +10,7 @@ from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
+from ml_collections import FrozenConfigDict
 from pandas import DataFrame
 from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
@@ -17,7 +18,16 @@ from figures import catalogue
 from reproduction.published import gallery, table_of
 from reproduction.readings import all_claims, figure_of, name
 from sweeps import command_line, table
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, NotTestableError, judge
+from sweeps.claims import (
+    FAILS,
+    HOLDS,
+    NOT_TESTABLE,
+    STATUSES,
+    UNDECIDED,
+    Claim,
+    NotTestableError,
+    judge,
+)
 from sweeps.experiment import Experiment
 
 PLACES = {"samples", "inputs", "outputs", "parameters", "size", "index", "epoch", "step"}
@@ -32,10 +42,16 @@ def _published(figure: str, profile: str) -> DataFrame | None:
 
 
 @cache
+def _config(name: str) -> FrozenConfigDict:
+    return command_line.load(f"configs/{name}.py:laptop")[0]
+
+
+@cache
 def _set(experiment: Experiment) -> frozenset[str]:
     """The names of what is set: the labels, the keywords of the measure and their numbers."""
-    config, _ = command_line.load(f"configs/{experiment.name}.py:laptop")
-    found = {label for labels, _ in experiment.settings(config) for label in labels}
+    found = {
+        label for labels, _ in experiment.settings(_config(experiment.name)) for label in labels
+    }
     for keyword, kind in experiment.kinds.items():
         found.add(keyword)
         for record in filter(is_dataclass, (kind, *get_args(kind))):
@@ -101,9 +117,14 @@ def _tilted(frame: DataFrame, names: list[str], over: str, power: int) -> DataFr
 
 
 @pytest.mark.parametrize("claim", all_claims(), ids=name)
-def test_a_claim_about_no_row_is_not_testable(claim: Claim) -> None:
-    frame = next(filter(_is_there, (_published(figure_of(claim), p) for p in ("laptop", "paper"))))
-    assert judge(claim, frame[:0], ()).status == NOT_TESTABLE
+def test_a_claim_about_no_row_is_not_testable_and_one_about_a_row_has_a_verdict(
+    claim: Claim,
+) -> None:
+    figure = figure_of(claim)
+    frame = next(filter(_is_there, (_published(figure, p) for p in ("laptop", "paper"))))
+    ratios = _config(catalogue.from_tables()[figure].EXPERIMENT).get("paper_ratios", ())
+    assert judge(claim, frame[:0], ratios).status == NOT_TESTABLE
+    assert judge(claim, frame[:1], ratios).status in STATUSES
 
 
 def _is_there(frame: DataFrame | None) -> bool:
