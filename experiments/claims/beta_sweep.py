@@ -93,13 +93,13 @@ def _every_term_falls(figure: str) -> Callable[[DataFrame], Verdict]:
         }
         worst = {name: effect.exponential() for name, effect in found.items()}
         name = "largest term of a network over the same term at the next smaller beta"
-        found = effects.decide(worst, name, below=1.0)
+        decided = effects.decide(worst, name, below=1.0)
         deepest = where(rows, depth=depths[-1]).sort_values("skip")
         steps = ", ".join(
             f"{np.exp(np.log(one['worst_term']).mean()):.3g} up to beta={beta}"
             for beta, one in deepest.groupby("beta", sort=False)
         )
-        return replace(found, text=f"{found.text}; by step, at L={depths[-1]}: {steps}")
+        return replace(decided, text=f"{decided.text}; by step, at L={depths[-1]}: {steps}")
 
     return check
 
