@@ -31,7 +31,9 @@ _TRIES = 2  # attempts with each widening
 class Enclosed:
     """Eigenvalues at one end of a spectrum, the outermost first.
 
-    Each Ritz value of A bounds its eigenvalue from inside, and each of ``bounds`` from outside.
+    Each Ritz value of A bounds its eigenvalue from inside the spectrum, and each of ``bounds`` from
+    outside. The bounds are wrong with a probability of at most ``missed``. ``products`` is the
+    number of vectors that were multiplied by A.
     """
 
     values: np.ndarray
@@ -58,40 +60,47 @@ def certified(
     stopped: Stopped = lambda: False,
     count: int = 1,
 ) -> Enclosed:
-    """Locate the outermost eigenvalues, then certify that none lies beyond bounds near them.
+    """The ``count`` outermost eigenvalues of A at one end: Ritz values, and bounds beside them.
 
-    Where that takes too many steps, wider bounds are tried. Each attempt may be wrong with a
-    probability of at most ``share``, and these probabilities add up. When it is ``stopped``, or
-    where no attempt succeeds, the bounds are 0 or infinite.
+    A bound lies a fraction of rtol beyond its Ritz value. It holds if C = R^T sign (A - s I) R is
+    positive definite for the bound as shift s, where R is the preconditioner of the end. After the
+    vectors near the end are deflated, a Lanczos run with C from a random start shows that. An
+    attempt may be wrong with a probability of at most ``share``, and these probabilities add up to
+    at most ``missed``.
+
+    After an attempt that fails, the next one has a smaller floor for C to exceed, or begins from
+    what the run has found further out, or has wider bounds. When it is ``stopped``, or where no
+    attempt succeeds, the bounds are 0 for the smallest eigenvalues and infinite for the largest.
     """
     share, failure = missed / (_TRIES * len(_WIDENINGS)), 0.0
     located = locate(end, rtol, stopped, count=count)
     if located is None:
         return _unbounded(end, np.zeros(count), 0)
     best, products = located.ritz, located.products
-    below = np.inf  # the largest floor that C is expected to exceed
+    highest_floor = np.inf  # C is expected to exceed it
     seeds = iter(range(seed, seed + _TRIES * len(_WIDENINGS)))  # a start knows of no run before it
     for widening in _WIDENINGS:
         for _ in range(_TRIES):
             shifts = [beside(end, value, rtol * widening) for value in best.values[:count]]
+            # At the innermost shift C is smallest, so that one run certifies all shifts.
             pencil = located.pencil.at(shifts[-1])
-            deflated_space = deflation(end, pencil, best, shifts, below)
+            deflated_space = deflation(end, pencil, best, shifts, highest_floor)
             if deflated_space is None:
                 break
-            beside_them = DeflatedProducts(pencil, deflated_space)
-            products += beside_them.products
+            deflated_products = DeflatedProducts(pencil, deflated_space)
+            products += deflated_products.products
             start = random_rows(end.size, end.block, next(seeds), orthogonal_to=deflated_space.rows)
             run = lanczos(
-                beside_them,
+                deflated_products,
                 start,
                 max_steps=_CERTIFY_STEPS,
                 noise=pencil.noise,
-                enough=partial(_decided, test=beside_them, missed=share, stopped=stopped),
+                enough=partial(_decided, test=deflated_products, missed=share, stopped=stopped),
                 check_every=1,
                 orthogonal_to=deflated_space.rows,
             )
             products += run.products
-            floor = beside_them.floor(run.products)
+            floor = deflated_products.floor(run.products)
             exceeds = _exceeds(run, floor)
             if exceeds:
                 chance = 0.0 if run.complete else float(missed_probability(run, floor)[0])
@@ -102,9 +111,9 @@ def certified(
                 return _unbounded(end, best.values[:count], products)
             failure += share
             least = float(np.linalg.eigvalsh(run.projection)[0])
-            if 0 < least <= floor:
-                below = least / 2
-            elif not exceeds:
+            if 0 < least <= floor:  # C is positive: a smaller floor may do
+                highest_floor = least / 2
+            elif not exceeds:  # C is not positive: an eigenvalue lies beyond the innermost shift
                 beyond = _beyond(end, pencil, run, best)
                 again = locate(end, rtol, stopped, beyond, count=count)
                 if again is None:
@@ -116,40 +125,43 @@ def certified(
 
 
 def _unbounded(end: End, values: np.ndarray, products: int) -> Enclosed:
+    """Ritz values without a certificate: bounds that hold for any positive definite matrix."""
     return Enclosed(values, np.full(len(values), 0.0 if end.sign > 0 else np.inf), 0.0, products)
 
 
 class DeflatedProducts:
-    """Products with C beside deflated vectors, and what its eigenvalues there must exceed.
+    """Products with C on the complement of deflated vectors, and the floor that C must exceed.
 
-    How far rounding moves C depends on the longest w = R v and C v of the run. Where it may be far,
-    C v for the rows R^T X is among them: a rounded v has a part there.
+    The floor includes what rounding may do to C. That depends on the longest R v and C v of the
+    unit vectors v of the run, which are recorded here. Where it may be large, the deflated rows
+    R^T X are multiplied by C as well, because a rounded v has a part along them.
     """
 
     def __init__(self, pencil: Pencil, deflated: Deflation) -> None:
         self._pencil, self._deflated = pencil, deflated
-        self._longest, self._size = 0.0, 0.0
+        self._longest, self._size = 0.0, 0.0  # the largest |R v| and |C v| so far
         self.products = len(deflated.rows) if pencil.needs_size else 0
         if self.products:
             self(deflated.rows)
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
+        """C v for every row v."""
         image, inner, _ = self._pencil.congruence(rows, self._deflated.ritz)
         self._longest = max(self._longest, float(np.linalg.norm(inner, axis=1).max()))
         self._size = max(self._size, float(np.linalg.norm(image, axis=1).max()))
         return image
 
     def rounding(self, count: int) -> float:
-        """How far rounding may move an eigenvalue of a run of so many products."""
+        """How far rounding may move an eigenvalue of a run of ``count`` products."""
         return self._pencil.moved(count, self._longest, self._size)
 
     def floor(self, count: int) -> float:
-        """What the eigenvalues of such a run must exceed."""
+        """What the eigenvalues of a run of ``count`` products must exceed."""
         return self._deflated.floor + self.rounding(count)
 
 
 def _decided(run: Run, *, test: DeflatedProducts, missed: float, stopped: Stopped) -> bool:
-    """Whether the run may stop.
+    """Whether the run with C may stop.
 
     It may once the smallest eigenvalue of C is above the floor, with a probability of at most
     ``missed`` that this is wrong. It may also stop once the smallest Ritz value is below the floor
@@ -167,13 +179,16 @@ def _decided(run: Run, *, test: DeflatedProducts, missed: float, stopped: Stoppe
 
 
 def _exceeds(run: Run, floor: float) -> bool:
+    """Whether all Ritz values of the run are above the floor."""
     return bool(np.linalg.eigvalsh(run.projection)[0] > floor)
 
 
 def _beyond(end: End, pencil: Pencil, run: Run, best: Ritz) -> np.ndarray:
-    """Rows that span what a run shows beyond the shift, and the best vectors so far.
+    """Orthonormal rows from which to search again, where the run found C not positive definite.
 
-    A search may have begun in an invariant space, which the end of the spectrum is not in.
+    They span R v for the Ritz vectors v of C with negative values, which show eigenvalues of A
+    beyond the shift, and the best vectors so far. The first search may have begun in an invariant
+    space that does not contain the end of the spectrum.
     """
     values, _, vectors = ritz_values(run)
     count = min(max(int((values < 0).sum()), 1), end.block)

@@ -63,7 +63,7 @@ class MatrixEnd:
       sign: +1 for the smallest eigenvalue, -1 for the largest.
       factor: L, or None for R = I / norm^{1/2}.
       norm: about how large A is.
-      rows: the start.
+      rows: orthonormal rows from which the search starts.
       inverse: about ||R||.
       conditioning: about the condition number of L.
       error: a measured bound on |C v computed - C v| for unit vectors v; zero in full precision.
@@ -102,12 +102,12 @@ class MatrixEnd:
         """R or, with ``transpose``, R^T on rows."""
         if self.factor is None:
             return rows / self.norm**0.5
-        return self.factor.solved(rows, transpose=not transpose)
+        return self.factor.solved(rows, transpose=not transpose)  # R = L^{-T}
 
 
 @dataclass(frozen=True)
 class MatrixPencil:
-    """C = R^T sign (A - s I) R."""
+    """C = R^T sign (A - s I) R for the preconditioner R of an end and the shift s."""
 
     end: MatrixEnd
     shift: float
@@ -126,7 +126,7 @@ class MatrixPencil:
         return (self.end.norm + abs(self.shift)) * self.end.inverse * self.end.inverse
 
     def _solving(self, size: float) -> float:
-        """How far solving with L moves C v, where |C v| is at most ``size``."""
+        """How far the rounding of two solves with L may move C v, for |C v| at most ``size``."""
         if self.end.factor is None:
             return ROUNDING * EPS
         return ROUNDING * EPS * self.end.conditioning * max(size, 1.0)
@@ -137,6 +137,7 @@ class MatrixPencil:
     def congruence(
         self, rows: np.ndarray, beside: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """C v, R v and A R v for every row v; with rows X in ``beside``, of (I - X^T X) R."""
         inner = self.inner(rows)
         inner = inner if beside is None else outside(inner, beside)
         product = self.end.matrix.multiply(inner)
@@ -155,17 +156,24 @@ class MatrixPencil:
         return rows * self.end.norm**0.5 if factor is None else factor.times(rows)
 
     def moved(self, count: int, longest: float, size: float) -> float:
-        """||E + E^T||_2 for an E with ``count`` rows, each as long as the error of a product."""
-        energy = size + abs(self.shift) * longest * longest
+        """A bound on ||C computed - C||_2 for a run of ``count`` products with unit vectors v.
+
+        ``longest`` and ``size`` bound |R v| and |C v|. A run of Lanczos with rounded products is
+        one with C - E - E^T, where each of the ``count`` rows of E is no longer than the error of a
+        product. So ||E + E^T||_2 is at most 2 count^{1/2} times that error.
+        """
+        energy = size + abs(self.shift) * longest * longest  # at least w^T A w for w = R v
         products = self.end.matrix.lost(longest, self.end.inverse, energy, self.end.norm)
         solving = self._solving(size if self.needs_size else self._largest)
         return 2 * (solving + products + self.end.error) * count**0.5
 
 
 def smallest_end(matrix: Matrix, factor: Triangle, block: int, norm: float) -> MatrixEnd:
-    """The smallest eigenvalue, searched from the eigenvectors of the smallest ones of L L^T.
+    """The end of the smallest eigenvalue of A, with the preconditioner R = L^{-T}.
 
-    ``norm`` is about how large A is.
+    ``factor`` is L with L L^T near A, and ``norm`` is about how large A is. The search starts from
+    ``block`` approximate eigenvectors of the smallest eigenvalues of L L^T, which a few steps of
+    inverse subspace iteration find.
     """
     rows = random_rows(matrix.size, block, 0)
     for _ in range(_SUBSPACE):
@@ -177,7 +185,11 @@ def smallest_end(matrix: Matrix, factor: Triangle, block: int, norm: float) -> M
 
 
 def largest_end(matrix: Matrix, block: int) -> MatrixEnd:
-    """The largest eigenvalue, searched from vectors that went through A once or twice."""
+    """The end of the largest eigenvalue of A, with the preconditioner R = I / norm^{1/2}.
+
+    The search starts from ``block`` random vectors after a few steps of subspace iteration with A.
+    ``norm`` of the end is the largest Ritz value of A on their span, an estimate of ||A||.
+    """
     rows = random_rows(matrix.size, block, 0)
     for _ in range(_SUBSPACE - 1):
         rows = np.ascontiguousarray(np.linalg.qr(matrix.multiply(rows).T)[0].T)
@@ -186,11 +198,16 @@ def largest_end(matrix: Matrix, block: int) -> MatrixEnd:
 
 
 def _with_error(end: MatrixEnd) -> MatrixEnd:
-    """Compare both kinds of products on the start, where R is longest: there they differ most."""
+    """The end with ``error``, the measured error of C v from products in lower precision.
+
+    Both kinds of products with A are compared for rows w = R v of the start. They differ most
+    there, because R is largest on the eigenvectors near the end. The error of C v is R^T times the
+    difference, divided by |v| = |R^{-1} w|.
+    """
     if end.matrix.exact:
         return end
     rows = end.rows[:_COMPARED]
     difference = end.matrix.multiply(rows) - end.matrix.full(rows).images
-    lengths = np.linalg.norm(end.solved(difference, transpose=True), axis=1)
-    unit = np.linalg.norm(end.pencil(0.0).preimage(rows), axis=1)
-    return replace(end, error=_SAFETY * float((lengths / unit).max()))
+    error_lengths = np.linalg.norm(end.solved(difference, transpose=True), axis=1)
+    preimage_lengths = np.linalg.norm(end.pencil(0.0).preimage(rows), axis=1)
+    return replace(end, error=_SAFETY * float((error_lengths / preimage_lengths).max()))

@@ -20,12 +20,16 @@ _DEPENDENT = 1e-8  # a direction that is shorter than this beside the space is l
 
 
 class Space:
-    """The rows V, W = R V and C V, for the shift of a pencil outside of the spectrum."""
+    """A growing space of rows V, with W = R V and C V on these rows.
+
+    C = R^T sign (A - s I) R, where R is the preconditioner of the pencil and its shift s lies
+    outside of the spectrum of A.
+    """
 
     def __init__(self, pencil: Pencil, sign: float, rows: np.ndarray) -> None:
         self.pencil, self.sign, self.products = pencil, sign, 0
         size = rows.shape[1]
-        self._basis, self._inner, self._preconditioned = np.empty((3, 0, size))
+        self._basis, self._inner, self._preconditioned = np.empty((3, 0, size))  # V, W, C V
         self.add(rows)
 
     def add(self, rows: np.ndarray) -> None:
@@ -37,24 +41,31 @@ class Space:
         self._preconditioned = np.concatenate([self._preconditioned, images])
 
     def ritz(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """The ``count`` outermost values, unit rows w, and the residuals R^T sign (A - theta) w.
+        """The ``count`` outermost Ritz values of A on the span of W, with vectors and residuals.
 
-        The values are the 1 / mu for the singular values mu^{1/2} of T^{-1/2} W, so that one far
-        out costs the others no digits. They are found through R, and so they guide a search alone.
-        None where T is not positive definite, as the shift is an eigenvalue to working precision.
+        With T = V C V^T = sign W (A - s I) W^T = L L^T, the values are theta = s + sign / mu for
+        the eigenvalues mu of W W^T u = mu T u. These mu are the squared singular values of
+        L^{-1} W, so that a theta far from s costs the others no digits. The values are computed
+        through R, and guide the search alone.
+
+        Returns:
+          the values theta, unit rows w, and the preconditioned residuals R^T sign (A - theta I) w,
+          or None where T is not positive definite, because the shift is an eigenvalue to working
+          precision.
         """
         projected = self._basis @ self._preconditioned.T
         try:
             triangle = np.linalg.cholesky((projected + projected.T) / 2)
         except np.linalg.LinAlgError:
             return None
-        half = scipy.linalg.solve_triangular(triangle, self._inner, lower=True)
-        vectors, roots, _ = np.linalg.svd(half, full_matrices=False)
-        values, vectors = roots[:count] ** 2, vectors[:, :count]
+        scaled_inner = scipy.linalg.solve_triangular(triangle, self._inner, lower=True)
+        vectors, sigma, _ = np.linalg.svd(scaled_inner, full_matrices=False)
+        values, vectors = sigma[:count] ** 2, vectors[:, :count]  # the mu
         combined = scipy.linalg.solve_triangular(triangle, vectors, lower=True, trans=1).T
         rows = combined @ self._inner
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         combined, rows = combined / lengths, rows / lengths
+        # sign (A - theta I) = sign (A - s I) - 1 / mu, as theta = s + sign / mu.
         moved = self.pencil.transposed(rows) / values[:, None]
         residuals = combined @ self._preconditioned - moved
         return self.pencil.shift + self.sign / values, rows, residuals
@@ -67,5 +78,6 @@ class Space:
         fresh, _, _ = directions(outside(unit, self._basis), _DEPENDENT)
         if not room or not len(fresh):
             return False
+        # Orthogonalised a second time, because once may lose half of the digits.
         self.add(orthonormal(outside(fresh[:room], self._basis)))
         return True

@@ -68,9 +68,17 @@ def store(
     on_block: Callable[[np.ndarray | jax.Array], object] = lambda block: None,
     on_accelerator: bool = False,
 ) -> StoredFactor:
-    """Hold J in a precision, in tiles of so many columns.
+    """Hold J in tiles, from blocks of its rows or of its columns that come one after the other.
 
-    The blocks are rows of J one after the other, or rows of J^T. ``on_block`` is called with each.
+    Args:
+      blocks: in float64, rows of J with ``by_rows``, and otherwise rows of J^T.
+      shape: (m, q) of J.
+      by_rows: see ``blocks``.
+      dtype: the precision of the tiles.
+      columns: of a tile, which has all m rows.
+      on_block: called with each block once it is stored.
+      on_accelerator: whether the blocks and the tiles are on a device. Blocks of columns are then
+        tiles as they are.
     """
     columns = min(columns, shape[1])
     if on_accelerator:
@@ -80,34 +88,39 @@ def store(
                 return _from_rows(device_blocks, shape, dtype, columns)
             return _from_columns(device_blocks, shape, dtype)
     tiles = [zeros((shape[0], columns), dtype) for _ in range(-(-shape[1] // columns))]
-    start, lost, squared = 0, 0.0, 0.0
+    start, lost_squared, squared = 0, 0.0, 0.0
     for block in map(on_host, blocks):
         stop = start + len(block)
         squared += float(np.vdot(block, block))
         if by_rows:
-            lost += _write([tile[start:stop] for tile in tiles], block, 0)
+            lost_squared += _write([tile[start:stop] for tile in tiles], block, 0)
         else:
-            lost += _write(tiles, block.T, start)
+            lost_squared += _write(tiles, block.T, start)
         on_block(block)
         start = stop
     with x64():
         device_tiles = tuple(map(on_device, tiles))
-    return StoredFactor(device_tiles, shape, (1 + 1e-6) * lost**0.5, squared)
+    return StoredFactor(device_tiles, shape, _lost(lost_squared), squared)
 
 
 def _write(tiles: Sequence[np.ndarray], part: np.ndarray, first: int) -> float:
-    """Write a part of J whose columns begin at ``first``; the squared size of its rounding."""
-    width, last, lost = tiles[0].shape[1], first + part.shape[1], 0.0
+    """Write some columns of J into the tiles, and return the squared Frobenius norm of rounding.
+
+    ``part`` (rows, c) are the columns from number ``first`` on, and may reach over several tiles.
+    All tiles have the same number of columns and the rows of ``part``.
+    """
+    width, last, lost_squared = tiles[0].shape[1], first + part.shape[1], 0.0
     for index in range(first // width, -(-last // width)):
         begin, end = max(first, index * width), min(last, (index + 1) * width)
-        some = part[:, begin - first : end - first]
+        columns = part[:, begin - first : end - first]
         target = tiles[index][:, begin - index * width : end - index * width]
         with np.errstate(over="ignore"):
-            target[:] = some
-        if target.dtype != some.dtype:
-            moved = some - target
-            lost += float(np.einsum("ij,ij", moved, moved))  # BLAS would wait for its threads
-    return lost
+            target[:] = columns
+        if target.dtype != columns.dtype:
+            rounding = columns - target
+            # BLAS would wait for its threads, which takes longer than this sum.
+            lost_squared += float(np.einsum("ij,ij", rounding, rounding))
+    return lost_squared
 
 
 def _reported(
@@ -125,30 +138,36 @@ def _from_rows(
     """Hold rows of J on the device in tiles of so many columns, the last one narrower."""
     starts = range(0, shape[1], columns)
     tiles = [jnp.zeros((shape[0], min(columns, shape[1] - start)), dtype) for start in starts]
-    row, lost, squared = 0, jnp.zeros(()), jnp.zeros(())
+    row, lost_squared, squared = 0, jnp.zeros(()), jnp.zeros(())
     for block in blocks:
         squared += _square(block)
         for index, start in enumerate(starts):
-            tiles[index], moved = _written(tiles[index], block, row, start)
-            lost += moved
+            tiles[index], rounding_squared = _written(tiles[index], block, row, start)
+            lost_squared += rounding_squared
         row += len(block)
-    return StoredFactor(tuple(tiles), shape, (1 + 1e-6) * float(lost) ** 0.5, float(squared))
+    return StoredFactor(tuple(tiles), shape, _lost(float(lost_squared)), float(squared))
 
 
 def _from_columns(
     blocks: Iterable[jax.Array], shape: tuple[int, int], dtype: np.dtype
 ) -> StoredFactor:
     """Hold rows of J^T on the device, every block as a tile of J."""
-    tiles, lost, squared = [], jnp.zeros(()), jnp.zeros(())
+    tiles, lost_squared, squared = [], jnp.zeros(()), jnp.zeros(())
     for block in blocks:
-        tile, moved = _transposed(block, dtype)
+        tile, rounding_squared = _transposed(block, dtype)
         tiles.append(tile)
-        lost, squared = lost + moved, squared + _square(block)
-    return StoredFactor(tuple(tiles), shape, (1 + 1e-6) * float(lost) ** 0.5, float(squared))
+        lost_squared, squared = lost_squared + rounding_squared, squared + _square(block)
+    return StoredFactor(tuple(tiles), shape, _lost(float(lost_squared)), float(squared))
+
+
+def _lost(squared: float) -> float:
+    """The Frobenius norm of the rounding from its square, with room for the rounding of the sum."""
+    return (1 + 1e-6) * squared**0.5
 
 
 @jax.jit
 def _square(block: jax.Array) -> jax.Array:
+    """The squared Frobenius norm."""
     return jnp.vdot(block, block, precision="highest")
 
 
@@ -156,7 +175,11 @@ def _square(block: jax.Array) -> jax.Array:
 def _written(
     tile: jax.Array, block: jax.Array, row: int, column: int
 ) -> tuple[jax.Array, jax.Array]:
-    """The tile with some columns of a block of rows, and the squared size of their rounding."""
+    """The tile with a part of ``block`` in its rows from number ``row`` on, and the rounding.
+
+    ``block`` has whole rows of J, and the tile has the columns of J from number ``column`` on. The
+    rounding is the squared Frobenius norm of what the precision of the tile cuts off.
+    """
     part = jax.lax.dynamic_slice(block, (0, column), (len(block), tile.shape[1]))
     rounded = part.astype(tile.dtype)
     return jax.lax.dynamic_update_slice(tile, rounded, (row, 0)), _square(part - rounded)
@@ -164,7 +187,7 @@ def _written(
 
 @partial(jax.jit, static_argnums=1)
 def _transposed(block: jax.Array, dtype: np.dtype) -> tuple[jax.Array, jax.Array]:
-    """Rows of J^T as columns of J in a precision, and the squared size of their rounding."""
+    """Rows of J^T as columns of J in a precision, and the squared Frobenius norm of rounding."""
     rounded = block.astype(dtype)
     return rounded.T, _square(block - rounded)
 
@@ -180,25 +203,34 @@ def gram_on_device(tiles: Sequence[jax.Array]) -> jax.Array:
 
 @partial(jax.jit, donate_argnums=0)
 def _gram_added(total: jax.Array, tile: jax.Array) -> jax.Array:
+    """``total`` + M M^T for the columns M of one tile, in the precision of ``total``."""
     tile = tile.astype(total.dtype)
     return total + jnp.matmul(tile, tile.T, precision="highest")
 
 
 def gram(tiles: Sequence[jax.Array]) -> np.ndarray:
-    """M M^T in the precision in which M is held in tiles, in host memory."""
-    size, step = tiles[0].shape[0], max(1, _PANEL // tiles[0].shape[1])
-    total = np.zeros((size, size), tiles[0].dtype)
-    for start in range(0, len(tiles), step):
-        panel = np.concatenate([on_host(tile) for tile in tiles[start : start + step]], axis=1)
+    """M M^T in host memory, for M in tiles of its columns, in the precision of the tiles.
+
+    Several tiles are multiplied together, as panels of ``_PANEL`` columns, since BLAS is faster
+    with wide panels.
+    """
+    rows, tiles_per_panel = tiles[0].shape[0], max(1, _PANEL // tiles[0].shape[1])
+    total = np.zeros((rows, rows), tiles[0].dtype)
+    for start in range(0, len(tiles), tiles_per_panel):
+        of_panel = tiles[start : start + tiles_per_panel]
+        panel = np.concatenate([on_host(tile) for tile in of_panel], axis=1)
         total += panel @ panel.T
     return total
 
 
 def _products(tiles: Sequence[jax.Array], rows: np.ndarray, dtype: np.dtype) -> Products:
-    """M M^T w and w^T M M^T w for rows w, multiplied in a precision and added up in float64."""
+    """M M^T w and w^T M M^T w for rows w, and M in tiles of its columns.
+
+    The products with each tile are computed in ``dtype``, and added up in float64.
+    """
     count = len(rows)
     with x64():
-        w = filled_rows(rows, dtype)
+        w = filled_rows(rows, dtype)  # with rows of zeros behind, so that few shapes are compiled
         images = on_device(zeros(w.shape, np.float64))
         forms = on_device(zeros((len(w), len(w)), np.float64))
         for tile in tiles:
@@ -210,9 +242,9 @@ def _products(tiles: Sequence[jax.Array], rows: np.ndarray, dtype: np.dtype) -> 
 def _added(
     images: jax.Array, forms: jax.Array, tile: jax.Array, w: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """The sums with the products of one more tile."""
+    """The sums of :func:`_products` with the terms M M^T w and w^T M M^T w of one more tile M."""
     times = partial(jnp.matmul, precision="highest")
     tile = tile.astype(w.dtype)
-    inner = times(w, tile)
-    more = times(inner, tile.T), times(inner, inner.T)
-    return images + more[0].astype(images.dtype), forms + more[1].astype(forms.dtype)
+    inner = times(w, tile)  # w^T M as rows
+    more_images, more_forms = times(inner, tile.T), times(inner, inner.T)
+    return images + more_images.astype(images.dtype), forms + more_forms.astype(forms.dtype)

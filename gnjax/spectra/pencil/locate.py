@@ -41,7 +41,7 @@ class Ritz:
 
 @dataclass(frozen=True)
 class Located:
-    """The Ritz values near the end, and the pencil of the search."""
+    """The Ritz values near the end, the pencil of the search, and the number of its products."""
 
     ritz: Ritz
     pencil: Pencil
@@ -56,7 +56,8 @@ class Deflation:
     Theta - s I on X, A - s I compressed to the complement of X, and E between them. By the Schur
     complement it has as many eigenvalues beyond zero as Theta - s I has, where the second block is
     larger than E (Theta - s I)^{-1} E^T. The negative part of Theta - s I only helps. In the
-    coordinates of the pencil, C of that block has to exceed |(Theta - s I)_+^{-1/2} E^T R|^2, on
+    coordinates of the pencil, whose preconditioner is R, C of that block has to exceed the squared
+    norm of (Theta - s I)_+^{-1/2} E^T R with the positive part (.)_+ of the diagonal matrix, on
     the complement of the rows R^T X, which R maps to the complement of X. Without the few
     eigenvectors at the very end, the other eigenvalues are further away from zero, and far fewer
     steps show that they are positive.
@@ -79,44 +80,56 @@ def locate(
     beyond: np.ndarray | None = None,
     count: int = 1,
 ) -> Located | None:
-    """The outermost Ritz values to a fraction of rtol, and vectors to deflate.
+    """The Ritz values of A near an end of its spectrum, by Davidson's method.
 
-    A few more steps are taken for these vectors.
+    The search goes on until the ``count`` outermost values change in a step by no more than a small
+    fraction of rtol, relative to each. A few more steps are taken until the vectors are accurate
+    enough to be deflated.
 
-    None for the smallest eigenvalue of a matrix that is singular to working precision. The search
-    begins at rows ``beyond`` instead where they are given.
+    ``beyond`` are rows from which the search begins instead of those of ``end``. None for the
+    smallest eigenvalue of a matrix that is singular to working precision.
     """
     pencil, rows = end.start()
     rows = rows if beyond is None else beyond
+    # The space has rows V with R V = rows, so that V is R^{-1} on the rows.
     space = Space(pencil, end.sign, np.linalg.qr(pencil.preimage(rows).T)[0].T)
     pairs = space.ritz(end.block)
-    extra, before, several = 0, np.full(count, np.inf), max(end.block // 2, count)
+    extra_steps, before, to_deflate = 0, np.full(count, np.inf), max(end.block // 2, count)
     for _ in range(_STEPS):
         if pairs is None:
             return None
         values, rows, residuals = pairs
-        first = values[:count]
-        if len(first) == count and (abs(first - before) <= _SETTLED * rtol * abs(first)).all():
-            extra += 1
-            shift = beside(end, float(first[-1]), rtol)
-            if extra > _EXTRA_STEPS or _accurate(values - shift, residuals, several):
+        outermost = values[:count]
+        settled = (
+            len(outermost) == count
+            and (abs(outermost - before) <= _SETTLED * rtol * abs(outermost)).all()
+        )
+        if settled:
+            extra_steps += 1
+            shift = beside(end, float(outermost[-1]), rtol)
+            if extra_steps > _EXTRA_STEPS or _accurate(values - shift, residuals, to_deflate):
                 break
         if stopped() or not space.grow(residuals):
             break
-        before, pairs = np.resize(first, count), space.ritz(end.block)
+        before, pairs = np.resize(outermost, count), space.ritz(end.block)
     return Located(refined(end, rows), pencil, space.products + len(rows))
 
 
-def _accurate(gaps: np.ndarray, residuals: np.ndarray, several: int) -> bool:
-    """Whether so many of the vectors ask little of C when they are deflated."""
+def _accurate(gaps: np.ndarray, residuals: np.ndarray, count: int) -> bool:
+    """Whether the first ``count`` vectors may be deflated at little cost.
+
+    A deflated vector with the residual r, in the coordinates of C, and the distance ``gap`` of its
+    value from the shift raises the floor that C must exceed by up to |r|^2 / gap.
+    """
     floors = np.square(residuals).sum(axis=1) / np.maximum(abs(gaps), np.finfo(float).tiny)
-    return len(floors) > several and bool(floors[:several].sum() <= _SMALL)
+    return len(floors) > count and bool(floors[:count].sum() <= _SMALL)
 
 
 def refined(end: End, rows: np.ndarray) -> Ritz:
-    """The Ritz values of A on the span of rows, from products with orthonormal vectors.
+    """The Ritz values of A on the span of ``rows`` (k, n), from products with orthonormal vectors.
 
-    The outermost rows come first, so that values of very different sizes stay apart.
+    The outermost rows come first. So the matrix Q A Q^T of the orthonormalised rows Q is graded,
+    and values of very different sizes keep their digits.
     """
     basis = np.linalg.qr(rows.T)[0].T
     products = end.products(basis)
@@ -128,42 +141,48 @@ def refined(end: End, rows: np.ndarray) -> Ritz:
 
 
 def deflation(
-    end: End, pencil: Pencil, ritz: Ritz, shifts: Sequence[float], below: float = np.inf
+    end: End, pencil: Pencil, ritz: Ritz, shifts: Sequence[float], highest_floor: float = np.inf
 ) -> Deflation | None:
-    """Deflate as many of the Ritz vectors near the end as are accurate enough.
+    """The choice of how many Ritz vectors to deflate, from the outermost on.
+
+    Deflated are the vectors that leave most room between the floor that C must exceed and the value
+    that C is expected to have at the first vector that is not deflated.
 
     The j-th shift is a bound on the j-th eigenvalue if at most j Ritz values lie beyond it, counted
     from 0. The pencil has the last shift, the innermost one, and the floor is the largest that any
-    of the shifts needs. It is at most ``below``. None where the Ritz vectors are not accurate
-    enough for so many eigenvalues.
+    of the shifts needs. A floor above ``highest_floor`` is not taken. None where the Ritz vectors
+    are not accurate enough for so many eigenvalues.
 
     At least one dimension is left, because a certificate needs a run in the complement.
     """
-    masses = pencil.transposed(ritz.rows)
-    lengths = np.linalg.norm(masses, axis=1)
+    images = pencil.transposed(ritz.rows)  # R^T x for the Ritz vectors x
+    lengths = np.linalg.norm(images, axis=1)
     if not (np.isfinite(lengths).all() and lengths.min() > 0):
         return None
     most = min(len(ritz.rows), end.size - 1)
-    directions = np.linalg.qr((masses / lengths[:, None]).T)[0].T
+    directions = np.linalg.qr((images / lengths[:, None]).T)[0].T
     residuals = pencil.transposed(ritz.residuals)
-    expected = end.sign * (ritz.values - pencil.shift) * lengths**2  # of C, at the next vector
+    expected = end.sign * (ritz.values - pencil.shift) * lengths**2  # of C, at each vector
     best, widest = None, -np.inf
-    for size in range(len(shifts) - 1, most + 1):
-        rows = directions[:size]
-        outside_rows = residuals[:size] - (residuals[:size] @ rows.T) @ rows
-        gaps = (end.sign * (ritz.values[:size] - shift) for shift in shifts)
-        floor = max(_floor(outside_rows, gap, place) for place, gap in enumerate(gaps))
+    for count in range(len(shifts) - 1, most + 1):
+        rows = directions[:count]
+        outside_rows = residuals[:count] - (residuals[:count] @ rows.T) @ rows
+        gaps_of_shifts = (end.sign * (ritz.values[:count] - shift) for shift in shifts)
+        floor = max(_floor(outside_rows, gaps, place) for place, gaps in enumerate(gaps_of_shifts))
         floor *= (1 + pencil.noise) ** 2
-        room = float(expected[min(size, len(expected) - 1)]) - floor
-        if floor <= below and room > widest:
-            best, widest = Deflation(ritz.rows[:size], rows, floor), room
+        room = float(expected[min(count, len(expected) - 1)]) - floor
+        if floor <= highest_floor and room > widest:
+            best, widest = Deflation(ritz.rows[:count], rows, floor), room
     return best
 
 
 def _floor(residuals: np.ndarray, gaps: np.ndarray, negative: int) -> float:
-    """What C must exceed for residuals R^T E and the diagonal of sign (Theta - s I).
+    """The squared norm of (Theta - s I)_+^{-1/2} E^T R, which C must exceed.
 
-    The floor is infinite where more than ``negative`` of the numbers on the diagonal are negative.
+    ``residuals`` (k, n) are R^T e for the residuals e of the k deflated Ritz vectors, the columns
+    of E. ``gaps`` (k,) is the diagonal of sign (Theta - s I) for their Ritz values Theta and the
+    shift s, of which only the positive part + counts. If more than ``negative`` gaps are negative,
+    too many eigenvalues lie beyond the shift, and the floor is infinite.
     """
     if (gaps <= 0).sum() > negative or (gaps == 0).any():
         return np.inf

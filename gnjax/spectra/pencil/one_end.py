@@ -41,7 +41,10 @@ class Pencil(Protocol):
 
     @property
     def needs_size(self) -> bool:
-        """Whether ``moved`` depends on how large C is, beside vectors that are deflated too."""
+        """Whether ``moved`` has to know the size of C on deflated vectors, too.
+
+        Rounding may be so large that a rounded vector of a run has a part along those.
+        """
         ...
 
     def at(self, shift: float) -> Pencil:
@@ -51,10 +54,10 @@ class Pencil(Protocol):
     def congruence(
         self, rows: np.ndarray, beside: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """C, R and A R on rows.
+        """C v, R v and A R v for every row v.
 
-        With orthonormal rows X in ``beside``, A - s I is compressed to the complement of X: Q R
-        takes the place of R, for Q = I - X^T X.
+        With orthonormal rows X in ``beside``, A - s I is compressed to the complement of X: P R
+        takes the place of R, for the projection P = I - X^T X.
         """
         ...
 
@@ -71,7 +74,7 @@ class Pencil(Protocol):
         ...
 
     def moved(self, count: int, longest: float, size: float) -> float:
-        """A bound on ||C computed - C||_2 for a run of so many products.
+        """A bound on ||C computed - C||_2 for a run of ``count`` products.
 
         The unit vectors v of the run have |R v| <= longest and |C v| <= size.
         """
@@ -115,4 +118,5 @@ def beside(end: End, value: float, rtol: float) -> float:
 
 
 def symmetric(matrix: np.ndarray) -> np.ndarray:
+    """The symmetric part of a matrix that is symmetric but for rounding."""
     return (matrix + matrix.T) / 2

@@ -45,22 +45,28 @@ class Plan:
     on_device: bool = False
 
     def wide(self) -> Plan:
+        """The same plan with J in float64."""
         return replace(self, dtype=np.dtype(np.float64))
 
 
 def planned(factor: Factorisation, limits: Limits) -> Plan:
-    """The cheapest way to hold J (m, q) and to precondition J J^T."""
+    """The cheapest way to hold J (m, q) and to precondition J J^T.
+
+    On a CPU a J that takes little memory is held in float64, and otherwise in float32. The
+    preconditioner is the Cholesky factor of J J^T itself (width 0), or of a sketch with the width
+    that makes it and all later products cheapest.
+    """
     m, q = factor.shape
     if on_gpu():
         return _on_device(m, q, limits)
     numbers, allowed = float(m) * q, _allowed(limits, _UNASKED)
     free, _ = free_memory()
     room = allowed if free is None else min(allowed, _FREE * free)
-    wide = 8 * numbers <= _WIDE * room
-    dtype, cost = np.dtype(np.float64 if wide else np.float32), 1.0 if wide else 0.5
+    held_wide = 8 * numbers <= _WIDE * room
+    dtype, cost = np.dtype(np.float64 if held_wide else np.float32), 1.0 if held_wide else 0.5
     block = min(TOGETHER, max(m // 4, 1))
     work, width = min(
-        (_work(m, q, block, width) * cost + m**3 / 3, width)
+        (_work(m, q, block, width) * cost + m**3 / 3, width)  # m^3 / 3 for the Cholesky factor
         for width in (0, *(times * m for times in _WIDTHS if 2 * times * m <= q))
     )
     refused = "" if dtype.itemsize * numbers <= room else _too_large(m, q, room, allowed)
@@ -73,7 +79,10 @@ def _allowed(limits: Limits, otherwise: float) -> float:
 
 
 def _on_device(m: int, q: int, limits: Limits) -> Plan:
-    """J on the GPU, in float64 where it fits, with J J^T in float64: both are fast there."""
+    """J (m, q) on the GPU, in float64 where it fits, with J J^T in float64: both are fast there.
+
+    The memory left for J is what a Cholesky factorisation of J J^T does not take.
+    """
     numbers, free = float(m) * q, free_device_memory()
     left = math.inf if free is None else _FREE * free - _TRIANGLES * 8 * float(m) ** 2
     allowed = _allowed(limits, _UNASKED if free is None else math.inf)
@@ -86,13 +95,20 @@ def _on_device(m: int, q: int, limits: Limits) -> Plan:
 
 
 def _work(m: int, q: int, block: int, width: int) -> float:
-    """Multiplications of the preconditioner's Gram matrix and of all products."""
+    """Multiplications of the preconditioner's Gram matrix and of all products, for J (m, q).
+
+    A sketch Y with s = ``width`` columns has singular values within 1 +- d of those of J, with the
+    distortion d = (m / s)^{1/2}. So the preconditioned matrix has a condition number whose root is
+    (1 + d) / (1 - d), to which the number of steps is proportional. Each step multiplies ``block``
+    vectors with J and J^T.
+    """
     distortion = (m / width) ** 0.5 if width else 0.0
     steps = _STEPS * (1 + distortion) / (1 - distortion)
     return float(m) ** 2 * (width or q) / 2 + steps * 2 * m * q * (block + _READING)
 
 
 def _too_large(m: int, q: int, room: float, allowed: float) -> str:
+    """Why J (m, q) is refused: ``room`` bytes are there, and the limits allow ``allowed``."""
     size_in_bytes = 4.0 * m * q
     cause = "limits allow" if room == allowed else "the machine has free"
     return (

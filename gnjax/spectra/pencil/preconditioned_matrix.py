@@ -49,7 +49,11 @@ class PreconditionedMatrix:
 
 
 def by_products(op: Operator, near: np.ndarray, watch: Watch) -> PreconditionedMatrix:
-    """A by the products of the operator, with the caller's matrix near a multiple of A."""
+    """A by the products of the operator, and L with L L^T the caller's matrix at the scale of A.
+
+    ``near`` (n, n) is to be a symmetric positive definite matrix near a multiple of A. The products
+    of the operator are the only ones, so that they count as those in full precision.
+    """
     multiply, size = watch(host_product(op)), op.shape[0]
     triangle = cholesky(_at_scale(near, multiply))
     if triangle is None:
@@ -68,7 +72,7 @@ def by_products(op: Operator, near: np.ndarray, watch: Watch) -> PreconditionedM
         return bounds[0] - error, bounds[1] + error
 
     def lost(longest: float, inverse: float, energy: float, norm: float) -> float:
-        del energy
+        del energy  # the error of A w is proportional to ||A|| |w|, whatever w^T A w is
         return inverse * dense_error(op, norm).value * longest
 
     return PreconditionedMatrix(
@@ -82,13 +86,13 @@ def by_products(op: Operator, near: np.ndarray, watch: Watch) -> PreconditionedM
 
 
 def _at_scale(near: np.ndarray, multiply: HostProduct) -> np.ndarray:
-    """The multiple of the caller's matrix that is about as large as A.
+    """The multiple of the caller's matrix that is about as large as A, by one product with A.
 
     Rounding in C = L^-1 (A - s I) L^-T is compared with 1, and C is that large only for such an L.
     """
     rows = random_rows(len(near), 1, 0)
-    size, wanted = np.abs(rows @ near).max(), np.abs(multiply(rows)).max()
-    return near / size * wanted if size > 0 and wanted > 0 else np.array(near)
+    size_near, size_of_a = np.abs(rows @ near).max(), np.abs(multiply(rows)).max()
+    return near / size_near * size_of_a if size_near > 0 and size_of_a > 0 else np.array(near)
 
 
 def by_factor(
@@ -102,6 +106,10 @@ def by_factor(
 
     J is held in float64 where float32 is too little for the tolerance and both fit in memory. None
     where no matrix near J J^T is positive definite.
+
+    An error e of J moves a singular value sigma by at most e, and sigma^2 by at most
+    2 sigma e + e^2. That is less than sigma^2, so that it can be told from zero, for
+    sigma > (1 + 2^{1/2}) e.
     """
     ready = prepared(factor, plan, seed, watch)
     if ready is not None and _loses(ready, rtol) and plan.wide_fits:
@@ -119,21 +127,24 @@ def by_factor(
         ready.block,
         lambda norm: error,
         lambda bounds, norm: _squares(bounds, error.value),
-        lambda norm: (3 + 2 * 2**0.5) * error.value * error.value,
+        lambda norm: (3 + 2 * 2**0.5) * error.value * error.value,  # (1 + 2^{1/2})^2 e^2
     )
 
 
 def _loses(ready: PreparedFactor, rtol: float) -> bool:
-    """Whether the precision in which J is held is too low for the tolerance."""
-    least = max(ready.least, np.finfo(float).tiny) ** 0.5
-    return 2 * ready.factor.lost / least > _LOST * rtol
+    """Whether the precision in which J is held is too low for the tolerance.
+
+    An error e of J moves the smallest eigenvalue sigma^2 of J J^T by a fraction of 2 e / sigma.
+    """
+    least_sigma = max(ready.least, np.finfo(float).tiny) ** 0.5
+    return 2 * ready.factor.lost / least_sigma > _LOST * rtol
 
 
 def _squares(bounds: Interval, error: float) -> Interval:
-    """Bounds on the square of a singular value known to ``error``, from those without it.
+    """Bounds on sigma^2 for the exact J, from bounds for a J that is wrong by ``error`` in norm.
 
     A product of floats that is too large is infinite, where a power would raise an OverflowError.
     """
-    least = max(max(bounds[0], 0.0) ** 0.5 - error, 0.0)
-    most = max(bounds[1], 0.0) ** 0.5 + error
-    return least * least, most * most
+    least_sigma = max(max(bounds[0], 0.0) ** 0.5 - error, 0.0)
+    largest_sigma = max(bounds[1], 0.0) ** 0.5 + error
+    return least_sigma * least_sigma, largest_sigma * largest_sigma

@@ -40,23 +40,29 @@ class PreparedFactor:
     block: int
 
     def matrix(self, watch: Watch) -> Matrix:
-        """J J^T by products that are counted."""
+        """J J^T by products that are counted.
+
+        ``lost`` bounds |R^T e| for the rounding e of J (J^T w), with |w| <= longest,
+        ||R|| <= inverse and |J^T w|^2 = energy. The rounding is relative to ||J||_F |J^T w|, and is
+        made on the way to w and from J^T w.
+        """
         factor = self.factor
         light = watch(factor.light)
 
         def lost(longest: float, inverse: float, energy: float, norm: float) -> float:
-            del norm
+            del norm  # that of A, which is no better than the one of J
             return ROUNDING * EPS * (factor.squared * energy) ** 0.5 * (longest + inverse)
 
         return Matrix(factor.shape[0], factor.products, light, factor.exact, lost)
 
 
 def prepared(factor: Factorisation, plan: Plan, seed: int, watch: Watch) -> PreparedFactor | None:
-    """Read J once; None where no matrix near J J^T is positive definite.
+    """J in memory as planned, and L with L L^T near J J^T, from one pass over the rows of J.
 
-    Ctrl-C ends the reading, as there is no answer without all rows.
+    None where no matrix near J J^T is positive definite. ``seed`` is that of the sketch. Ctrl-C
+    ends the pass, as there is no answer without all rows.
     """
-    count = watch(lambda rows: rows)
+    count = watch(lambda rows: rows)  # reports the rows of J that were read as progress
 
     def on_block(block: np.ndarray | jax.Array) -> None:
         count(np.empty((len(block), 0)))
@@ -85,10 +91,12 @@ def prepared(factor: Factorisation, plan: Plan, seed: int, watch: Watch) -> Prep
 
 
 def _triangle(sketch: Callable[[], list[jax.Array]]) -> tuple[Triangle, float] | None:
-    """L and the smallest eigenvalue of L L^T = Y Y^T, from Y in its precision, else in float64.
+    """L with L L^T = Y Y^T for a sketch Y of J, and the smallest eigenvalue of L L^T.
 
+    The product Y Y^T is formed in the precision of Y and, where that is too little, in float64.
     Where even that is not positive definite, L is the triangle of a QR factorisation of Y^T. The
     sketch Y is made again for each of these, so that it takes no memory beside what is made of it.
+    None where Y has no full rank.
     """
     triangle_and_least = _accurate(gram(sketch()))
     if triangle_and_least is not None:
@@ -106,24 +114,32 @@ def _triangle(sketch: Callable[[], list[jax.Array]]) -> tuple[Triangle, float] |
 
 
 def _accurate(matrix: np.ndarray) -> tuple[Triangle, float] | None:
-    """L of a Gram matrix whose smallest eigenvalue is far above the rounding of its precision."""
-    unit = _rounding(matrix)
+    """L with L L^T a Gram matrix, and the smallest eigenvalue of L L^T.
+
+    None where that eigenvalue is not far above the rounding of the matrix in its precision.
+    """
+    rounding = _rounding(matrix)
     triangle = cholesky(matrix.astype(np.float64))
     if triangle is None:
         return None
     least = least_of(triangle)
-    return (triangle, least) if least > _ROUNDED * unit else None
+    return (triangle, least) if least > _ROUNDED * rounding else None
 
 
 def _near(matrix: np.ndarray | jax.Array) -> tuple[Triangle, float] | None:
-    """L of J J^T in a precision, moved by a few roundings where it is not positive definite."""
-    unit = _rounding(matrix)
+    """L with L L^T near J J^T, and the smallest eigenvalue of L L^T; None if there is no such L.
+
+    ``matrix`` is J J^T in a precision. Where its rounding makes it indefinite, multiples of the
+    identity of the size of this rounding are added.
+    """
+    rounding = _rounding(matrix)
     for shift in (0.0, *_SHIFTS):
-        triangle = cholesky(shifted(matrix, shift * unit))
+        triangle = cholesky(shifted(matrix, shift * rounding))
         if triangle is not None and (least := least_of(triangle)) > 0:
             return triangle, least
     return None
 
 
 def _rounding(matrix: np.ndarray | jax.Array) -> float:
+    """One rounding of the largest entry of a Gram matrix, which lies on its diagonal."""
     return float(np.finfo(matrix.dtype).eps) * largest_on_diagonal(matrix)

@@ -23,25 +23,33 @@ _STREAM = 15485863  # a stream of random numbers that the caller is unlikely to 
 
 
 def columns_for(width: int, most: int) -> int:
-    """The columns of a tile, so that many tiles fill a sketch of a width."""
+    """How many columns a tile of J has, at most ``most``, for a sketch of ``width`` columns.
+
+    The columns of a sketch are ``_PLACES`` tiles at least, so that the tiles of J are spread well.
+    """
     return max(1, min(most, width // _PLACES))
 
 
 def sketched(tiles: Sequence[jax.Array], width: int, seed: int) -> list[jax.Array]:
-    """Y = J S in tiles of about ``width`` columns together, from the tiles of J."""
+    """Y = J S in tiles of about ``width`` columns together, from the tiles of J.
+
+    S has a few entries +-1 / (number of entries)^{1/2} in every row, at random places. All columns
+    of a tile of J are added to the same few tiles of Y, each column with random signs.
+    """
     rng, (rows, columns) = np.random.default_rng([_STREAM, seed]), tiles[0].shape
-    dtype, places = tiles[0].dtype, max(1, width // columns)
+    dtype, places = tiles[0].dtype, max(1, width // columns)  # the number of tiles of Y
     entries = min(_ENTRIES, places)
     with x64():
-        total = [on_device(zeros((rows, columns), dtype)) for _ in range(places)]
+        sketch = [on_device(zeros((rows, columns), dtype)) for _ in range(places)]
         for tile in tiles:
             signs = (2.0 * rng.integers(2, size=(entries, columns)) - 1) * entries**-0.5
             targets = rng.choice(places, entries, replace=False)
-            for place, sign in zip(targets, signs.astype(dtype), strict=True):
-                total[place] = _added(total[place], tile, on_device(sign))
-    return total
+            for target, sign in zip(targets, signs.astype(dtype), strict=True):
+                sketch[target] = _added(sketch[target], tile, on_device(sign))
+    return sketch
 
 
 @partial(jax.jit, donate_argnums=0)
 def _added(total: jax.Array, tile: jax.Array, signs: jax.Array) -> jax.Array:
+    """``total`` plus a tile (m, c) whose columns are multiplied by ``signs`` (c,)."""
     return total + tile * signs[None]

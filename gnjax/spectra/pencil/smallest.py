@@ -25,9 +25,9 @@ _SPARE, _FEWEST = 8, 2  # vectors of a block beside those that are asked for, an
 def smallest_of_factor(
     op: Operator, k: int, rtol: float, seed: int, limits: Limits, watch: Watch
 ) -> Spectrum | None:
-    """The k smallest eigenvalues, or None where this method has no answer.
+    """The k smallest eigenvalues of A = J J^T, or None where this method has no answer.
 
-    It has one for a matrix of full rank with a factor whose rows fit in memory. Their errors are
+    It has one for a matrix of full rank with a factor J whose rows fit in memory. The errors are
     relative to each eigenvalue, and at most ``rtol`` times the norm, as far as J is known.
     """
     factor, size = factorisation_of(op), op.shape[0]
@@ -40,11 +40,12 @@ def smallest_of_factor(
     if ready is None:
         return None
     norm = largest_end(ready.matrix, min(TOGETHER, block)).norm
+    # rtol is relative to the norm, and the method's tolerance to the smallest eigenvalue.
     relative = float(np.clip(rtol * norm / least_of(ready.triangle), _FINEST, _LOOSEST))
     end = smallest_end(ready.matrix, ready.triangle, block, norm)
     answer = certified(end, relative, MISSED, stopped=watch.is_stopped, count=k)
     pairs = zip(answer.bounds.tolist(), answer.values.tolist(), strict=True)
-    bounds = np.array([ready.widened(pair, norm) for pair in pairs])
+    bounds = np.array([ready.widened(pair, norm) for pair in pairs])  # (k, 2), for the exact J
     converged = bool((bounds[:, 0] > 0).all())
     if not converged and not watch.stopped:
         return None

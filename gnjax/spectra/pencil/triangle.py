@@ -62,6 +62,7 @@ class HostTriangle:
         return rows @ self.matrix
 
     def conditioning(self) -> float:
+        """LAPACK's estimate of ||L||_1 ||L^{-1}||_1."""
         reciprocal, _ = scipy.linalg.lapack.dtrcon(self.matrix, uplo="L")
         return 1 / max(float(reciprocal), np.finfo(float).tiny)
 
@@ -85,6 +86,7 @@ class DeviceTriangle:
             return on_host(_times(filled_rows(rows), self.matrix))[: len(rows)]
 
     def conditioning(self) -> float:
+        """||L||_1 times an estimate of ||L^{-1}||_1 by products with L^{-1} and L^{-T} alone."""
         inverse = scipy.sparse.linalg.LinearOperator(
             (self.size, self.size),
             matvec=lambda v: self.solved(v.reshape(1, -1), transpose=False)[0],
@@ -99,19 +101,22 @@ class DeviceTriangle:
 
 @partial(jax.jit, static_argnums=2)
 def _solved(triangle: jax.Array, rows: jax.Array, transpose: bool) -> jax.Array:
+    """L^{-1} or, with ``transpose``, L^{-T} on rows, for the lower triangle L."""
     solve = jax.scipy.linalg.solve_triangular
     return solve(triangle, rows.T, lower=True, trans=int(transpose)).T
 
 
 @jax.jit
 def _times(rows: jax.Array, triangle: jax.Array) -> jax.Array:
+    """L^T on rows, which is the product of the rows with L."""
     return jnp.matmul(rows, triangle, precision="highest")
 
 
 def cholesky(matrix: np.ndarray | jax.Array) -> Triangle | None:
-    """L with L L^T the matrix, where the matrix is; None where it is not positive definite.
+    """L with L L^T = ``matrix``, held where the matrix is; None if it is not positive definite.
 
-    A matrix of NumPy may be written over.
+    A matrix of NumPy may be written over. Its transpose, which is the same matrix, is in the memory
+    layout that LAPACK needs to do so.
     """
     if isinstance(matrix, np.ndarray):
         try:
@@ -123,19 +128,19 @@ def cholesky(matrix: np.ndarray | jax.Array) -> Triangle | None:
         return HostTriangle(lower)
     with x64():
         triangle = jnp.linalg.cholesky(matrix, symmetrize_input=False)
-        finite = bool(jnp.isfinite(jnp.diagonal(triangle)).all())
+        finite = bool(jnp.isfinite(jnp.diagonal(triangle)).all())  # JAX returns NaN where it fails
     return DeviceTriangle(triangle) if finite else None
 
 
 def shifted(matrix: np.ndarray | jax.Array, shift: float) -> np.ndarray | jax.Array:
-    """A copy of the matrix in float64 with a number added to its diagonal."""
+    """A copy of the matrix in float64 with ``shift`` added to its diagonal."""
     if isinstance(matrix, np.ndarray):
         moved = matrix.astype(np.float64)
         np.fill_diagonal(moved, np.diagonal(moved) + shift)
         return moved
     with x64():
-        places = jnp.arange(len(matrix))
-        return matrix.astype(np.float64).at[places, places].add(shift)
+        diagonal = jnp.arange(len(matrix))
+        return matrix.astype(np.float64).at[diagonal, diagonal].add(shift)
 
 
 def largest_on_diagonal(matrix: np.ndarray | jax.Array) -> float:
@@ -145,12 +150,16 @@ def largest_on_diagonal(matrix: np.ndarray | jax.Array) -> float:
 
 
 def least_of(triangle: Triangle) -> float:
-    """About the smallest eigenvalue of L L^T, by inverse iteration."""
+    """About the smallest eigenvalue of L L^T, by inverse iteration with a few vectors.
+
+    For orthonormal rows Q near its eigenvectors it is 1 / ||L^{-1} Q^T||_2^2. It is 0 where L is
+    singular to working precision.
+    """
     rows = random_rows(triangle.size, _BLOCK, 0)
     for _ in range(_STEPS):
-        outer = triangle.solved(triangle.solved(rows, transpose=False), transpose=True)
-        if not np.isfinite(outer).all():
+        images = triangle.solved(triangle.solved(rows, transpose=False), transpose=True)
+        if not np.isfinite(images).all():
             return 0.0
-        rows = np.linalg.qr(outer.T)[0].T
+        rows = np.linalg.qr(images.T)[0].T
     norm = float(np.linalg.norm(triangle.solved(rows, transpose=False), 2))
     return 1 / norm / norm if np.isfinite(norm) else 0.0
