@@ -100,14 +100,15 @@ class _Counting:
 
 @dataclass(frozen=True)
 class _Pairs:
-    """The pairs, and the space that their vectors span.
+    """The given pairs of values theta_i and unit vectors x_i, and the space of the vectors.
 
     Attributes:
-      values, residuals: theta_i and ||R_i||.
+      values: theta_i.
+      residuals: ||A x_i - theta_i x_i||.
       radii: how far a value can be from an eigenvalue of its own, for exact products.
       basis: orthonormal rows Q of the space.
-      within: the eigenvalues of T = Q A Q^T.
-      beta: the norm of the part of A Q^T outside the space.
+      within: the eigenvalues of T = Q A Q^T, ascending.
+      beta: ||B||_2 for the part B^T = A Q^T - Q^T T of A Q^T outside the space.
     """
 
     values: np.ndarray
@@ -119,10 +120,18 @@ class _Pairs:
 
     @property
     def norm(self) -> float:
+        """The largest absolute value, an estimate of ||A||."""
         return float(np.abs(np.concatenate([self.values, self.within])).max())
 
 
 def _pairs(product: HostProduct, rows: np.ndarray, approximations: np.ndarray | None) -> _Pairs:
+    """What two products for each of the unit ``rows`` (k, n) say about the pairs.
+
+    The values are ``approximations`` or, where these are None, Rayleigh quotients. If the rows are
+    independent, with the smallest singular value sigma, each of them has an eigenvalue of its own
+    within the residuals divided by sigma (Kahan). Otherwise each value has one, and several may
+    have the same.
+    """
     images = product(rows)
     values = np.einsum("ij,ij->i", rows, images) if approximations is None else approximations
     residuals = np.linalg.norm(images - values[:, None] * rows, axis=1)
@@ -132,8 +141,8 @@ def _pairs(product: HostProduct, rows: np.ndarray, approximations: np.ndarray | 
     projection = images @ basis.T
     projection = (projection + projection.T) / 2
     beta = float(np.linalg.norm(images - projection @ basis, 2))
-    independent = len(basis) == len(rows)
-    radii = group_radii(values, residuals / sigma[-1]) if independent else residuals
+    are_independent = len(basis) == len(rows)
+    radii = group_radii(values, residuals / sigma[-1]) if are_independent else residuals
     return _Pairs(values, residuals, radii, basis, np.linalg.eigvalsh(projection), beta)
 
 
@@ -146,20 +155,25 @@ def _others(
     seed: int,
     stop: Callable[[], bool],
 ) -> Complement:
-    """The eigenvalues besides the pairs', bounded as closely as it takes to tell them apart.
+    """The eigenvalues of A on the complement of the pairs' space, as far as it takes.
 
-    ``share`` is the rounding of a product, relative to the norm. Where the error of the products is
-    unknown, the eigenvalues are bounded for the products as returned.
+    They are bounded until none can be above the largest or below the smallest of the values, with
+    their radii and the errors that the answer will add.
+
+    ``error`` is that of the products, and ``share`` their rounding, relative to the norm. Where the
+    error is unknown, the eigenvalues are bounded for the products as returned.
     """
     size = pairs.basis.shape[1]
     rounding = share * pairs.norm
     product_error = error.value if np.isfinite(error.value) else 0.0
-    away = pairs.beta + 2 * product_error + _RUN * rounding
+    distance = pairs.beta + 2 * product_error + _RUN * rounding
+    # To say that the values are the smallest, no other may lie below the largest of them, and
+    # above the smallest of them to say that they are the largest.
     return complement(
         product,
         pairs.basis,
-        below=float((pairs.values + pairs.radii).max()) + away,
-        above=float((pairs.values - pairs.radii).min()) - away,
+        below=float((pairs.values + pairs.radii).max()) + distance,
+        above=float((pairs.values - pairs.radii).min()) - distance,
         noise=max(product_error, rounding),
         rows=limits.basis_rows(size) - len(pairs.basis),
         seed=seed,
@@ -170,9 +184,11 @@ def _others(
 def _answer(
     pairs: _Pairs, others: Complement, error: Error, run: Error, products: int, finished: bool
 ) -> CertifiedPairs:
-    """The intervals for the matrix itself: the error of its products moves every eigenvalue.
+    """The intervals for the matrix itself, from those for its products.
 
-    ``run`` is the error of the Ritz values of the search for others.
+    ``error`` is that of the products, which moves every eigenvalue by as much. ``run`` is the error
+    of the Ritz values in the search for others. By Weyl the eigenvalues of A are within ``beta`` of
+    those on the space of the pairs and on its complement.
     """
     moved = raised(pairs.beta + error.value + run.value)
     rest = (others.low - moved, others.high + moved) if len(others.ritz) else (np.inf, -np.inf)
@@ -187,6 +203,7 @@ def _answer(
         (float(rest[0]), float(rest[1])),
         (float(reached[0]), float(reached[1])),
         _missed_above(pairs.values, errors, pairs.within, others.ritz, moved),
+        # Those missed below are the ones above for -A.
         _missed_above(-pairs.values, errors, -pairs.within, -others.ritz[::-1], moved),
         certificate(error, run, others.chance),
         products,
@@ -199,30 +216,33 @@ def _missed_above(
 ) -> int:
     """At least how many eigenvalues above the least value belong to none of the pairs.
 
-    With the i-th Ritz value rho_i from above, at least i + #{j: t_j >= rho_i} eigenvalues are
-    rho_i - moved or above, and the pairs can account for those whose intervals reach up there.
+    ``within`` are the eigenvalues t_j of A on the space of the pairs, and ``ritz``, ascending, the
+    Ritz values on its complement. With the i-th of these from above, rho_i, at least
+    i + #{j: t_j >= rho_i} eigenvalues of A are rho_i - ``moved`` or above. The pairs can account
+    for as many of them as have intervals, values +- errors, that reach up there.
     """
-    most = 0
+    most_missed = 0
     for index, rho in enumerate(ritz[::-1], start=1):
         edge = rho - moved
         if not edge > values.min():
             break
         accounted = int((values + errors >= edge).sum())
-        most = max(most, index + int((within >= rho).sum()) - accounted)
-    return most
+        most_missed = max(most_missed, index + int((within >= rho).sum()) - accounted)
+    return most_missed
 
 
 def _angles(pairs: _Pairs, error: float, moved: float, rest: tuple[float, float]) -> np.ndarray:
-    """Bounds on the angles from the residuals and the distance to all eigenvalues but one.
+    """Bounds in radians on the angle of each vector with an exact eigenvector, residual / gap.
 
-    All eigenvalues but one lie in ``rest`` or within ``moved`` of those of T that are not the
-    nearest to the value.
+    The gap is the distance of the value to all eigenvalues but one. These lie in the interval
+    ``rest`` or within ``moved`` of the eigenvalues of A on the space of the pairs, except for the
+    one that is nearest to the value. ``error`` is that of the products.
     """
     gaps = np.empty(len(pairs.values))
     for index, value in enumerate(pairs.values):
         distances = np.sort(np.abs(pairs.within - value))[1:] - moved
-        outside = max(value - rest[1], rest[0] - value)
-        gaps[index] = min(outside, distances.min(initial=np.inf))
+        to_rest = max(value - rest[1], rest[0] - value)
+        gaps[index] = min(to_rest, distances.min(initial=np.inf))
     return arcsines(pairs.residuals + error, gaps)
 
 
@@ -249,6 +269,7 @@ def _rows(vectors: Any, size: int) -> np.ndarray:
 
 
 def _values(values: Any, count: int) -> np.ndarray:
+    """The caller's values (count,) in float64, after a check."""
     numbers = np.atleast_1d(np.asarray(values))
     if numbers.shape != (count,) or numbers.dtype.kind not in "fiu":
         msg = f"values must be one real number for each of the {count} vectors, got {values!r}"

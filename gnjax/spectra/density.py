@@ -89,27 +89,30 @@ def spectral_density(
             rules = quadratures(
                 watch(product), size, probes, steps, noise, seed, limits, watch.is_stopped
             )
-    longest = max(len(nodes) for nodes, _, _ in rules)
-    cut = not all(has_all_steps(run, min(steps, size)) for _, _, run in rules)
-    nodes = np.stack([np.pad(t, (0, longest - len(t)), mode="edge") for t, _, _ in rules])
+    # A probe whose Krylov space was exhausted early has fewer nodes. So that all have as many, its
+    # largest node is repeated with the weight 0.
+    most_nodes = max(len(nodes) for nodes, _, _ in rules)
+    is_cut = not all(has_all_steps(run, min(steps, size)) for _, _, run in rules)  # by Ctrl-C
+    nodes = np.stack([np.pad(t, (0, most_nodes - len(t)), mode="edge") for t, _, _ in rules])
     dropped = Error(
         max(run.dropped for _, _, run in rules),
         reason="entries of T that Lanczos set to zero as rounding",
     )
     return SpectralDensity(
         nodes=nodes,
-        weights=np.stack([np.pad(w, (0, longest - len(w))) for _, w, _ in rules]),
+        weights=np.stack([np.pad(w, (0, most_nodes - len(w))) for _, w, _ in rules]),
         n=size,
-        steps=min(len(nodes) for nodes, _, _ in rules) if cut else steps,
+        steps=min(len(nodes) for nodes, _, _ in rules) if is_cut else steps,
         floor=floor,
         products=sum(run.products for _, _, run in rules),
         exact=np.array([exhausted(run) or run.complete for _, _, run in rules]),
         certificate=certificate(error, symmetry_of(operator), dropped),
-        finished=len(rules) == probes and not cut,
+        finished=len(rules) == probes and not is_cut,
     )
 
 
 def _check_arguments(size: int, probes: int, steps: int, limits: Limits) -> None:
+    """Refuse numbers that are not positive, and a basis of ``steps`` vectors without room."""
     for name, number in (("probes", probes), ("steps", steps)):
         if not isinstance(number, int | np.integer) or number < 1:
             msg = f"{name}={number!r} is not a positive whole number"

@@ -98,24 +98,29 @@ def estimate_diagonal(
 
 
 class _Spread:
-    """The mean of samples g * (A g) and their squared distances from it, some at a time."""
+    """The mean of samples g * (A g) (n,) and their variances, from blocks that come one by one."""
 
     def __init__(self, size: int) -> None:
-        self.count, self.longest = 0, 0.0
-        self.mean, self.squares = np.zeros(size), np.zeros(size)
+        self.count, self.longest = 0, 0.0  # how many samples, and the largest |A g|
+        self.mean, self.squares = np.zeros(size), np.zeros(size)  # sum of (sample - mean)^2
 
     def add(self, tests: np.ndarray, images: np.ndarray) -> None:
-        """Join more samples to those before (Chan, Golub and LeVeque, 1983)."""
+        """Join the samples of rows g, ``tests``, with images A g (Chan, Golub and LeVeque, 1983).
+
+        The squares of the joint samples are those of both parts about their own means, and the
+        squared distance of these means times a b / (a + b) for a and b samples.
+        """
         self.longest = max(self.longest, float(np.linalg.norm(images, axis=1).max()))
         samples, before = tests * images, self.count
         more, self.count = len(samples), before + len(samples)
         mean = samples.mean(axis=0)
-        apart = mean - self.mean
+        mean_difference = mean - self.mean
         self.squares += np.square(samples - mean).sum(axis=0)
-        self.squares += np.square(apart) * before * more / self.count
-        self.mean += apart * more / self.count
+        self.squares += np.square(mean_difference) * before * more / self.count
+        self.mean += mean_difference * more / self.count
 
     def standard_errors(self) -> np.ndarray:
+        """The standard error of each entry of the mean; infinite for one sample."""
         if self.count == 1:
             return np.full(self.mean.shape, math.inf)
         errors: np.ndarray = np.sqrt(self.squares / (self.count - 1) / self.count)
@@ -123,6 +128,7 @@ class _Spread:
 
 
 def _answer(op: Operator, spread: _Spread) -> DiagonalEstimate:
+    """The estimate with the errors that all entries share, from the largest |A g|."""
     level = spectral_error(op.shape[0], op.dtype) * spread.longest
     rounding = Error(level, MEASURED, reason="rounding of the products")
     parts = rounding, error_of(op, spread.longest), symmetry_of(op)

@@ -63,14 +63,20 @@ class _Histogram(NamedTuple):
 
 
 def _between(one: _Histogram, other: _Histogram) -> tuple[float, Error]:
+    """The Jensen-Shannon distance d of two histograms, and the error of d.
+
+    With the shares p and q and m = (p + q) / 2, d^2 is the mean of sum p log2(p / m) and
+    sum q log2(q / m). An error e of d^2 by rounding makes one of (d^2 + e)^{1/2} - d. Eigenvalues
+    that may lie in another bin, a share t of each spectrum, add the roots of both t.
+    """
     if not len(one.bins) or not len(other.bins):
         return math.nan, unknown("a spectrum has no eigenvalue above the floor")
     bins = np.union1d(one.bins, other.bins)
-    first, second = np.zeros((2, len(bins)))
-    first[np.searchsorted(bins, one.bins)] = one.shares
-    second[np.searchsorted(bins, other.bins)] = other.shares
-    middle = (first + second) / 2
-    squared = min(max((_relative(first, middle) + _relative(second, middle)) / 2, 0.0), 1.0)
+    p, q = np.zeros((2, len(bins)))
+    p[np.searchsorted(bins, one.bins)] = one.shares
+    q[np.searchsorted(bins, other.bins)] = other.shares
+    m = (p + q) / 2
+    squared = min(max((_relative(p, m) + _relative(q, m)) / 2, 0.0), 1.0)
     rounding = gamma(8 * len(bins) + 8, np.dtype(np.float64)) * 2 if squared else 0.0
     moved = one.moving**0.5 + other.moving**0.5
     error = math.sqrt(squared + rounding) - math.sqrt(squared) + moved
@@ -84,26 +90,37 @@ def _between(one: _Histogram, other: _Histogram) -> tuple[float, Error]:
 
 
 def _histogram(spectrum: Spectrum, floor: float) -> _Histogram:
+    """The histogram of the eigenvalues whose absolute values are above ``floor``.
+
+    An eigenvalue with an error is uncertain if an end of its interval, moved outwards by the
+    rounding of the logarithm, lies in another bin or on the other side of the floor.
+    """
     values, errors = (np.asarray(array, np.float64) for array in (spectrum.values, spectrum.errors))
     bin_of_value = _bins(values, floor, 0.0)
     exact = errors == 0
-    moves = np.zeros(len(values), bool)
-    for way in (-1.0, 1.0):
-        moves |= ~exact & (_bins(values + way * errors, floor, way) != bin_of_value)
+    is_uncertain = np.zeros(len(values), bool)
+    for direction in (-1.0, 1.0):
+        end_bins = _bins(values + direction * errors, floor, direction)
+        is_uncertain |= ~exact & (end_bins != bin_of_value)
     bins, counts = np.unique(bin_of_value[bin_of_value != _ZERO], return_counts=True)
-    certain = int((~moves & (bin_of_value != _ZERO)).sum())
-    moving = float(moves.sum())
-    share = moving / (certain + moving) if moving else 0.0
+    certain = int((~is_uncertain & (bin_of_value != _ZERO)).sum())
+    uncertain = float(is_uncertain.sum())
+    share = uncertain / (certain + uncertain) if uncertain else 0.0
     return _Histogram(bins, counts / max(counts.sum(), 1), share, spectrum.certificate)
 
 
-def _bins(values: np.ndarray, floor: float, way: float) -> np.ndarray:
-    """The bins of eigenvalues, moved a little in the direction ``way``; ``_ZERO`` for zeros."""
+def _bins(values: np.ndarray, floor: float, direction: float) -> np.ndarray:
+    """The number of the bin of each eigenvalue; ``_ZERO`` for those up to ``floor``.
+
+    Bin i of the absolute values, four to a decade, has the number 2 i, or 2 i + 1 for negative
+    eigenvalues. Values are moved by the rounding of the logarithm towards ``direction``: -1, 0
+    or 1.
+    """
     sizes = np.abs(values)
     nonzero = (sizes > floor) & np.isfinite(sizes)
-    places = _TO_A_DECADE * np.log10(np.where(nonzero, sizes, 1.0))
-    outwards = np.where(values > 0, way, -way)
-    bins = np.floor(places + outwards * _LOGARITHM).astype(int)
+    positions = _TO_A_DECADE * np.log10(np.where(nonzero, sizes, 1.0))
+    outwards = np.where(values > 0, direction, -direction)  # of the absolute value
+    bins = np.floor(positions + outwards * _LOGARITHM).astype(int)
     return np.where(nonzero, 2 * bins + (values < 0), _ZERO)
 
 

@@ -35,8 +35,8 @@ from gnjax.spectra.whole import dense_error, spectrum_with_vectors, whole_spectr
 _WHICH = ("all", "largest", "smallest")
 _NORM_BLOCK = 4
 _NORM_STEPS = 8
-_FIRST, _EACH = 100, 10  # products that a few eigenvalues take, and more for each
-_FORMED = 4  # so many times as many products a matrix takes in the same time, many at once
+_FIRST_PRODUCTS, _PRODUCTS_EACH = 100, 10  # that a few eigenvalues take, and more for each
+_FORMED = 4  # products that form a matrix, many at once, in the time of one product by itself
 
 
 def eigenvalues(
@@ -119,27 +119,34 @@ def _takes_few(op: Operator, k: int, limits: Limits) -> bool:
     if size > limits.whole_rows:
         return True
     factor = factorisation_of(op)
-    is_formed = facts_of(op).eigenvalues is None and (
+    needs_matrix = facts_of(op).eigenvalues is None and (
         factor is None or factor.size_in_bytes > limits.factor_bytes
     )
-    return is_formed and facts_of(op).formed_by_products and size > _FORMED * (_FIRST + _EACH * k)
+    products = _FIRST_PRODUCTS + _PRODUCTS_EACH * k
+    return needs_matrix and facts_of(op).formed_by_products and size > _FORMED * products
 
 
 def _whole_of_twin(op: Operator, limits: Limits) -> Spectrum:
+    """All eigenvalues of ``op``: those of its twin, which may be smaller, and zeros."""
     return with_zeros(whole_spectrum(twin_of(op), limits), op.shape[0])
 
 
 def _few_of_twin(
     op: Operator, k: int, which: str, rtol: float, seed: int, limits: Limits, watch: Watch
 ) -> Spectrum:
-    """k eigenvalues from one end, computed from the smaller operator that ``op`` states."""
+    """k eigenvalues from one end, computed from the twin of ``op``.
+
+    The twin is an operator with the same non-zero eigenvalues, J J^T for J^T J, and may be smaller.
+    Then ``op`` has some zeros more, which are among its smallest eigenvalues, since both are
+    semidefinite.
+    """
     twin = twin_of(op)
-    spare = op.shape[0] - twin.shape[0]
-    if which == "smallest" and spare >= k:
+    added_zeros = op.shape[0] - twin.shape[0]
+    if which == "smallest" and added_zeros >= k:
         return _zeros(k)
-    count = min(k, twin.shape[0]) if which == "largest" else k - spare
+    count = min(k, twin.shape[0]) if which == "largest" else k - added_zeros
     width = bytes_on_device(twin, count, rtol, limits)
-    if which == "smallest" and not spare:
+    if which == "smallest" and not added_zeros:
         preconditioned = smallest_of_factor(twin, k, rtol, seed, limits, watch)
         if preconditioned is not None:
             return preconditioned
@@ -153,12 +160,13 @@ def _few_of_twin(
 def operator_norm(op: Operator, limits: Limits = LIMITS) -> float:
     """An estimate of ||A||_2 to a few per cent, to estimate the size of rounding errors.
 
-    Its basis has 32 vectors, and fewer where ``limits.density_bytes`` has no room for them.
+    It is the largest absolute Ritz value of a few steps of block Lanczos. The basis has 32 vectors,
+    and fewer where ``limits.density_bytes`` has no room for them.
     """
-    most = int(limits.density_bytes / (8 * op.shape[0]))
-    block = _NORM_BLOCK if most >= _NORM_BLOCK * _NORM_STEPS else 1
+    most_vectors = int(limits.density_bytes / (8 * op.shape[0]))
+    block = _NORM_BLOCK if most_vectors >= _NORM_BLOCK * _NORM_STEPS else 1
     start = lanczos.random_rows(op.shape[0], block, 1)
-    steps = min(_NORM_STEPS, max(1, most // block))
+    steps = min(_NORM_STEPS, max(1, most_vectors // block))
     with beside_xla():
         run = lanczos.lanczos(host_product(op), start, max_steps=steps, noise=0.0)
     return float(np.abs(np.linalg.eigvalsh(run.projection)).max())
@@ -167,10 +175,14 @@ def operator_norm(op: Operator, limits: Limits = LIMITS) -> float:
 def _few(
     op: Operator, k: int, which: str, rtol: float, seed: int, limits: Limits, watch: Watch
 ) -> tuple[Spectrum, OuterRitzPairs]:
-    """k eigenvalues from one end by Lanczos, as a spectrum and as the Ritz pairs of the run."""
+    """k eigenvalues from one end by Lanczos, as a spectrum and as the Ritz pairs of the run.
+
+    If it was decided that none further out is missing, the i-th eigenvalue is within the error of
+    the i-th value. Otherwise the errors are residuals: some eigenvalue is within each.
+    """
     size = op.shape[0]
     sign = -1.0 if which == "largest" else 1.0
-    product, most = watch(host_product(op)), limits.basis_rows(size)
+    product, most_rows = watch(host_product(op)), limits.basis_rows(size)
     with beside_xla():
         pairs = outer_ritz_pairs(
             product,
@@ -179,7 +191,7 @@ def _few(
             sign=sign,
             rtol=rtol,
             noise=spectral_error(size, op.dtype),
-            most=most,
+            most=most_rows,
             seed=seed,
             stop=watch.is_stopped,
         )
@@ -189,7 +201,7 @@ def _few(
     all_counted = np.isfinite(pairs.errors).all() and len(pairs.errors) == len(pairs.values)
     errors = pairs.errors if all_counted else pairs.residuals
     converged = pairs.converged and not watch.stopped
-    why = [] if converged else [why_unfinished(pairs.products, most, watch)]
+    why = [] if converged else [why_unfinished(pairs.products, most_rows, watch)]
     spectrum = Spectrum(
         pairs.values,
         errors + rounding.value,
@@ -203,14 +215,19 @@ def _few(
 def _few_vectors(
     op: Operator, k: int, which: str, rtol: float, seed: int, limits: Limits, watch: Watch
 ) -> Spectrum:
-    """k Ritz pairs from one end, with angles, for which one more eigenvalue is computed."""
+    """k Ritz pairs from one end, with bounds on the angles of the vectors.
+
+    The bounds rest on the distance to the neighbouring eigenvalues, so that one more than k is
+    computed. They are infinite if it was not decided which eigenvalues are missing, and where the
+    basis is on the device.
+    """
     size = op.shape[0]
     width = bytes_on_device(op, k, rtol, limits, neighbours=1)
     if width:
         return few_on_device(op, k, which, rtol, limits, watch, width=width, vectors=True)
     spectrum, pairs = _few(op, min(k + 1, size), which, rtol, seed, limits, watch)
     vectors, images = pairs.vectors, pairs.images
-    if len(vectors) < len(spectrum):
+    if len(vectors) < len(spectrum):  # some zeros of a null space have no vectors yet
         vectors = _completed(vectors, spectrum.values)
         images = host_product(op)(vectors)
     residuals = np.linalg.norm(images - spectrum.values[:, None] * vectors, axis=1)
@@ -228,9 +245,10 @@ def _completed(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
     eigenvectors. Their zeros come after the zeros that are Ritz values.
     """
     count = len(values) - len(vectors)
-    places = np.flatnonzero(values == 0)[-count:]
-    fresh = lanczos.random_rows(vectors.shape[1], count, 2, orthogonal_to=vectors)
-    return np.insert(vectors, places - np.arange(count), fresh, axis=0)
+    positions = np.flatnonzero(values == 0)[-count:]
+    null_rows = lanczos.random_rows(vectors.shape[1], count, 2, orthogonal_to=vectors)
+    # np.insert counts positions before the insertion, and a row comes after those added so far.
+    return np.insert(vectors, positions - np.arange(count), null_rows, axis=0)
 
 
 def _zeros(count: int) -> Spectrum:
@@ -239,6 +257,7 @@ def _zeros(count: int) -> Spectrum:
 
 
 def _check_arguments(size: int, k: Any, which: str, rtol: float, seed: Any) -> None:
+    """Refuse arguments of :func:`eigenvalues` that do not fit an operator of ``size`` rows."""
     if which not in _WHICH:
         msg = f"which={which!r} is not one of {', '.join(_WHICH)}"
         raise ValueError(msg)

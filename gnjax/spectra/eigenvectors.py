@@ -34,9 +34,12 @@ def angles(
 ) -> np.ndarray:
     """Bounds in radians on the angle of each vector with the exact one; infinite where unknown.
 
-    ``values`` descend, and the i-th eigenvalue lies within errors[i] of values[i]. All eigenvalues
-    further up are at least ``above``, all further down at most ``below``.
+    By Davis and Kahan the sine is at most the residual divided by the distance of the value to all
+    eigenvalues but its own. ``values`` (k,) descend, and the i-th eigenvalue lies within errors[i]
+    of values[i]. All eigenvalues further up are at least ``above``, all further down at most
+    ``below``.
     """
+    # The eigenvalue before the i-th is at least uppers[i], and the one after it at most lowers[i].
     uppers = np.concatenate([[above], (values - errors)[:-1]])
     lowers = np.concatenate([(values + errors)[1:], [below]])
     gaps = np.minimum(uppers - values, values - lowers)
@@ -44,7 +47,12 @@ def angles(
 
 
 def singular_angles(sigma: np.ndarray, residuals: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """Bounds on the angles of left singular vectors; ``sigma`` descends, each within ``error``."""
+    """Bounds on the angles of left singular vectors; ``sigma`` descends, each within ``error``.
+
+    (u, v) / 2^{1/2} is an eigenvector of [[0, J], [J^T, 0]] with the eigenvalue sigma, and the sine
+    of the angle of u alone may be 2^{1/2} times as large. This matrix has zeros among its
+    eigenvalues, so that the last value has zero as its lower neighbour.
+    """
     uppers = np.concatenate([[np.inf], (sigma - error)[:-1]])
     lowers = np.concatenate([(sigma + error)[1:], [0.0]])
     gaps = np.minimum(uppers - sigma, sigma - lowers)
@@ -58,9 +66,9 @@ def left_singular_rows(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
     if columns > rows:  # J^T = Q R has the singular values and left vectors of R^T
         factor = triangular_factor(factor.T).T
     left, sigma, right = lapack.singular_vectors(factor)
-    few = len(sigma)
-    forward = np.linalg.norm(factor @ right[:few].T - sigma * left[:, :few], axis=0)
-    backward = np.linalg.norm(factor.T @ left[:, :few] - sigma * right[:few].T, axis=0)
+    count = len(sigma)
+    forward = np.linalg.norm(factor @ right[:count].T - sigma * left[:, :count], axis=0)
+    backward = np.linalg.norm(factor.T @ left[:, :count] - sigma * right[:count].T, axis=0)
     return sigma, left.T, np.maximum(forward, backward)
 
 

@@ -49,13 +49,14 @@ def bytes_on_device(
 ) -> int:
     """Decide where the basis is: 0 for host memory, else the bytes of each number on the device.
 
-    In host memory k + ``neighbours`` values are computed. Raises a ValueError if neither basis
-    fits into the limits.
+    In host memory k + ``neighbours`` values are computed, and the basis is in float64. On the
+    device it is in the precision of the operator, or in float32 if only that fits and ``rtol``
+    allows it. Raises a ValueError if no basis fits into the limits.
     """
     size = op.shape[0]
     least = min(size, least_rows(k))
-    in_host = min(size, least_rows(min(k + neighbours, size)))
-    if not too_large(size, in_host, limits):
+    least_in_host = min(size, least_rows(min(k + neighbours, size)))
+    if not too_large(size, least_in_host, limits):
         return 0
     widths = [_own_bytes(op)]
     if widths == [8] and rtol >= _FLOAT32 and facts_of(op).in_float32 is not None:
@@ -79,6 +80,9 @@ def few_on_device(
     vectors: bool = False,
 ) -> Spectrum:
     """k eigenvalues from one end, by a basis on the device whose numbers have ``width`` bytes.
+
+    Lanczos finds approximate eigenvectors with products in that precision. One product with each of
+    them in the highest precision then gives the values and their residuals.
 
     Errors are residuals: some eigenvalue is that close to each value. The angles of vectors are
     unknown, because it is not known whether other eigenvalues are close.
@@ -107,8 +111,8 @@ def few_on_device(
         values, residuals = checked_vectors(_watched(product, watch), form, guess.vectors, dtype)
     with rules():
         rounding = dense_error(precise, max(guess.scale, float(np.abs(values).max())))
-    small = max(rtol * guess.scale, rounding.value if np.isfinite(rounding.value) else 0.0)
-    converged = guess.reached and bool(residuals.max() <= small) and not watch.stopped
+    tolerance = max(rtol * guess.scale, rounding.value if np.isfinite(rounding.value) else 0.0)
+    converged = guess.reached and bool(residuals.max() <= tolerance) and not watch.stopped
     why = [symmetry_of(op)]
     if not converged:
         why.append(why_unfinished(guess.products + k, rows, watch))
@@ -184,10 +188,14 @@ def _under(rules: Rules, op: Operator) -> DeviceProduct:
 
 
 def _watched(product: DeviceProduct, watch: Watch) -> DeviceProduct:
-    """The same product, and ``watch`` counts each call as one product."""
-    multiply: Callable[[Any], Any] = watch(lambda only: product(only[0]))
+    """The same product, and ``watch`` counts each call as one product.
+
+    It counts the entries of what is multiplied, so that a vector is passed as a tuple of one.
+    """
+    multiply: Callable[[Any], Any] = watch(lambda block_of_one: product(block_of_one[0]))
     return lambda vector: multiply((vector,))
 
 
 def _own_bytes(op: Operator) -> int:
+    """The bytes of a number in the precision of the operator, float32 or float64."""
     return 4 if jnp.dtype(op.dtype).itemsize <= 4 else 8

@@ -102,17 +102,19 @@ def shifted_spectrum(spectrum: Spectrum, shift: float) -> Spectrum:
 def with_zeros(spectrum: Spectrum, size: int) -> Spectrum:
     """The spectrum of a semidefinite matrix of ``size`` rows, all other eigenvalues being zero.
 
-    The zeros are exact: they come from the shapes of the factors, not from a computation. But where
-    rounding has made an eigenvalue negative that may be positive, it belongs before the zeros, so
-    that the first of them are as far from the truth as it may be.
+    The zeros are exact: they come from the shapes of the factors, not from a computation. But the
+    i-th value has to be near the i-th eigenvalue. Where rounding has made a positive eigenvalue
+    negative, its value is sorted behind the zeros, and the first zero takes its place. So the first
+    zeros, one for each negative value, have errors that reach up to the largest eigenvalues that
+    the negative values may stand for.
     """
     zeros = size - len(spectrum)
     if zeros == 0:
         return spectrum
     values = np.concatenate([spectrum.values, np.zeros(zeros)])
-    reach = np.sort((spectrum.values + spectrum.errors)[spectrum.values < 0])[::-1][:zeros]
+    upper_ends = np.sort((spectrum.values + spectrum.errors)[spectrum.values < 0])[::-1][:zeros]
     errors = np.concatenate([spectrum.errors, np.zeros(zeros)])
-    errors[len(spectrum) : len(spectrum) + len(reach)] = np.maximum(reach, 0.0)
+    errors[len(spectrum) : len(spectrum) + len(upper_ends)] = np.maximum(upper_ends, 0.0)
     order = np.argsort(-values, kind="stable")
     return Spectrum(
         values[order],

@@ -163,9 +163,10 @@ def _from_random_vectors(op: Operator, estimate: TraceEstimate, method: str) -> 
 
 
 def _exact(op: Operator, limits: Limits, watch: Watch) -> Trace:
-    """What structure states, ||J||_F^2 for J J^T, else sum_i A_ii.
+    """tr A as the structure states it, ||J||_F^2 for J J^T, and otherwise sum_i A_ii.
 
-    A sum of n terms in float64 has an error of at most gamma_n times the sum of their sizes.
+    The diagonal is that of the matrix where it is small, and comes from n products otherwise. A sum
+    of n terms in float64 has an error of at most gamma_n times the sum of their sizes.
     """
     products, size = 0, op.shape[0]
     structure = facts_of(op).trace
@@ -186,7 +187,8 @@ def _exact(op: Operator, limits: Limits, watch: Watch) -> Trace:
 
 def _sum_of_diagonal(op: Operator, block: int, watch: Watch) -> tuple[float, Error]:
     """sum_i e_i^T A e_i by blocks of unit vectors, and the rounding of these products."""
-    product, size, total, lengths = watch(host_product(op)), op.shape[0], 0.0, 0.0
+    product, size = watch(host_product(op)), op.shape[0]
+    total, lengths = 0.0, 0.0  # lengths: the sum of |A e_i|
     for first in range(0, size, block):
         units = np.eye(min(block, size - first), size, first)
         images = product(units)
@@ -220,9 +222,11 @@ def _matrix_error(op: Operator, value: float) -> Error:
 
 
 def _finite(value: float) -> float:
+    """The value, which is refused if it is NaN or Inf."""
     check_products(value)
     return float(value)
 
 
 def _gamma(terms: int) -> float:
+    """gamma_n, which bounds the relative rounding of a sum of n terms in float64."""
     return gamma(terms, jnp.dtype(jnp.float64))

@@ -52,39 +52,43 @@ def dense_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
 
 
 def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
-    """Every eigenvalue with its vector, from a factor that fits in memory or from the matrix."""
+    """Every eigenvalue with its vector, from a factor that fits in memory or from the matrix.
+
+    The vectors of A = J J^T are the left singular vectors of J. The residuals of the computed
+    vectors are added to the errors of the values, and bound the angles of the vectors.
+    """
     refused = why_not_dense(op.shape[0], limits)
     if refused:
         raise ValueError(refused)
     factor = factorisation_of(op)
     if factor is not None and factor.size_in_bytes <= limits.factor_bytes:
-        sigma, vectors, lengths = left_singular_rows(_matrix_of(factor))
-        error = _factored_error(op, factor, sigma[0]) + _residual_error(2**0.5 * lengths)
+        sigma, vectors, residuals = left_singular_rows(_matrix_of(factor))
+        error = _factored_error(op, factor, sigma[0]) + _residual_error(2**0.5 * residuals)
         spectrum = with_zeros(_spectrum_of_factor(sigma, error), op.shape[0])
         errors = error.value + unconverged(sigma)
-        nonzero_bounds = singular_angles(sigma, lengths + errors, errors)
-        bounds = np.pad(
+        nonzero_bounds = singular_angles(sigma, residuals + errors, errors)
+        bounds = np.pad(  # nothing is known of the vectors of a null space with several dimensions
             nonzero_bounds, (0, len(spectrum) - len(nonzero_bounds)), constant_values=np.inf
         )
         return replace(spectrum, vectors=vectors, angles=bounds)
     matrix, asymmetry = host_matrix(op, limits)
     values, columns = lapack.eigenpairs(matrix)
     vectors = np.ascontiguousarray(columns.T[::-1])
-    lengths = np.linalg.norm(vectors @ matrix - values[::-1, None] * vectors, axis=1)
-    rounding = dense_error(op, float(np.abs(values).max())) + _residual_error(lengths)
+    residuals = np.linalg.norm(vectors @ matrix - values[::-1, None] * vectors, axis=1)
+    rounding = dense_error(op, float(np.abs(values).max())) + _residual_error(residuals)
     error = rounding + asymmetry
     spectrum = spectrum_of_values(values, error.value, "dense", certificate(rounding, asymmetry))
-    bounds = angles(spectrum.values, lengths + error.value, spectrum.errors)
+    bounds = angles(spectrum.values, residuals + error.value, spectrum.errors)
     return replace(spectrum, vectors=vectors, angles=bounds)
 
 
-def _residual_error(lengths: np.ndarray) -> Error:
+def _residual_error(residuals: np.ndarray) -> Error:
     """How far the values can be from eigenvalues, by the residuals of the computed vectors.
 
     LAPACK's measured constant is for its drivers without vectors; those with vectors are a little
-    less accurate, so the residuals are added.
+    less accurate, so the norm of all residuals is added.
     """
-    return LAPACK.to(float(np.linalg.norm(lengths)))
+    return LAPACK.to(float(np.linalg.norm(residuals)))
 
 
 def dense_error(op: Operator, norm: float) -> Error:
@@ -125,6 +129,7 @@ def why_not_dense(size: int, limits: Limits = LIMITS) -> str:
 
 
 def _symmetric_part(matrix: np.ndarray) -> tuple[np.ndarray, Error]:
+    """(A + A^T) / 2, and the norm of (A - A^T) / 2 as its error; refused if that is not small."""
     skew = float(np.linalg.norm(matrix - matrix.T)) / 2
     if skew > 1e-5 * float(np.linalg.norm(matrix)):
         msg = (
@@ -152,17 +157,22 @@ def factored_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
 
 
 def _matrix_of(factor: Factorisation) -> np.ndarray:
+    """J in host memory; one with NaN or Inf is refused."""
     matrix = factor.form()
     check_products(matrix)
     return matrix
 
 
 def _spectrum_of_factor(sigma: np.ndarray, error: Error) -> Spectrum:
+    """The squares of the singular values ``sigma`` of J, which are known to ``error``."""
     return squares(sigma, error.value + unconverged(sigma), "factored", certificate(error))
 
 
 def _factored_error(op: Operator, factor: Factorisation, norm: float) -> Error:
-    """How far a singular value can be from exact, beside :func:`unconverged`, for the norm of J."""
+    """How far a computed singular value of J can be from exact, for a J of the norm ``norm``.
+
+    :func:`unconverged` comes on top of that.
+    """
     return LAPACK.to(spectral_error(max(factor.shape), op.dtype) * norm) + factor.error()
 
 

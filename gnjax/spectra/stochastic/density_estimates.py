@@ -122,12 +122,14 @@ class SpectralDensity(Result):
             np.exp(-(((at[..., None] - theta) / width) ** 2) / 2) @ w
             for theta, w in zip(nodes, weights, strict=True)
         ]
+        # For the error, the nodes that are left out lie at the edge where the axis begins.
         edge = math.log10(self.floor) if log and self.floor > 0 else -math.inf
         nodes = np.where(included, nodes, edge)
         bounds = [
             np.zeros(at.shape) if exact else height * _variation(at, theta, w, width, edge)
             for theta, w, exact in zip(nodes, self.weights, self._exact, strict=True)
         ]
+        # A change e of A in norm changes it by at most _GAUSSIAN height e / width, without log.
         return self._estimate(values, bounds, *([] if log else [_GAUSSIAN * height, 1 / width]))
 
     def cdf(self, points: ArrayLike) -> Estimate:
@@ -156,12 +158,14 @@ class SpectralDensity(Result):
         if not isinstance(q, int | np.integer) or q < 0:
             msg = f"q={q!r} is not 0, 1, 2, .."
             raise ValueError(msg)
+        # The moments are those of A / scale times scale^q, as powers of A itself may overflow.
         scale = 2.0 ** ((exponent_of(float(np.abs(self.nodes).max())) or 1) - 1)
-        near = self.nodes / scale  # whose powers underflow only where they do not count
-        values, power = (self.weights * near**q).sum(axis=1), q * int(math.log2(scale))
+        scaled = self.nodes / scale  # whose powers underflow only where they do not count
+        values, power = (self.weights * scaled**q).sum(axis=1), q * int(math.log2(scale))
         values, lost = values_in_units(values, 0.0, power)
         is_exact = q < 2 * self.steps or bool(self._exact.all())
-        slopes = [q * float(np.abs(near).max()) ** max(q - 1, 0)] + [scale] * max(q - 1, 0)
+        # A change e of A changes A^q by up to q ||A||^(q - 1) e, which is the product of slopes.
+        slopes = [q * float(np.abs(scaled).max()) ** max(q - 1, 0)] + [scale] * max(q - 1, 0)
         bounds = lost if is_exact else np.full(len(values), np.inf)
         return self._estimate(values, bounds, *(slopes if q else []))
 
@@ -188,10 +192,16 @@ class SpectralDensity(Result):
 
     @property
     def _exact(self) -> np.ndarray:
+        """``exact`` for each probe, and False for a density made without it."""
         return self.exact if len(self.exact) else np.zeros(len(self.nodes), bool)
 
     def _weights_next_to(self, points: np.ndarray) -> np.ndarray:
-        """For every probe, the larger of the weights of the two nodes next to each point."""
+        """For every probe, the larger of the weights of the two nodes next to each point.
+
+        It bounds the quadrature error of the share of eigenvalues up to a point, whose exact value
+        lies between the sums of weights before and after the nodes around it. It is 0 for a probe
+        whose quadrature is exact.
+        """
         bounds = [
             _larger(w)[np.searchsorted(theta, points, side="right")] * (not exact)
             for theta, w, exact in zip(self.nodes, self.weights, self._exact, strict=True)
@@ -204,7 +214,10 @@ class SpectralDensity(Result):
         quadrature: Sequence[np.ndarray] | np.ndarray,
         *slopes: float,
     ) -> Estimate:
-        """The mean over the first axis, which is that of the probes, and the mean of the bounds.
+        """The mean over probes of ``samples``, with the errors of this mean.
+
+        ``samples`` has a value for each probe and point, and ``quadrature`` a bound on the error of
+        each.
 
         A change of the matrix by e in norm changes the value by at most e times all ``slopes``,
         whose product may overflow where the change does not. There are none for counts, where such
@@ -212,33 +225,41 @@ class SpectralDensity(Result):
         """
         stacked, bounds = np.asarray(samples), np.asarray(quadrature).mean(axis=0)
         value, count = stacked.mean(axis=0), len(stacked)
-        spread, half = np.full_like(value, np.inf), unknown("one probe has no spread")
+        spread, half_width = np.full_like(value, np.inf), unknown("one probe has no spread")
         if count > 1:
             spread = spread_of_mean(stacked)
-            width = float(spread.max(initial=0.0)) * student(count)
-            half = Error(width, MEASURED, reason=f"the spread of {count} probes")
+            largest_half = float(spread.max(initial=0.0)) * student(count)
+            half_width = Error(largest_half, MEASURED, reason=f"the spread of {count} probes")
         largest = Error(float(bounds.max(initial=0.0)), reason="Gauss quadrature")
         if math.isinf(largest.value):
             largest = unknown("the quadrature has no error bound for moments from 2 steps on")
         moved = [reduce(Error.scaled, slopes or (0.0,), part) for part in self.certificate.parts]
-        return Estimate(value, spread, bounds, certificate(largest, half, *moved))
+        return Estimate(value, spread, bounds, certificate(largest, half_width, *moved))
 
     def _width(self, log: bool) -> float:
-        """The mean distance between nodes, below which smoothing would draw single nodes."""
-        finest = min(self.steps, _FINEST)
+        """The mean distance between nodes, below which smoothing would draw single nodes.
+
+        It is in decades with ``log``. If all nodes are equal up to the floor, it is a small part of
+        their size.
+        """
+        intervals = min(self.steps, _FINEST)
         if log:
             decades = self._positive_decades()
-            return max(float(np.ptp(decades)) / finest if decades.size else 0.0, _LEAST_DECADES)
-        width = float(np.ptp(self.nodes)) / finest
-        one_point = (float(np.abs(self.nodes).max()) or 1.0) / _FINEST
-        return width if width > self.floor else one_point
+            return max(float(np.ptp(decades)) / intervals if decades.size else 0.0, _LEAST_DECADES)
+        width = float(np.ptp(self.nodes)) / intervals
+        width_of_one_point = (float(np.abs(self.nodes).max()) or 1.0) / _FINEST
+        return width if width > self.floor else width_of_one_point
 
     def _positive_decades(self) -> np.ndarray:
+        """log10 of all nodes above the floor."""
         return np.log10(self.nodes[self.nodes > self.floor])
 
 
 def _larger(weights: np.ndarray) -> np.ndarray:
-    """The larger weight of the neighbouring nodes, for every gap between nodes and at both ends."""
+    """For each of the m + 1 gaps around m nodes, the larger weight of the nodes at its ends.
+
+    A gap before the first node or after the last has one node.
+    """
     padded = np.concatenate([[0.0], weights, [0.0]])
     return np.maximum(padded[:-1], padded[1:])
 
@@ -246,17 +267,20 @@ def _larger(weights: np.ndarray) -> np.ndarray:
 def _variation(
     at: np.ndarray, nodes: np.ndarray, weights: np.ndarray, width: float, edge: float
 ) -> np.ndarray:
-    """What bounds the error of a density, at each t of ``at``, for the nodes x of a quadrature.
+    """A bound on the error of a Gauss quadrature of a Gaussian, at each point t of ``at``.
 
-    It is the sum over the gaps between neighbouring nodes of the larger weight of the gap's two
-    ends, times the variation in the gap of exp(-((t - x) / width)^2 / 2) as a function of x. The
-    axis begins at ``edge``, where the curve's value there counts as variation, too.
+    The integrand is f(x) = exp(-((t - x) / width)^2 / 2). By the inequalities of Chebyshev, Markov
+    and Stieltjes the exact distribution function of the eigenvalues differs from that of the
+    quadrature in a gap between two of its nodes by at most the larger weight of the two. Integrated
+    by parts, the error is at most the sum over gaps of that weight times the variation of f in the
+    gap. The axis begins at ``edge``, where the value of f counts as variation, too.
     """
     larger = _larger(weights)
     ends = np.concatenate([[edge], nodes, [math.inf]])
-    left, right = ((ends[some] - at[..., None]) / width for some in (slice(-1), slice(1, None)))
-    low, high = np.exp(-(left**2) / 2), np.exp(-(right**2) / 2)
-    peaked = (left < 0) & (right > 0)  # the curve rises to 1 and falls again inside this gap
-    inside = np.where(peaked, 2 - low - high, np.abs(high - low)) @ larger
-    start = larger[np.searchsorted(nodes, edge, side="right")]
-    return inside + start * np.exp(-(((edge - at) / width) ** 2) / 2)
+    # (x - t) / width for the ends x of every gap: (points, gaps).
+    left, right = ((ends[side] - at[..., None]) / width for side in (slice(-1), slice(1, None)))
+    f_left, f_right = np.exp(-(left**2) / 2), np.exp(-(right**2) / 2)
+    is_peak_inside = (left < 0) & (right > 0)  # f rises to 1 and falls again inside this gap
+    variation = np.where(is_peak_inside, 2 - f_left - f_right, np.abs(f_right - f_left))
+    at_edge = larger[np.searchsorted(nodes, edge, side="right")]
+    return variation @ larger + at_edge * np.exp(-(((edge - at) / width) ** 2) / 2)

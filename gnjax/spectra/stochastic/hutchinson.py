@@ -51,9 +51,9 @@ def hutchinson(
     for first in range(0, probes, block):
         if samples and stop():
             break
-        some, length = _some(product, rng, min(block, probes - first), op.shape[0])
-        samples.append(some)
-        lengths += length
+        of_block, lengths_of_block = _samples(product, rng, min(block, probes - first), op.shape[0])
+        samples.append(of_block)
+        lengths += lengths_of_block
     values = np.concatenate(samples)
     check_products(values)
     count = len(values)
@@ -62,10 +62,10 @@ def hutchinson(
     )
 
 
-def _some(
+def _samples(
     product: HostProduct, rng: np.random.Generator, count: int, size: int
 ) -> tuple[np.ndarray, float]:
-    """g^T A g of some vectors g, and the sum of their |g| |A g|."""
+    """g^T A g for ``count`` vectors g of random signs, and the sum of |g| |A g| over them."""
     tests = signs(rng, count, size)
     images = product(tests)
     return (images * tests).sum(axis=1), float(lengths_of(tests, images).sum())
@@ -77,18 +77,18 @@ def hutch_plus_plus(
     """tr(Q^T A Q), plus the mean of g^T P A P g over vectors g of random signs, with P = I - Q Q^T.
 
     A third of the products serves to find Q, a third to compute the first term and a third to
-    estimate the second. Q is an orthonormal basis of A S for a Gaussian S (n, k). With k = n, P is
-    zero, and the only error left is rounding.
+    estimate the second. Q (n, k) is an orthonormal basis of A S for a Gaussian S (n, k). With
+    k = n, P is zero, and the only error left is rounding.
     """
     size, third = op.shape[0], probes // 3
-    sketch = rng.standard_normal((min(third, size), size))
-    basis = np.linalg.qr(images_of(product, sketch).T)[0].T  # (k, n)
+    sketch = rng.standard_normal((min(third, size), size))  # S^T
+    basis = np.linalg.qr(images_of(product, sketch).T)[0].T  # Q^T
     images = images_of(product, basis)
     captured, lengths = float((images * basis).sum()), float(lengths_of(basis, images).sum())
     products = 2 * len(basis)
     if len(basis) == size:
         return TraceEstimate(captured, 0.0, 0, products, lengths)
-    complement_probes = krylov.outside(signs(rng, probes - products, size), basis)
+    complement_probes = krylov.outside(signs(rng, probes - products, size), basis)  # P g
     images = images_of(product, complement_probes)
     lengths += float(lengths_of(complement_probes, images).mean())
     values = captured + (images * complement_probes).sum(axis=1)

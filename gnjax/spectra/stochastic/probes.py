@@ -25,32 +25,33 @@ def probe_stream(seed: int) -> np.random.Generator:
 
 
 def together(op: Operator, limits: Limits) -> int:
-    """How many vectors are multiplied at once: sixteen, or as many as have room, and one at least.
+    """How many random vectors are multiplied at once: sixteen, or as many as have room, but one.
 
-    Refused is an operator for which one has no room.
+    An operator is refused if ``limits.density_bytes`` has no room for one vector and its product.
     """
-    each = bytes_of_one(op)
-    if each > limits.density_bytes:
+    bytes_of_vector = bytes_of_one(op)
+    if bytes_of_vector > limits.density_bytes:
         msg = (
-            f"one random vector of {op.shape[0]:,} numbers and its product take {1e-9 * each:,.0f} "
-            f"GB, and limits allow {1e-9 * limits.density_bytes:.3g}; pass "
-            f"limits=gnjax.Limits(density_bytes={each:_.0f}) if the machine has the memory"
+            f"one random vector of {op.shape[0]:,} numbers and its product take "
+            f"{1e-9 * bytes_of_vector:,.0f} GB, and limits allow {1e-9 * limits.density_bytes:.3g};"
+            f" pass limits=gnjax.Limits(density_bytes={bytes_of_vector:_.0f}) if the machine has "
+            "the memory"
         )
         raise ValueError(msg)
-    return int(min(BLOCK, max(1, limits.basis_bytes / each)))
+    return int(min(BLOCK, max(1, limits.basis_bytes / bytes_of_vector)))
 
 
 def bytes_of_one(op: Operator) -> float:
-    """What a vector and its product take, here and in the precision of the operator."""
+    """The bytes of a vector and its product, in float64 and in the precision of the operator."""
     # A test of the symmetry takes two vectors, where the operator does not state it.
     vectors = 1 if facts_of(op).symmetric else 2
     return 2.0 * (8 + max(8, np.dtype(op.dtype).itemsize)) * vectors * op.shape[0]
 
 
 def signs(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
-    """Rows of random signs, (count, size)."""
+    """Rows (count, size) of independent random signs, each 1 or -1."""
     rows = np.empty((count, size))
-    for part in in_parts(rows):
+    for part in in_parts(rows):  # so that the integers, too, take little memory
         np.subtract(2 * rng.integers(0, 2, part.size), 1, out=part)
     return rows
 

@@ -25,7 +25,10 @@ def quadratures(
     limits: Limits,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[tuple[np.ndarray, np.ndarray, krylov.Run]]:
-    """Nodes, weights and the run of every probe, without its basis.
+    """The Gauss quadrature of the spectrum of A for every probe: nodes, weights and the run.
+
+    A probe is a random unit vector, from which a Lanczos run makes ``steps`` steps. The basis of a
+    run is not kept.
 
     Up to ten probes that fit in memory are multiplied at once, and the last ones one by one. A
     product with another number of columns would round them differently, and the first probes would
@@ -48,7 +51,7 @@ def quadratures(
         )
         if rules and not all(has_all_steps(run, min(steps, size)) for run in runs):
             break
-        rules += [(*_gauss_quadrature(run), _light(run)) for run in runs]
+        rules += [(*_gauss_quadrature(run), _without_basis(run)) for run in runs]
         del runs  # their bases, before the next ones are made
     return rules
 
@@ -66,13 +69,16 @@ def exhausted(run: krylov.Run) -> bool:
     return len(run.remainder) == 0
 
 
-def _light(run: krylov.Run) -> krylov.Run:
-    """A run without its basis."""
-    none = np.empty((0, run.basis.shape[1]))
-    return replace(run, basis=none, following=none)
+def _without_basis(run: krylov.Run) -> krylov.Run:
+    """The run with its basis left out, which takes most of its memory."""
+    no_rows = np.empty((0, run.basis.shape[1]))
+    return replace(run, basis=no_rows, following=no_rows)
 
 
 def _gauss_quadrature(run: krylov.Run) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes theta_j and weights w_j = (e_1^T y_j)^2 for the eigenpairs (theta_j, y_j) of T."""
+    """Nodes theta_j and weights w_j = (e_1^T y_j)^2 for the eigenpairs (theta_j, y_j) of T.
+
+    T is the tridiagonal matrix of a run from one vector (Golub and Welsch, 1969).
+    """
     nodes, _, vectors = krylov.ritz(run)
     return nodes, vectors[0] ** 2

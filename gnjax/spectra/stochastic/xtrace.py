@@ -20,8 +20,9 @@ def xtrace(
 ) -> TraceEstimate:
     """The mean over i of Hutch++ with the i-th test vector for the rest and all others for Q.
 
-    For Gaussian test vectors w_1 .. w_k, Q_i spans A w_j for j != i. Given Q_i, the direction of
-    p_i = P_i w_i is uniform on the sphere of the complement, of dimension n - k + 1, and
+    For Gaussian test vectors w_1 .. w_k, let Q_i be an orthonormal basis of the span of A w_j for
+    all j other than i, P_i = I - Q_i Q_i^T, and p_i = P_i w_i. Given Q_i, the direction of p_i is
+    uniform on the sphere of the complement, of dimension n - k + 1, and
 
         t_i = tr(Q_i^T A Q_i) + (n - k + 1) p_i^T A p_i / |p_i|^2
 
@@ -37,47 +38,53 @@ def xtrace(
     """
     size = op.shape[0]
     tests = rng.standard_normal((min(probes // 2, size), size))  # rows w_i
-    count = len(tests)
+    count = len(tests)  # k
     images = images_of(product, tests)
-    basis, missed = _basis(images, spectral_error(size, op.dtype))
+    basis, left_out = _basis(images, spectral_error(size, op.dtype))
     rank = len(basis)
     basis_images = images_of(product, basis)
-    small = _compressed(tests, images, basis, basis_images)
-    dimension = size - min(rank, count - 1)
-    values = small.estimates(missed[:, None], dimension)
+    compressed = _compressed(tests, images, basis, basis_images)
+    dimension = size - min(rank, count - 1)  # of the complement of Q_i
+    values = compressed.estimates(left_out[:, None], dimension)
     lengths = float(lengths_of(basis, basis_images).sum())
-    lengths += dimension * float(
-        (row_lengths(images) / small.forms(missed[:, None])[1] ** 0.5).mean()
-    )
+    _, squared_lengths = compressed.forms(left_out[:, None])  # |p_i|^2
+    lengths += dimension * float((row_lengths(images) / squared_lengths**0.5).mean())
     if count == size:  # every t_i is tr A
         error = 0.0
     else:
-        error = math.inf if count == 1 else _jackknife(small, missed, values.mean(), dimension)
+        error = (
+            math.inf if count == 1 else _jackknife(compressed, left_out, values.mean(), dimension)
+        )
     return TraceEstimate(float(values.mean()), error, count, count + rank, lengths)
 
 
 def _basis(images: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]:
-    """The orthonormal rows of Q (rank, n), and r_i for every test vector (count, rank)."""
+    """The orthonormal rows of Q (rank, n), and the direction r_i for every test vector (k, rank).
+
+    The columns A w_i of ``images`` (k, n), transposed, are Q S V^T. All of them but the i-th are
+    orthogonal to Q r_i for the unit vector r_i along S^{-1} V^T e_i. Where the rank, up to
+    ``rounding``, is below k, the others span the whole range, and r_i = 0.
+    """
     columns, scales, right = np.linalg.svd(images.T, full_matrices=False)
     count, rank = len(images), int((scales > rounding * scales[0]).sum())
     near = np.ldexp(scales, -(exponent_of(float(scales[0])) or 0))  # numbers that can be divided by
-    missed = _unit_rows(right.T / near) if rank == count else np.zeros((count, rank))
-    return columns[:, :rank].T, missed
+    left_out = _unit_rows(right.T / near) if rank == count else np.zeros((count, rank))
+    return columns[:, :rank].T, left_out
 
 
 def _compressed(
     tests: np.ndarray, images: np.ndarray, basis: np.ndarray, basis_images: np.ndarray
 ) -> _Compressed:
-    """The numbers that XTrace needs, from test vectors, the basis Q, and the products of both."""
-    inside = tests @ basis.T
-    rest = tests - inside @ basis
-    rest_images = images - inside @ basis_images
+    """What XTrace needs, from the test vectors w (k, n), A w, the rows of Q (rank, n), and A Q."""
+    coordinates = tests @ basis.T
+    outside = tests - coordinates @ basis
+    outside_images = images - coordinates @ basis_images
     return _Compressed(
         basis_images @ basis.T,
-        inside,
-        (rest**2).sum(axis=1),
-        (rest * rest_images).sum(axis=1),
-        rest_images @ basis.T,
+        coordinates,
+        (outside**2).sum(axis=1),
+        (outside * outside_images).sum(axis=1),
+        outside_images @ basis.T,
     )
 
 
@@ -85,53 +92,78 @@ def _compressed(
 class _Compressed:
     """Products with A from which XTrace is computed for any part of its basis Q.
 
-    A test vector is w = Q c + p, with p orthogonal to Q.
+    A test vector is w = Q c + p, with p orthogonal to Q. There are k of them, and Q has ``rank``
+    columns.
     """
 
-    matrix: np.ndarray  # Q^T A Q
-    inside: np.ndarray  # rows c
-    squares: np.ndarray  # |p|^2
-    quadratic: np.ndarray  # p^T A p
-    mixed: np.ndarray  # rows Q^T A p
+    matrix: np.ndarray  # Q^T A Q (rank, rank)
+    coordinates: np.ndarray  # c (k, rank)
+    outside_squares: np.ndarray  # |p|^2 (k,)
+    outside_forms: np.ndarray  # p^T A p (k,)
+    mixed_products: np.ndarray  # Q^T A p (k, rank)
 
-    def forms(self, missed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def forms(self, left_out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """x^T A x and |x|^2 for every w, where x is its part orthogonal to a subspace of span Q.
 
-        The subspace is the orthogonal complement, in span Q, of the directions ``missed`` (count,
-        directions, rank), which are orthonormal for every w.
+        The subspace is orthogonal, in span Q, to the directions ``left_out`` (k, directions, rank),
+        which are orthonormal for every w. So x is p plus the part of Q c along these directions.
         """
-        weights = (missed @ self.inside[:, :, None])[:, :, 0]
-        part = (weights[:, None] @ missed)[:, 0]  # rows: the part of c along ``missed``
-        linear = 2 * (part * self.mixed).sum(axis=1) + ((part @ self.matrix) * part).sum(axis=1)
-        return self.quadratic + linear, self.squares + (part**2).sum(axis=1)
+        weights = (left_out @ self.coordinates[:, :, None])[:, :, 0]
+        along = (weights[:, None] @ left_out)[:, 0]  # (k, rank): the part of c along ``left_out``
+        linear = 2 * (along * self.mixed_products).sum(axis=1)
+        linear = linear + ((along @ self.matrix) * along).sum(axis=1)
+        return self.outside_forms + linear, self.outside_squares + (along**2).sum(axis=1)
 
-    def estimates(self, missed: np.ndarray, dimension: int) -> np.ndarray:
-        """t_i; ``dimension`` is that of the complement of the subspace of :meth:`forms`."""
-        top, bottom = self.forms(missed)
-        lost = ((missed @ self.matrix) * missed).sum(axis=(1, 2))
-        return np.trace(self.matrix) - lost + dimension * top / bottom
+    def estimates(self, left_out: np.ndarray, dimension: int) -> np.ndarray:
+        """The estimate t of tr A from every w: the trace on a subspace, and w for the rest.
+
+        The subspace U of span Q is the one of :meth:`forms`, and ``dimension`` is that of its
+        complement. With x as there, t = tr(U^T A U) + dimension x^T A x / |x|^2.
+        """
+        form, squared_length = self.forms(left_out)
+        trace_left_out = ((left_out @ self.matrix) * left_out).sum(axis=(1, 2))
+        return np.trace(self.matrix) - trace_left_out + dimension * form / squared_length
 
 
-def _jackknife(small: _Compressed, missed: np.ndarray, value: float, dimension: int) -> float:
-    """The jackknife estimate of the standard error, the root of sum_i (T - T_i)^2.
+def _jackknife(
+    compressed: _Compressed, left_out: np.ndarray, value: float, dimension: int
+) -> float:
+    """The standard error of XTrace by a jackknife: the root of sum_i (T - T_i)^2.
 
-    T_i needs the span of all A w except A w_i and A w_j, which is orthogonal to r_i and r_j.
+    T is ``value``, the estimate from all k test vectors w_i, and T_i is XTrace without w_i. By
+    Efron and Stein (1981) the variance of T is at most the mean of this sum for any T_i that do not
+    use w_i. This holds for the sum as it is, without the factor (k - 1) / k of other jackknives.
+
+    T_i is the mean of the estimates t_j for j other than i, each from w_j and the span of all A w
+    except A w_i and A w_j. In the basis Q of all A w this span is orthogonal to the unit vectors
+    r_i and r_j, which are rows of ``left_out`` (k, rank). ``dimension`` is that of the complement
+    of a span without one A w, and so the complement of this one has a dimension more. Where the
+    rank is below k, the rows r_i are zero, because fewer A w span the range.
     """
-    count, spread = len(missed), 0.0
-    for index, first in enumerate(missed):
-        others = np.delete(np.arange(count), index)
-        second = missed[others]
-        for _ in range(2):
-            second = second - (second @ first)[:, None] * first
-        lengths = np.linalg.norm(second, axis=1, keepdims=True)
-        second = np.divide(second, lengths, out=np.zeros_like(second), where=lengths > 0)
-        pairs = np.stack([np.broadcast_to(first, second.shape), second], axis=1)
-        parts = (small.inside, small.squares, small.quadratic, small.mixed)
-        without = _Compressed(small.matrix, *(part[others] for part in parts))
-        fewer = dimension + 1 if missed.any() else dimension
-        spread = math.hypot(spread, float(value - without.estimates(pairs, fewer).mean()))
-    return spread
+    count, error = len(left_out), 0.0
+    dimension_without_two = dimension + 1 if left_out.any() else dimension
+    for i, r_i in enumerate(left_out):
+        others = np.delete(np.arange(count), i)
+        orthogonal = left_out[others]  # the rows r_j, made orthogonal to r_i
+        for _ in range(2):  # because once may lose half of the digits
+            orthogonal = orthogonal - (orthogonal @ r_i)[:, None] * r_i
+        lengths = np.linalg.norm(orthogonal, axis=1, keepdims=True)
+        orthogonal = np.divide(
+            orthogonal, lengths, out=np.zeros_like(orthogonal), where=lengths > 0
+        )
+        pairs = np.stack([np.broadcast_to(r_i, orthogonal.shape), orthogonal], axis=1)
+        without_i = _Compressed(
+            compressed.matrix,
+            compressed.coordinates[others],
+            compressed.outside_squares[others],
+            compressed.outside_forms[others],
+            compressed.mixed_products[others],
+        )
+        t_i = without_i.estimates(pairs, dimension_without_two).mean()
+        error = math.hypot(error, float(value - t_i))
+    return error
 
 
 def _unit_rows(rows: np.ndarray) -> np.ndarray:
+    """Every row divided by its length."""
     return rows / row_lengths(rows)[:, None]
