@@ -40,12 +40,12 @@ def on_parameters(op: Any) -> Any:
 
 
 def exact_diagonal(op: Any, limits: Limits = LIMITS) -> np.ndarray:
-    """diag(A) (p,)."""
+    """diag(A) (p,): from the columns of J for A = scale J^T J, else from products or the matrix."""
     if isinstance(op, NetworkGram) and op.factorisation() is not None:
-        blocks = (
+        squares = (
             np.square(np.asarray(rows, np.float64)).sum(axis=0) for rows in row_blocks(op.net)
         )
-        total: np.ndarray = op.scale * sum(blocks)
+        total: np.ndarray = op.scale * sum(squares)
         return total
     _check_size("the exact diagonal", op, limits)
     if facts_of(op).formed_by_products:
@@ -67,13 +67,17 @@ def _check_size(what: str, op: Any, limits: Limits) -> None:
 
 
 def exact_blocks(op: Any, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The diagonal blocks of A for the parameters at the indices of each part."""
+    """The diagonal blocks of A for the parameters at the indices of each part.
+
+    For a Gauss-Newton matrix A = scale J^T J they are summed over blocks of rows of J, so that A
+    itself is never in memory.
+    """
     if isinstance(op, NetworkGram) and op.factorisation() is not None:
         totals = [np.zeros((len(indices), len(indices))) for indices in parts]
         for rows in row_blocks(op.net):
-            host = np.asarray(rows, np.float64)
+            host_rows = np.asarray(rows, np.float64)
             for indices, total in zip(parts, totals, strict=True):
-                total += host[:, indices].T @ host[:, indices]
+                total += host_rows[:, indices].T @ host_rows[:, indices]
         return [op.scale * total for total in totals]
     _check_size("the exact diagonal blocks", op, LIMITS)
     matrix = np.asarray(op.as_matrix(), np.float64)

@@ -29,7 +29,7 @@ from gnjax.operators.metrics.moments import (
     LayerMoments,
     MomentPlan,
     layer_moments,
-    plan,
+    moment_plan,
     squared_sensitivities,
 )
 from gnjax.operators.of_networks.network_gram import NetworkGram
@@ -116,15 +116,15 @@ def kfac_factors(
     >>> layer.left.tolist(), layer.right.tolist(), others
     ([[[0.5, 0.0], [0.0, 2.0]]], [[[1.0]]], [])
     """
-    layer_plan, entries = plan(op.net, blocks=False)
-    sums = layer_moments(op.net, layer_plan)
-    biases = tuple(part.biases[0] if part.biases else None for part in layer_plan.parts)
-    factors = _factors(_Layers(op.net, op.scale, layer_plan, entries, sums, biases))
+    plan, entries = moment_plan(op.net, blocks=False)
+    sums = layer_moments(op.net, plan)
+    biases = tuple(part.biases[0] if part.biases else None for part in plan.parts)
+    factors = _factors(_Layers(op.net, op.scale, plan, entries, sums, biases))
     pairs = zip(factors, sums.parts, strict=True)
     return [_checked(layer, own.gaps[:1], op.net.dtype) for layer, own in pairs], [
-        (indices_of(op.net.counts, [place]), op.scale * squares)
-        for place, squares in zip(layer_plan.others, sums.others, strict=True)
-        if place not in biases
+        (indices_of(op.net.counts, [other]), op.scale * squares)
+        for other, squares in zip(plan.others, sums.others, strict=True)
+        if other not in biases
     ]
 
 
@@ -152,7 +152,16 @@ def ekfac(op: NetworkGram | Streamed, *, damping: float, others: str = "diagonal
 
 @dataclass(frozen=True)
 class _Layers:
-    """The moments of an operator's layers, and the index of every part's bias, if it has one."""
+    """The second moments of an operator's layers, and what the blocks of a metric need beside them.
+
+    Attributes:
+      net: the network, at the samples of the first batch.
+      scale: of the operator, scale J^T J.
+      plan: which parameters are matrices of layers (its parts), and which are others.
+      entries: for each part the indices (g, i, o) of its g matrices in the flattened parameter.
+      moments: the sums over all samples.
+      biases: for each part the index of its bias among the chosen leaves, or None.
+    """
 
     net: Network
     scale: float
@@ -163,7 +172,10 @@ class _Layers:
 
 
 def _layers(op: Any, others: str) -> _Layers:
-    """The sums over samples that the blocks of all layers are made of."""
+    """The moments over all samples from which the metrics of an operator are made.
+
+    ``others`` is "diagonal" or "block", what is computed for parameters in no known layer.
+    """
     if others not in ("diagonal", "block"):
         msg = f"others={others!r} is neither 'diagonal' nor 'block'"
         raise ValueError(msg)
@@ -177,15 +189,14 @@ def _layers(op: Any, others: str) -> _Layers:
         )
         msg = f"{reason}; use the metric 'diagonal' or 'layers'"
         raise ValueError(msg)
-    layer_plan, entries = plan(net, blocks=others == "block")
-    sums = reduce(_sum_of, (layer_moments(batch, layer_plan) for batch in _networks(op)))
+    plan, entries = moment_plan(net, blocks=others == "block")
+    sums = reduce(_sum_of, (layer_moments(batch, plan) for batch in _networks(op)))
     host_sums = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), sums)
-    return _Layers(
-        net, scale, layer_plan, entries, host_sums, _biases(layer_plan, host_sums, net.dtype)
-    )
+    return _Layers(net, scale, plan, entries, host_sums, _biases(plan, host_sums, net.dtype))
 
 
 def _scale(op: Any) -> float:
+    """The scale of an operator scale J^T J; refused is an operator of another kind."""
     if isinstance(op, NetworkGram):
         return float(op.scale)
     if isinstance(op, Streamed) and op.functional is None:
@@ -198,7 +209,7 @@ def _scale(op: Any) -> float:
 
 
 def _networks(op: NetworkGram | Streamed) -> Iterator[Network]:
-    """The network at the samples of each batch."""
+    """The network of an operator at its samples, once for each batch if they come in batches."""
     if isinstance(op, NetworkGram):
         yield op.net
     else:
@@ -206,14 +217,20 @@ def _networks(op: NetworkGram | Streamed) -> Iterator[Network]:
 
 
 def _sum_of(first: Any, second: Any) -> Any:
+    """The sum of two pytrees of arrays."""
     return jax.tree.map(jnp.add, first, second)
 
 
-def _biases(layer_plan: MomentPlan, sums: LayerMoments, dtype: jnp.dtype) -> tuple[int | None, ...]:
-    """For each part the index of its bias: a parameter whose columns of J are sum_t delta_t."""
+def _biases(plan: MomentPlan, sums: LayerMoments, dtype: jnp.dtype) -> tuple[int | None, ...]:
+    """For each part the index of its bias among the chosen leaves, or None.
+
+    The bias is the first possible one, taken by no part before, whose columns J_b of J are
+    sum_t delta_t over the positions, as those of a bias are. ``gaps`` has the squared lengths of
+    the difference and of J_b.
+    """
     share = _share_of_gaps(dtype)
     biases: list[int | None] = []
-    for part, sums_of_part in zip(layer_plan.parts, sums.parts, strict=True):
+    for part, sums_of_part in zip(plan.parts, sums.parts, strict=True):
         pairs = zip(part.biases, sums_of_part.gaps, strict=True)
         equal = (b for b, (gap, size) in pairs if gap <= share * size and b not in biases)
         biases.append(next(equal, None))
@@ -221,7 +238,11 @@ def _biases(layer_plan: MomentPlan, sums: LayerMoments, dtype: jnp.dtype) -> tup
 
 
 def _checked(layer: LayerFactors, gaps: list[tuple[Any, Any]], dtype: jnp.dtype) -> LayerFactors:
-    """The factors, with nan in A where the columns of its bias are not sum_t delta_t."""
+    """The factors, with nan in A where the columns J_b of its bias are not sum_t delta_t.
+
+    ``gaps`` has |J_b - sum_t delta_t|^2 and |J_b|^2 if the layer has a bias. A compiled function
+    cannot raise an error.
+    """
     left = layer.left
     for gap, size in gaps:
         left = jnp.where(gap <= _share_of_gaps(dtype) * size, left, jnp.nan)
@@ -234,59 +255,71 @@ def _share_of_gaps(dtype: jnp.dtype) -> float:
 
 
 def _kronecker_blocks(layers: _Layers) -> list[Block]:
-    """A (x) B of every layer with known structure, its bias included."""
+    """The blocks A (x) B of all layers with known structure, their biases included."""
     blocks = []
-    for name, places, inputs, right in _factors(layers):
-        left = np.asarray(inputs)
-        factor = diagonal_factor(left) if left.ndim == 2 else symmetric_factor(left)
-        blocks.append(product_block(name, places, factor, symmetric_factor(np.asarray(right))))
+    for name, places, a, b in _factors(layers):
+        left, right = np.asarray(a), np.asarray(b)
+        left_factor = diagonal_factor(left) if left.ndim == 2 else symmetric_factor(left)
+        blocks.append(product_block(name, places, left_factor, symmetric_factor(right)))
     return blocks
 
 
 def _factors(layers: _Layers) -> Iterator[LayerFactors]:
-    """A and B of every layer with known structure, its bias included."""
+    """A and B of every layer with known structure, its bias included.
+
+    A is the mean of a a^T over samples, with their weights, and positions; B the sum of
+    delta delta^T times the scale. With a bias a one is appended to a, so that A has one more row.
+    """
     parts = zip(layers.plan.parts, layers.entries, layers.moments.parts, layers.biases, strict=True)
     names, trace = parameter_names(layers.net), sample_trace(layers.net)
     for part, entries, sums_of_part, bias in parts:
-        places = indices_of(layers.net.counts, [part.place])[entries]
+        places = indices_of(layers.net.counts, [part.parameter])[entries]
         positions = sum(trace.layers[part.layer].uses[use].positions for use in part.uses)
-        share = 1.0 / (positions * layers.moments.weight)
-        inputs, name = share * sums_of_part.left, names[part.place]
+        share = 1.0 / (positions * layers.moments.weight)  # from the sum to the mean
+        left, name = share * sums_of_part.left, names[part.parameter]
         if bias is not None:
-            inputs = _with_ones(inputs, share * sums_of_part.mean[:, :, None])
-            added = indices_of(layers.net.counts, [bias]).reshape(len(places), 1, -1)
-            places, name = np.concatenate([places, added], axis=1), f"{name} + {names[bias]}"
-        yield LayerFactors(name, places, inputs, layers.scale * sums_of_part.right)
+            left = _with_ones(left, share * sums_of_part.mean[:, :, None])
+            places_of_bias = indices_of(layers.net.counts, [bias]).reshape(len(places), 1, -1)
+            places = np.concatenate([places, places_of_bias], axis=1)
+            name = f"{name} + {names[bias]}"
+        yield LayerFactors(name, places, left, layers.scale * sums_of_part.right)
 
 
-def _with_ones(inputs: Any, mean: Any) -> Any:
-    """The mean of [a, 1] [a, 1]^T from that of a a^T and that of a (g, i, 1)."""
+def _with_ones(second_moment: Any, mean: Any) -> Any:
+    """The mean of [a, 1] [a, 1]^T (g, i + 1, i + 1) from that of a a^T and that of a (g, i, 1)."""
     arrays = jnp if isinstance(mean, jax.Array) else np
     corner = arrays.ones_like(mean[:, :1])
-    return arrays.block([[inputs, mean], [mean.swapaxes(1, 2), corner]])
+    return arrays.block([[second_moment, mean], [mean.swapaxes(1, 2), corner]])
 
 
 def _other_blocks(layers: _Layers) -> list[Block]:
     """The exact diagonals or blocks of parameters that are no part of a Kronecker block.
 
-    A bias that is the last row of a layer's matrix is such a part.
+    A bias that is the last row of a layer's matrix is part of that block.
     """
     names = parameter_names(layers.net)
     blocks: list[Block] = []
-    for place, block in zip(layers.plan.others, layers.moments.others, strict=True):
-        if place not in layers.biases:
+    for other, moments in zip(layers.plan.others, layers.moments.others, strict=True):
+        if other not in layers.biases:
             kind = matrix_block if layers.plan.blocks else diagonal_block
-            places = indices_of(layers.net.counts, [place])
-            blocks.append(kind(names[place], places, layers.scale * block))
+            places = indices_of(layers.net.counts, [other])
+            blocks.append(kind(names[other], places, layers.scale * moments))
     return blocks
 
 
 def _with_exact_values(op: Any, layers: _Layers, blocks: list[Block]) -> list[Block]:
-    """The blocks with the exact diagonal of G in the basis of their eigenvectors."""
+    """The Kronecker blocks of K-FAC, with EK-FAC's eigenvalues s in place of products.
+
+    With the eigenvectors U and V of a block's factors, s = diag((U (x) V)^T G (U (x) V)) for
+    G = scale J^T J. :func:`squared_sensitivities` returns this diagonal of J^T J for the samples of
+    one network, for every block an array (g, i, o). The sum is over the networks at all batches, of
+    which there is one for samples in memory. U and V are those that are stored in the precision of
+    the network, since the metric uses these.
+    """
     dtype = layers.net.dtype
-    bases = [(block.left.stored(dtype), block.right.stored(dtype)) for block in blocks]
-    biased = tuple(bias is not None for bias in layers.biases)
-    sums = (squared_sensitivities(net, layers.plan, biased, bases) for net in _networks(op))
-    values = (layers.scale * np.asarray(s, np.float64) for s in reduce(_sum_of, sums))
-    pairs = zip(blocks, values, strict=True)
-    return [replace(block, values=s) for block, s in pairs]
+    bases = [(block.left.stored_basis(dtype), block.right.stored_basis(dtype)) for block in blocks]
+    has_bias = tuple(bias is not None for bias in layers.biases)
+    of_batches = (squared_sensitivities(net, layers.plan, has_bias, bases) for net in _networks(op))
+    sums = reduce(_sum_of, of_batches)
+    values = (layers.scale * np.asarray(squares, np.float64) for squares in sums)
+    return [replace(block, values=s) for block, s in zip(blocks, values, strict=True)]

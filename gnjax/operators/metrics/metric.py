@@ -21,9 +21,12 @@ _SINGULAR = 1e-13  # relative to the largest eigenvalue, for each row
 
 @dataclass(frozen=True)
 class Factor:
-    """A symmetric matrix (g, m, m) for every group g, or its diagonal (g, m), with its eigenvalues.
+    """A symmetric matrix (m, m) for each of g groups, with its eigenvalues and eigenvectors.
 
-    ``basis`` has the eigenvectors as columns; None where they are unit vectors.
+    Attributes:
+      matrix: (g, m, m), or the diagonals (g, m) of diagonal matrices.
+      eigenvalues: (g, m).
+      basis: the eigenvectors as columns (g, m, m); None where they are unit vectors.
     """
 
     matrix: np.ndarray
@@ -32,12 +35,13 @@ class Factor:
 
     @property
     def eigenvectors(self) -> np.ndarray:
-        """U (g, m, m)."""
+        """The eigenvectors as columns (g, m, m), also where they are unit vectors."""
         groups, size = self.eigenvalues.shape
         unit = np.broadcast_to(np.eye(size), (groups, size, size))
         return unit if self.basis is None else self.basis
 
-    def stored(self, dtype: jnp.dtype) -> jax.Array | None:
+    def stored_basis(self, dtype: jnp.dtype) -> jax.Array | None:
+        """The eigenvectors (g, m, m) on the device in ``dtype``; None where they are unit ones."""
         return None if self.basis is None else on_device(self.basis, dtype)
 
 
@@ -80,23 +84,31 @@ class Block:
         return self.kind
 
     def root(self, dtype: jnp.dtype, damping: float) -> Root:
-        """W diag(values + damping)^{-1/2} W^T for W = U (x) V, in the precision ``dtype``."""
+        """(P_b + damping I)^{-1/2} for this block P_b of P, in the precision ``dtype``.
+
+        With the eigenvectors W = U (x) V it is W diag(values + damping)^{-1/2} W^T. Refused is a
+        block with an eigenvalue that is not positive, or not more than rounding.
+        """
         damped = self.values + damping
+        # The eigenvalues of a diagonal block are its entries, and have no rounding.
         rows = 0 if self._is_diagonal else int(np.prod(self.own.shape[1:]))
-        large = np.isfinite(damped) & (damped > _SINGULAR * rows * np.abs(damped).max())
-        if not large.all():
-            added = 1e-6 * float(np.abs(damped[np.isfinite(damped)]).max(initial=0)) or 1e-8
+        is_positive = np.isfinite(damped) & (damped > _SINGULAR * rows * np.abs(damped).max())
+        if not is_positive.all():
+            suggested = 1e-6 * float(np.abs(damped[np.isfinite(damped)]).max(initial=0)) or 1e-8
             msg = (
-                f"P is not positive definite: {int((~large).sum())} of the {damped.size} "
+                f"P is not positive definite: {int((~is_positive).sum())} of the {damped.size} "
                 f"eigenvalues of its {self.kind} are not positive numbers above rounding, the "
-                f"least is {damped.min():.2g}; pass damping={added:.1g}, say"
+                f"least is {damped.min():.2g}; pass damping={suggested:.1g}, say"
             )
             raise ValueError(msg)
-        bases = self.left.stored(dtype), self.right.stored(dtype)
+        bases = self.left.stored_basis(dtype), self.right.stored_basis(dtype)
         return Root(on_device(self.own), *bases, on_device(damped**-0.5, dtype))
 
     def as_matrix(self) -> np.ndarray:
-        """The block from its eigenvalues and eigenvectors, in the order of ``own``."""
+        """The block (g i o, g i o) from its eigenvalues and eigenvectors, in the order of ``own``.
+
+        It is zero between different groups.
+        """
         if self._is_diagonal:
             return np.diag(self.values.ravel())
         groups, i, o = self.own.shape
@@ -110,18 +122,19 @@ class Block:
 
     @property
     def _is_diagonal(self) -> bool:
+        """Whether all eigenvectors are unit vectors."""
         return self.left.basis is None and self.right.basis is None
 
 
 def diagonal_block(name: str, places: np.ndarray, entries: np.ndarray) -> Block:
-    """The block with these diagonal entries (m,)."""
+    """The block with the diagonal ``entries`` (m,), at the indices ``places`` of the parameters."""
     kind = f"exact diagonal of {name}" if name else "diagonal"
     left = diagonal_factor(entries[None])
     return Block(kind, name, places[None, :, None], left, _ONE, entries[None, :, None])
 
 
 def matrix_block(name: str, places: np.ndarray, matrix: np.ndarray) -> Block:
-    """The block that is a symmetric matrix (m, m)."""
+    """The block that is a symmetric ``matrix`` (m, m), at the indices ``places``."""
     values, basis = np.linalg.eigh(matrix)
     left = Factor(matrix[None], values[None], basis[None])
     own = places[None, :, None]
@@ -131,7 +144,11 @@ def matrix_block(name: str, places: np.ndarray, matrix: np.ndarray) -> Block:
 def kronecker_block(
     name: str, own: np.ndarray, left: Factor, right: Factor, values: np.ndarray
 ) -> Block:
-    """The block with these eigenvalues and the eigenvectors of A (x) B."""
+    """The block with the eigenvectors of A (x) B, ``left`` and ``right``, and its own eigenvalues.
+
+    ``own`` and ``values`` (g, i, o) are its places in the vector of parameters and its eigenvalues,
+    for g groups of A (i, i) and B (o, o).
+    """
     groups, i, o = own.shape
     size = f"{i} x {o}" if groups == 1 else f"{groups} of {i} x {o}"
     return Block(f"Kronecker block of {name} ({size})", name, own, left, right, values)
@@ -140,7 +157,10 @@ def kronecker_block(
 def product_block(
     name: str, own: np.ndarray, left: Factor, right: Factor, power: float = 1.0
 ) -> Block:
-    """The block A^power (x) B^power."""
+    """The block A^power (x) B^power for A = ``left`` and B = ``right``.
+
+    ``own`` (g, i, o) are its places in the vector of parameters.
+    """
     values = (left.eigenvalues[:, :, None] * right.eigenvalues[:, None, :]) ** power
     return kronecker_block(name, own, left, right, values)
 

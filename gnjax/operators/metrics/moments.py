@@ -33,17 +33,20 @@ _NUMBERS = 2.5e7
 
 @dataclass(frozen=True)
 class _Part:
-    """Matrices W_g of one parameter, and the parameters that may be their bias.
+    """The matrices W_g of one layer, which are entries of one parameter, and its possible biases.
+
+    A parameter may hold several matrices g, as a convolution with groups does.
 
     Attributes:
-      place: the index of the parameter among the chosen leaves.
+      parameter: the index of the parameter among the chosen leaves.
       layer: the index of its layer among the traced layers.
       uses: the indices of the uses of this layer that the matrices enter.
-      is_lookup: whether every a_t is a unit vector, so that A is diagonal.
-      biases: the places of parameters beside it with one number for each row of W.
+      is_lookup: whether every input a_t is a unit vector, so that A is diagonal.
+      biases: the indices, among the chosen leaves, of parameters beside it with one number for each
+        output of the W_g.
     """
 
-    place: int
+    parameter: int
     layer: int
     uses: tuple[int, ...]
     is_lookup: bool
@@ -64,10 +67,13 @@ class MomentPlan:
 
 
 class PartMoments(NamedTuple):
-    """The sums of one part.
+    """The sums over samples for one part, with g matrices from i inputs to o outputs.
 
-    These are A (g, i, i), or its diagonal (g, i) for a lookup; sum a (g, i); B (g, o, o); and for
-    every possible bias |J_b - sum_t delta_t|^2 and |J_b|^2.
+    Attributes:
+      left: A (g, i, i), the sum of a a^T over inputs a, or its diagonal (g, i) for a lookup.
+      mean: the sum of a (g, i).
+      right: B (g, o, o), the sum of delta delta^T over sensitivities delta.
+      gaps: for every possible bias |J_b - sum_t delta_t|^2 and |J_b|^2, with its columns J_b of J.
     """
 
     left: Any
@@ -88,56 +94,65 @@ Bases = list[tuple[jax.Array | None, jax.Array | None]]
 """U (g, i, i) and V (g, o, o) of every part; None for the identity."""
 
 
-def plan(net: Network, *, blocks: bool) -> tuple[MomentPlan, list[np.ndarray]]:
-    """The plan for all parameters, and for each part the indices (g, i, o) of W_g in its leaf."""
+def moment_plan(net: Network, *, blocks: bool) -> tuple[MomentPlan, list[np.ndarray]]:
+    """Which second moments are summed for which parameters of a network.
+
+    A parameter has the moments of a layer's inputs and sensitivities if each of its entries is in
+    exactly one matrix that the layer multiplies by. All others have squared columns of J, or with
+    ``blocks`` their inner products.
+
+    Returns:
+      the plan, and for each part the indices (g, i, o) of the entries of its g matrices, from i
+      inputs to o outputs, in the flattened parameter.
+    """
     trace = sample_trace(net)
     of_leaf = layer_of_leaf(trace)
     parts: list[_Part] = []
     entries: list[np.ndarray] = []
-    for place, leaf in enumerate(net.leaf_indices):
+    for parameter, leaf in enumerate(net.leaf_indices):
         index = of_leaf.get(leaf)
-        if index is None or net.entry_indices[place] is not None:
-            continue
+        if index is None or net.entry_indices[parameter] is not None:
+            continue  # no known layer, or some entries are masked
         layer = trace.layers[index]
         matrices_and_uses = layers.with_same_matrices(layer, net.leaves[leaf].shape)
-        covered = np.sort(np.concatenate([places.ravel() for places, _ in matrices_and_uses]))
-        if not np.array_equal(covered, np.arange(net.counts[place])):
+        covered = np.sort(np.concatenate([matrix.ravel() for matrix, _ in matrices_and_uses]))
+        if not np.array_equal(covered, np.arange(net.counts[parameter])):
             continue  # an entry in two matrices, or in none
-        for places, uses in matrices_and_uses:
+        for matrices, uses in matrices_and_uses:
             is_lookup = all(has_places(layer.uses[use]) for use in uses)
-            parts.append(_Part(place, index, tuple(uses), is_lookup, ()))
-            entries.append(places)
-    with_matrices = {part.place for part in parts}
-    others = tuple(place for place in range(len(net.leaf_indices)) if place not in with_matrices)
-    pairs = zip(parts, entries, strict=True)
+            parts.append(_Part(parameter, index, tuple(uses), is_lookup, ()))
+            entries.append(matrices)
+    with_matrices = {part.parameter for part in parts}
+    others = tuple(i for i in range(len(net.leaf_indices)) if i not in with_matrices)
     with_biases = tuple(
-        replace(part, biases=_biases(net, part, rows, others)) for part, rows in pairs
+        replace(part, biases=_possible_biases(net, part, matrices.shape, others))
+        for part, matrices in zip(parts, entries, strict=True)
     )
     return MomentPlan(with_biases, others, blocks), entries
 
 
-def _biases(
-    net: Network, part: _Part, entries: np.ndarray, others: Sequence[int]
+def _possible_biases(
+    net: Network, part: _Part, shape: tuple[int, ...], candidates: Sequence[int]
 ) -> tuple[int, ...]:
-    """The places, among ``others``, of what may be the bias that goes with a weight.
+    """The indices, among ``candidates``, of parameters that may be the bias of a part.
 
-    It is a whole parameter of the same module with an entry for each output of the weight. A lookup
-    has none. ``entries`` (g, i, o) are the indices of the weight's groups, inputs and outputs.
+    Such a parameter is in the same module, is not masked, and has an entry for each output of the
+    matrices, whose shape is (g, i, o). A lookup has no bias.
     """
-    names, outputs = parameter_names(net), len(entries) * entries.shape[2]
-    module = names[part.place].rpartition("/")[0]
+    names, outputs = parameter_names(net), shape[0] * shape[2]
+    module = names[part.parameter].rpartition("/")[0]
     return tuple(
-        place
-        for place in others
-        if names[place].rpartition("/")[0] == module
-        and net.counts[place] == outputs
-        and net.entry_indices[place] is None
+        candidate
+        for candidate in candidates
+        if names[candidate].rpartition("/")[0] == module
+        and net.counts[candidate] == outputs
+        and net.entry_indices[candidate] is None
         and not part.is_lookup
     )
 
 
 def layer_moments(net: Network, plan: MomentPlan) -> LayerMoments:
-    """The sums over all samples of a network."""
+    """The second moments of ``plan``, summed over all samples of a network."""
     total: LayerMoments = _summed(_Moments(plan), net, plan)
     return total
 
@@ -145,53 +160,69 @@ def layer_moments(net: Network, plan: MomentPlan) -> LayerMoments:
 def squared_sensitivities(
     net: Network, plan: MomentPlan, biased: tuple[bool, ...], bases: Bases
 ) -> list[jax.Array]:
-    """s (g, i, o) of every part in its bases; ``biased`` says which parts have a bias."""
+    """For every part the diagonal of J^T J in the basis of eigenvectors U (x) V, as s (g, i, o).
+
+    The entry s_xy of a matrix is the sum over samples and rows of J of
+    (u_x^T (sum_t a_t delta_t^T) v_y)^2 with its inputs a_t and sensitivities delta_t at the
+    positions t, and the columns u_x of U and v_y of V. ``biased`` says which parts have a bias: a
+    one is then appended to a_t. ``bases`` are U (g, i, i) and V (g, o, o) of every part.
+    """
     plan = replace(plan, others=())
-    entries = sum(net.counts[part.place] for part in plan.parts)
+    entries = sum(net.counts[part.parameter] for part in plan.parts)
     total: list[jax.Array] = _summed(_Squares(plan, biased, bases), net, plan, entries)
     return total
 
 
-def _summed(sums: _Moments | _Squares, net: Network, plan: MomentPlan, more: int = 0) -> Any:
-    """The sum of ``sums`` over J, some samples and rows of R^T at a time.
+def _summed(sums: _Moments | _Squares, net: Network, plan: MomentPlan, added_width: int = 0) -> Any:
+    """The sum of the results of ``sums`` over all rows of R^T J, for some of them at a time.
 
-    For a row of R^T each sample takes ``more`` numbers than those of its pairs and rows.
+    R^T is the root of the loss's output Hessian, by which outputs are weighted. At once as many
+    samples and rows are computed as keep the arrays below ``_NUMBERS`` numbers. A row of a sample
+    takes its pairs of inputs and sensitivities, its columns, and ``added_width`` numbers.
     """
     trace, items = sample_trace(net), _items(net, plan)
-    pairs = [use for item in items for use in uses_of(trace, item)]
-    width = net.k + sum(use.results for use in pairs) + sum(item.width for item in items) + more
+    uses = [use for item in items for use in uses_of(trace, item)]
+    width = net.k + sum(use.results for use in uses) + sum(item.width for item in items)
+    width += added_width
     rows = int(min(net.rows, max(1, _NUMBERS // width)))
     samples = int(min(net.batch, max(1, _NUMBERS // (rows * width))))
     portion = same_size(net.samples, samples), rows
-    parts = pieces_of(net, items, portion=portion, through=sums)
-    return reduce(partial(jax.tree.map, jnp.add), parts)
+    results = pieces_of(net, items, portion=portion, through=sums)
+    return reduce(partial(jax.tree.map, jnp.add), results)
 
 
 def _items(net: Network, plan: MomentPlan) -> tuple[Item, ...]:
-    """The pairs of all parts, and the columns of J of all other parameters."""
-    layers_of_parts = {part.place: part.layer for part in plan.parts}
-    pairs = [Item(place, layer, "pair", 0) for place, layer in layers_of_parts.items()]
-    return (*pairs, *(Item(place, None, "rows", net.counts[place]) for place in plan.others))
+    """What is computed of J: inputs and sensitivities for all parts, columns for all others."""
+    layers_of_parts = {part.parameter: part.layer for part in plan.parts}
+    pairs = [Item(parameter, layer, "pair", 0) for parameter, layer in layers_of_parts.items()]
+    columns = (Item(other, None, "rows", net.counts[other]) for other in plan.others)
+    return (*pairs, *columns)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class _Moments:
-    """The sums over some samples, and over some rows of R^T."""
+    """The second moments of ``plan``, as a function of n samples and j of their rows of R^T J."""
 
     plan: MomentPlan = field(metadata={"static": True})
 
     def __call__(
         self, net: Network, target: Target | None, pairs: list[Pair], rows: jax.Array
     ) -> LayerMoments:
+        """The sums for inputs and sensitivities ``pairs``, and for ``rows`` (n, j, p').
+
+        The p' columns are those of all parameters that are in no part.
+        """
         plan, weights = self.plan, _sample_weights(target, len(rows))
-        ends = np.cumsum([net.counts[place] for place in plan.others])[:-1]
+        ends = np.cumsum([net.counts[other] for other in plan.others])[:-1]
         columns_of = dict(zip(plan.others, jnp.split(rows, ends, axis=2), strict=bool(plan.others)))
         parts = []
+        # a is (n, t, g, i) and delta (n, j, t, g, o) for t positions and g matrices.
         for part, (a, delta) in zip(plan.parts, _by_parts(net, plan, pairs), strict=True):
             weighted = weights[:, None, None, None] * a
             rule = "ntgi,ntgi->gi" if part.is_lookup else "ntgi,ntgj->gij"
-            bias_rows = delta.sum(axis=2).reshape(*delta.shape[:2], -1)  # over positions: (n, j, .)
+            # The columns of J that a bias would have: sum_t delta_t.
+            bias_rows = delta.sum(axis=2).reshape(*delta.shape[:2], -1)
             gaps = [
                 (jnp.square(columns_of[bias] - bias_rows).sum(), jnp.square(columns_of[bias]).sum())
                 for bias in part.biases
@@ -207,7 +238,10 @@ class _Moments:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class _Squares:
-    """The sums s of some samples, and of some rows of R^T."""
+    """The sums s of :func:`squared_sensitivities`, as a function of n samples and j of their rows.
+
+    The matrix U of every part has the columns u_x, and V the columns v_y.
+    """
 
     plan: MomentPlan = field(metadata={"static": True})
     biased: tuple[bool, ...] = field(metadata={"static": True})
@@ -216,6 +250,10 @@ class _Squares:
     def __call__(
         self, net: Network, target: Target | None, pairs: list[Pair], rows: jax.Array
     ) -> list[jax.Array]:
+        """For every part sum (u_x^T (sum_t a_t delta_t^T) v_y)^2 over samples and rows, (g, x, y).
+
+        ``pairs`` are the inputs a and the sensitivities delta of all uses.
+        """
         del target, rows
         sums = []
         of_parts = zip(_by_parts(net, self.plan, pairs), self.bases, self.biased, strict=True)
@@ -224,7 +262,7 @@ class _Squares:
                 a = jnp.concatenate([a, jnp.ones_like(a[..., :1])], axis=-1)
             a = a if u is None else _einsum("ntgi,gix->ntgx", a, u)
             delta = delta if v is None else _einsum("njtgo,goy->njtgy", delta, v)
-            if a.shape[1] == 1:
+            if a.shape[1] == 1:  # with one position the square of a product is one of squares
                 sums.append(_einsum("ntgx,njtgy->gxy", jnp.square(a), jnp.square(delta)))
             else:
                 products = _einsum("ntgx,njtgy->njgxy", a, delta)
@@ -233,28 +271,33 @@ class _Squares:
 
 
 def _by_parts(net: Network, plan: MomentPlan, pairs: Sequence[Pair]) -> list[Pair]:
-    """a (n, t, g, i) and delta (n, j, t, g, o) of every part, from the pairs of all uses."""
+    """The inputs a (n, t, g, i) and sensitivities delta (n, j, t, g, o) of every part.
+
+    ``pairs`` are those of all uses of all layers, in the shapes of their equations. The positions t
+    of a part are those of all uses that its matrices enter.
+    """
     trace, pairs_left = sample_trace(net), iter(pairs)
-    placed: dict[int, list[Pair]] = {}
+    of_layer: dict[int, list[Pair]] = {}
     for layer in dict.fromkeys(part.layer for part in plan.parts):
-        placed[layer] = [
+        of_layer[layer] = [
             jax.vmap(partial(by_positions, use, dtype=net.dtype))(next(pairs_left))
             for use in trace.layers[layer].uses
         ]
     joined = []
     for part in plan.parts:
-        pairs_of_part = [placed[part.layer][use] for use in part.uses]
+        pairs_of_part = [of_layer[part.layer][use] for use in part.uses]
         a = jnp.concatenate([pair[0] for pair in pairs_of_part], axis=1)
         joined.append((a, jnp.concatenate([pair[1] for pair in pairs_of_part], axis=2)))
     return joined
 
 
 def _sample_weights(target: Target | None, samples: int) -> jax.Array:
-    """The weight (n,) of every sample: the mean of those of its terms."""
+    """The weight (n,) of every sample: the mean of the weights of its terms of the loss."""
     if target is None or target.weights is None:
         return jnp.ones(samples)
     return target.weights.reshape(samples, -1).mean(axis=1)
 
 
 def _einsum(rule: str, first: jax.Array, second: jax.Array) -> jax.Array:
+    """The sum of products in the full precision of the arrays."""
     return jnp.einsum(rule, first, second, precision="highest")

@@ -33,7 +33,7 @@ _KNOWN = (
     "ScaleByRssState",
 )
 _ROUNDINGS = 100.0  # roundings of an update that are no difference
-_CORRECTED = ("ScaleByAdamState", "ScaleByBeliefState")
+_CORRECTED = ("ScaleByAdamState", "ScaleByBeliefState")  # divide nu by 1 - b2^t
 
 
 class NoMomentsError(ValueError):
@@ -95,33 +95,38 @@ def optimizer_metric(
 def _check_update(optimizer: Any, state: Any, metric_of: Callable[[Any], Any]) -> None:
     """Refuse a rule for P if the optimiser's next update is no multiple of m / P.
 
-    With the gradient 0 the update is a multiple of mu / P. Without such a mean, half the difference
-    between the updates of a gradient and its negative is one of g / P. Parameters 0 have no decay.
+    ``metric_of`` returns P for a state. With the gradient 0 the update is a multiple of m / P for
+    the optimiser's mean m of gradients. An optimiser without a mean is given a gradient g and its
+    negative, and the difference of both updates is a multiple of g / P: what does not depend on the
+    sign of g cancels. The parameters are 0, so that weight decay has no part in the update.
     """
     (inner, _), *_ = _recognised_states(state, {})
     kind = type(inner).__name__
     if kind.startswith("ScaleByRStdDev"):
         msg = "a centred RMSprop is not compared with its optimizer; leave optimizer out"
         raise ValueError(msg)
-    like = inner.sum_of_squares if kind == "ScaleByRssState" else inner.nu
-    zeros = jax.tree.map(jnp.zeros_like, like)
+    second_moments = inner.sum_of_squares if kind == "ScaleByRssState" else inner.nu
+    zeros = jax.tree.map(jnp.zeros_like, second_moments)
     has_mean = hasattr(inner, "mu")
-    gradient = zeros if has_mean else jax.tree.map(lambda s: jnp.sqrt(s) + 1, like)
+    gradient = zeros if has_mean else jax.tree.map(lambda s: jnp.sqrt(s) + 1, second_moments)
     update, after = optimizer.update(gradient, state, zeros)
     (inner_after, _), *_ = _recognised_states(after, {})
     if not has_mean:
         opposite = jax.tree.map(jnp.negative, gradient)
-        other, _ = optimizer.update(opposite, state, zeros)
-        update = jax.tree.map(jnp.subtract, update, other)
+        opposite_update, _ = optimizer.update(opposite, state, zeros)
+        update = jax.tree.map(jnp.subtract, update, opposite_update)
     mean = inner_after.mu if has_mean else gradient
     expected = jax.tree.map(lambda m, p: _wide(m) / p, mean, metric_of(inner_after))
-    left, right = (
+    update_vector, expected_vector = (
         np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)])
         for tree in (real_parts(update), real_parts(expected))
     )
-    rate = float(left @ right) / max(float(right @ right), np.finfo(float).tiny)
+    # The rate is the multiple that fits best, by least squares.
+    squared_length = max(float(expected_vector @ expected_vector), np.finfo(float).tiny)
+    rate = float(update_vector @ expected_vector) / squared_length
+    difference = np.linalg.norm(update_vector - rate * expected_vector)
     eps = max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves((update, mean)))
-    if not rate or np.linalg.norm(left - rate * right) > _ROUNDINGS * eps * np.linalg.norm(left):
+    if not rate or difference > _ROUNDINGS * eps * np.linalg.norm(update_vector):
         msg = (
             "the next update of the optimizer is no multiple of m / P for the P that its state "
             "gives by Adam's, RMSprop's or Adagrad's rule: pass its constants b2, eps and eps_root "
@@ -149,9 +154,16 @@ def has_optimizer_state(tree: Any) -> bool:
 
 
 def _metric(state: Any, constants: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
-    """The diagonal P of one state with second moments, by the rule of its optimiser."""
+    """The diagonal P of one state with second moments, by the rule of its optimiser.
+
+    Adagrad: (sum of squares + eps)^{1/2}. Others have means nu of squared gradients: RMSprop
+    (nu + eps)^{1/2}, or nu^{1/2} + eps without ``eps_in_sqrt``, where nu is less the squared mean
+    of the gradients if it is centred; Adam and its kin (nu + eps_root)^{1/2} + eps. Those that
+    correct the bias of a mean divide nu by 1 - b2^t after t steps. Constants that are missing are
+    optax's defaults.
+    """
     kind = type(state).__name__
-    root, b2 = float(constants.get("eps_root", 0.0)), float(constants.get("b2", 0.999))
+    eps_root, b2 = float(constants.get("eps_root", 0.0)), float(constants.get("b2", 0.999))
     if kind == "ScaleByRssState":
         eps = float(constants.get("eps", 1e-7))
         return jax.tree.map(lambda s: jnp.sqrt(_wide(s) + eps), state.sum_of_squares)
@@ -171,12 +183,13 @@ def _metric(state: Any, constants: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
         decay = b2 if kind in _CORRECTED else float(constants.get("decay", 0.9))
         moments = jax.tree.map(lambda nu: nu / (1 - decay**steps), moments)
     if "Rms" in kind or "RStdDev" in kind:
-        inside, outside = (eps, 0.0) if eps_in_sqrt else (0.0, eps)
-        return jax.tree.map(lambda nu: jnp.sqrt(nu + inside) + outside, moments)
-    return jax.tree.map(lambda nu: jnp.sqrt(nu + root) + eps, moments)
+        eps_inside, eps_outside = (eps, 0.0) if eps_in_sqrt else (0.0, eps)
+        return jax.tree.map(lambda nu: jnp.sqrt(nu + eps_inside) + eps_outside, moments)
+    return jax.tree.map(lambda nu: jnp.sqrt(nu + eps_root) + eps, moments)
 
 
 def _wide(leaf: Any) -> jax.Array:
+    """The array in at least the default float precision, so that bfloat16 moments are widened."""
     return jnp.asarray(leaf, jnp.promote_types(float, jnp.asarray(leaf).dtype))
 
 
@@ -193,10 +206,14 @@ def _recognised_states(
 
 
 def _nodes(node: Any, constants: Mapping[str, Any]) -> Iterator[tuple[Any, Mapping[str, Any]]]:
-    """Yield the node and all nodes inside it, each with the hyperparameters injected around it."""
+    """Yield the node and all nodes inside it, each with the hyperparameters injected around it.
+
+    ``constants`` are those injected around ``node``. optax's ``inject_hyperparams`` keeps its
+    values in an attribute ``hyperparams`` of the state around the others.
+    """
     yield node, constants
     injected = getattr(node, "hyperparams", None)
-    inside = constants if injected is None else {**constants, **injected}
+    constants_inside = constants if injected is None else {**constants, **injected}
     if isinstance(node, Mapping):
         children: Any = node.values()
     elif isinstance(node, tuple | list):
@@ -204,4 +221,4 @@ def _nodes(node: Any, constants: Mapping[str, Any]) -> Iterator[tuple[Any, Mappi
     else:
         children = ()
     for child in children:
-        yield from _nodes(child, inside)
+        yield from _nodes(child, constants_inside)

@@ -22,9 +22,10 @@ from gnjax.numerics.rounding import gamma
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Root:
-    """S = W diag(entries) W^T with W = U (x) V for every group g, on the parameters at ``own``.
+    """A block of S = P^{-1/2}: W diag(entries) W^T with W = U (x) V, for each of g groups.
 
-    U (g, i, i) is ``left`` and V (g, o, o) is ``right``; None stands for the identity.
+    Its parameters are at the indices ``own`` of the vector. U (g, i, i) is ``left`` and V (g, o, o)
+    is ``right``; None stands for the identity.
     """
 
     own: jax.Array  # (g, i, o)
@@ -40,19 +41,27 @@ class Root:
 
     @cached_property
     def norms(self) -> tuple[float, float]:
-        """A bound on ||S||, and ||S^{-1}|| up to the rounding of U and V."""
+        """A bound on ||S||, and ||S^{-1}|| up to the rounding of U and V.
+
+        U and V are orthogonal only up to rounding, and ||S|| <= ||W||^2 max(entries).
+        """
         entries = np.asarray(self.entries, np.float64)
-        squared = math.prod(map(_squared_norm, (self.left, self.right)))  # of W
-        return raised(float(entries.max()) * squared), squared / float(entries.min())
+        squared_norm_of_w = math.prod(map(_squared_norm, (self.left, self.right)))
+        bound = raised(float(entries.max()) * squared_norm_of_w)
+        return bound, squared_norm_of_w / float(entries.min())
 
     def __call__(self, part: jax.Array) -> jax.Array:
-        inside = _rotated(part, self.left, self.right, "gix,giob->gxob", "goy,giob->giyb")
-        scaled = self.entries.astype(part.dtype)[..., None] * inside
+        """S on its parameters, for b columns ``part`` (g, i, o, b)."""
+        in_basis = _rotated(part, self.left, self.right, "gix,giob->gxob", "goy,giob->giyb")
+        scaled = self.entries.astype(part.dtype)[..., None] * in_basis
         return _rotated(scaled, self.left, self.right, "gxi,giob->gxob", "gyo,giob->giyb")
 
 
 def _squared_norm(basis: jax.Array | None) -> float:
-    """A bound on ||U||^2 = ||U^T U|| <= 1 + ||U^T U - I||_F for all groups, rounding included."""
+    """A bound on ||U||_2^2 = ||U^T U||_2 <= 1 + ||U^T U - I||_F for all groups of U (g, m, m).
+
+    The rounding of the product U^T U is included: each of its entries is a sum of m terms.
+    """
     if basis is None:
         return 1.0
     u = np.asarray(basis, np.float64)
@@ -62,9 +71,17 @@ def _squared_norm(basis: jax.Array | None) -> float:
 
 
 def _rotated(
-    part: jax.Array, left: jax.Array | None, right: jax.Array | None, rows: str, columns: str
+    part: jax.Array,
+    left: jax.Array | None,
+    right: jax.Array | None,
+    left_rule: str,
+    right_rule: str,
 ) -> jax.Array:
-    for basis, rule in ((left, rows), (right, columns)):
+    """``part`` (g, i, o, b) multiplied along i by U = ``left``, and along o by V = ``right``.
+
+    The rules are those of ``einsum``, for U and V or for their transposes. None is the identity.
+    """
+    for basis, rule in ((left, left_rule), (right, right_rule)):
         if basis is not None:
             part = jnp.einsum(rule, basis.astype(part.dtype), part, precision="highest")
     return part
@@ -89,10 +106,14 @@ class Scaling:
         return max(root.norms[1] for root in self.roots)
 
     def rounding(self, length: float, dtype: jnp.dtype) -> float:
-        """The rounding of S v where S v has the given length."""
+        """The rounding of S v where S v has the given length.
+
+        It is relative to |v| ||S||, which may be kappa(S) times as large as |S v|, as terms cancel.
+        Where S is diagonal nothing cancels.
+        """
         terms = max(root.terms for root in self.roots)
-        spread = self.norm * self.inverse if terms > 1 else 1.0
-        return gamma(2 * terms + 4, dtype) * spread * length
+        cancellation = self.norm * self.inverse if terms > 1 else 1.0  # kappa(S)
+        return gamma(2 * terms + 4, dtype) * cancellation * length
 
     def __call__(self, v: jax.Array) -> jax.Array:
         """S v for a vector (p,) or a block of columns (p, b)."""
@@ -101,6 +122,7 @@ class Scaling:
 
 @jax.jit
 def _image(roots: tuple[Root, ...], v: jax.Array) -> jax.Array:
+    """S v for a vector (p,) or columns (p, b), block by block."""
     columns = v.reshape(len(v), -1)
     image = jnp.zeros_like(columns)
     for root in roots:

@@ -63,13 +63,13 @@ def shampoo(
         msg = f"exponent={exponent} is not in (0, 1]; Shampoo's own is 1/4 for a matrix"
         raise ValueError(msg)
     blocks: list[Block] = []
-    for name, indices, shape, leaf in _leaves_with_indices(op, factors):
+    for name, indices, shape, factors_of_leaf in _leaves_with_indices(op, factors):
         a, b = _sides(shape)
-        arrays = [np.asarray(factor, np.float64) for factor in leaf]
-        sides = [(a, a), (b, b)][: 1 if len(shape) < 2 else 2]
-        if [factor.shape for factor in arrays] != sides:
+        arrays = [np.asarray(factor, np.float64) for factor in factors_of_leaf]
+        expected = [(a, a), (b, b)][: 1 if len(shape) < 2 else 2]
+        if [factor.shape for factor in arrays] != expected:
             shapes = ", ".join(str(factor.shape) for factor in arrays) or "none"
-            msg = f"{name} {shape} needs factors of shapes {sides}, got {shapes}"
+            msg = f"{name} {shape} needs factors of shapes {expected}, got {shapes}"
             raise ValueError(msg)
         left = symmetric_factor(arrays[0][None])
         right = (
@@ -142,17 +142,20 @@ def soap(
     net = network_of(on_parameters(op), "a metric is")
     moments = net.structure.flatten_up_to(soap_part.exp_avg_sq)
     moments = [moments[leaf] for leaf in net.leaf_indices]
-    for (name, indices, shape, leaf), v in zip(
+    for (name, indices, shape, bases_of_leaf), v in zip(
         _leaves_with_indices(op, bases), moments, strict=True
     ):
         a, b = _sides(shape)
         values = (np.sqrt(np.asarray(v, np.float64)) + eps) / correction
-        bases_and_sizes = zip(getattr(leaf, "matrices", leaf), shape or (1,), strict=True)
-        *first, last = [np.eye(m) if q is None else _orthogonal(q) for q, m in bases_and_sizes]
+        # One basis Q_i for each axis. The array is read as a matrix (a, b) of its last axis and all
+        # others, so that the bases of these others are joined to one of size a.
+        matrices = getattr(bases_of_leaf, "matrices", bases_of_leaf)
+        sizes = zip(matrices, shape or (1,), strict=True)
+        *first, last = [np.eye(m) if q is None else _orthogonal(q) for q, m in sizes]
         left, right = (reduce(np.kron, first), last) if first else (last, np.eye(1))
-        sides = _with_basis(left), _with_basis(right)
+        factors = _with_basis(left), _with_basis(right)
         own = indices.reshape(1, a, b)
-        blocks.append(kronecker_block(name, own, *sides, values.reshape(own.shape)))
+        blocks.append(kronecker_block(name, own, *factors, values.reshape(own.shape)))
     return Metric("SOAP", tuple(blocks))
 
 
@@ -169,8 +172,9 @@ def _leaves_with_indices(
     except (ValueError, TypeError) as error:
         msg = f"the tree does not look like the parameters of the model: {error}"
         raise ValueError(msg) from error
-    for place, (name, leaf) in enumerate(zip(parameter_names(net), net.leaf_indices, strict=True)):
-        yield name, indices_of(net.counts, [place]), net.leaves[leaf].shape, values[leaf]
+    names_and_leaves = zip(parameter_names(net), net.leaf_indices, strict=True)
+    for parameter, (name, leaf) in enumerate(names_and_leaves):
+        yield name, indices_of(net.counts, [parameter]), net.leaves[leaf].shape, values[leaf]
 
 
 def _sides(shape: Sequence[int]) -> tuple[int, int]:
@@ -185,4 +189,5 @@ def _orthogonal(basis: Any) -> np.ndarray:
 
 
 def _with_basis(basis: np.ndarray) -> Factor:
+    """A factor of one group with these eigenvectors, whose eigenvalues are of no importance."""
     return Factor(basis[None], np.ones((1, len(basis))), basis[None])

@@ -83,26 +83,32 @@ class Preconditioned(Around, Algebra, ParameterTrees):
 
     @cached_property
     def twin(self) -> Preconditioned:
-        """The smaller one of scale S J^T J S and scale J S^2 J^T."""
-        small = self.op.twin if isinstance(self.op, NetworkGram) else self.op
-        return self if small is self.op else replace(self, op=small)
+        """The smaller one of scale S J^T J S and scale J S^2 J^T.
+
+        Both have the same non-zero eigenvalues.
+        """
+        smallest = self.op.twin if isinstance(self.op, NetworkGram) else self.op
+        return self if smallest is self.op else replace(self, op=smallest)
 
     @property
     def _on_outputs(self) -> bool:
+        """Whether A is scale J J^T, so that this is scale J S^2 J^T."""
         return isinstance(self.op, NetworkGram) and self.op.side == "outputs"
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
+        """S A S v, or scale J S^2 J^T v, for a vector or columns."""
         if not self._on_outputs:
             return self.scaling(self.op.mv(self.scaling(jnp.asarray(v, self.dtype))))
         pulled = self.scaling(self.scaling(backward_products(self.op.net, jnp.asarray(v))))
         return jnp.asarray(self.op.scale * forward_products(self.op.net, pulled))
 
     def as_matrix(self) -> jax.Array:
+        """S A S = S (S A)^T from the matrix of A, or J S (J S)^T."""
         if self._on_outputs:
             return self._by_factor()
-        once = self.scaling(jnp.asarray(self.op.as_matrix()))
-        matrix = self.scaling(once.T)
+        scaled_columns = self.scaling(jnp.asarray(self.op.as_matrix()))  # S A
+        matrix = self.scaling(scaled_columns.T)
         return (matrix + matrix.T) / 2
 
     def _by_factor(self) -> jax.Array:
@@ -141,21 +147,26 @@ class Preconditioned(Around, Algebra, ParameterTrees):
 
     @cached_property
     def _length(self) -> float:
-        """The Frobenius norm of the factor."""
+        """The Frobenius norm of the factor, which :meth:`factorisation` keeps when it is formed."""
         factorisation = self.factorisation()
         assert factorisation is not None
         return float(np.linalg.norm(factorisation.form()))
 
     @property
     def _measured_rounding(self) -> Error:
+        """The measured error of scale^{1/2} J S."""
         return self._measured.whole.scaled(self.op.scale**0.5)
 
     @cached_property
     def _measured(self) -> JacobianErrors:
+        """The measured errors of J S for the Jacobian J of the network."""
         return measured(self.op.net, scaling=self.scaling)
 
     def _magnitude(self) -> int | None:
-        """From the products that measure the error, or from one more."""
+        """The exponent e with 2^e near the norm; None for a matrix of zeros.
+
+        It is known from the products that measure the error, or takes one more.
+        """
         if not isinstance(self.op, NetworkGram) or self.op.factorisation() is None:
             return trial_magnitude(self)
         exponent = exponent_of(self._measured.size)
@@ -163,21 +174,26 @@ class Preconditioned(Around, Algebra, ParameterTrees):
 
     @cached_property
     def _factor_error(self) -> Error:
+        """The error of the factor, S J or J S."""
         factorisation = self.factorisation()
         assert factorisation is not None
         return factorisation.error()
 
     def error(self, norm: float) -> Error:
-        """The error of S A S from that of A, and from the rounding of products with S."""
+        """The error of S A S from that of A, and from the rounding of products with S.
+
+        ``norm`` is about ||S A S||, so that ||A|| <= norm ||S^{-1}||^2, and the error of A is
+        multiplied by up to ||S||^2.
+        """
         if isinstance(self.op, NetworkGram) and self.op.factorisation() is not None:
             return gram_error(norm, self._factor_error)
-        size, longest, inverse = abs(float(norm)), self.scaling.norm, self.scaling.inverse
-        error_of_op = error_of(self.op, raised(size * inverse * inverse))
-        rounding = self._rounding(size * (self.shape[0] ** 0.5))
-        return error_of_op.scaled(raised(longest * longest)) + rounding
+        size, norm_of_s, norm_of_inverse = abs(float(norm)), self.scaling.norm, self.scaling.inverse
+        error_of_op = error_of(self.op, raised(size * norm_of_inverse * norm_of_inverse))
+        rounding = self._rounding(size * (self.shape[0] ** 0.5))  # for the Frobenius norm
+        return error_of_op.scaled(raised(norm_of_s * norm_of_s)) + rounding
 
     def _rounding(self, length: float) -> Error:
-        """The rounding of products of S with numbers of the given norm."""
+        """The rounding of products with S whose results have the Frobenius norm ``length``."""
         rounding = self.scaling.rounding(length, self.dtype)
         return Error(raised(rounding), reason="rounding of products with the scaling P^{-1/2}")
 
@@ -239,7 +255,7 @@ def _metric(op: Any, net: Network, metric: Any) -> Metric:
 
 
 def _matrix(net: Network, metric: Operator) -> np.ndarray:
-    """P (p, p)."""
+    """The matrix P (p, p) of a metric that is an operator; refused is one that is too large."""
     size = net.parameters
     if size > LIMITS.factor_rows:
         msg = (
@@ -257,7 +273,7 @@ def _matrix(net: Network, metric: Operator) -> np.ndarray:
 
 
 def _entries(op: Any, net: Network, metric: Any) -> np.ndarray:
-    """The diagonal (p,) of P."""
+    """The diagonal (p,) of a diagonal P: from a name, an operator, a tree, or a state of optax."""
     if isinstance(metric, str):
         if metric != "diagonal":
             msg = f"metric={metric!r} is neither 'diagonal' nor 'layers'"
@@ -271,11 +287,11 @@ def _entries(op: Any, net: Network, metric: Any) -> np.ndarray:
         params = jax.tree.unflatten(net.structure, net.leaves)
         return np.asarray(op.ravel(for_both_parts(metric, params)), np.float64)
     except ValueError as error:
-        raise ValueError(_spelled_now(net.parameters, metric) or str(error)) from error
+        raise ValueError(_right_spelling(net.parameters, metric) or str(error)) from error
 
 
-def _spelled_now(size: int, metric: Any) -> str | None:
-    """How a metric in a form that is not taken is written; None for a tree with other leaves."""
+def _right_spelling(size: int, metric: Any) -> str | None:
+    """How to write a metric that came as a function or array; None for a tree with other leaves."""
     forms = "a metric is a name, an operator P or a tree of positive entries like the parameters"
     if not jax.tree_util.all_leaves([metric]):
         return None
