@@ -41,7 +41,7 @@ class MeasuredJacobian:
 
     @cached_property
     def vectors(self) -> np.ndarray:
-        """Vectors u (m, n r) of random direction and squared length n r."""
+        """m vectors u of random direction and squared length n r, as rows (m, n r)."""
         rng = np.random.default_rng(self._seed)
         return np.stack([direction(rng, (self.count,), self.net.dtype) for _ in range(_VECTORS)])
 
@@ -52,29 +52,35 @@ class MeasuredJacobian:
 
     @cached_property
     def norm(self) -> float:
-        """An estimate of ||J||_2 from above, by q steps of the power method.
+        """An estimate of ||J||_2 from above, by q = ``_STEPS`` steps of the power method.
 
-        For A = J J^T and m Gaussian vectors u, the mean of |A^q u|^2 is at least ||A||^{2q} times
-        chi^2 / m with m degrees of freedom (Dixon 1983).
+        For A = J J^T and m random vectors u, the mean of |A^q u|^2 is at least ||A||^{2q} times
+        chi^2 / m with m degrees of freedom (Dixon 1983). So ||J|| = ||A||^{1/2} exceeds the 4q-th
+        root of this mean by a factor of more than ``_SIZE``^{1/2} with little probability.
         """
         logarithms = [self._log_of_powers(image) for image in self.images]
         largest = max(logarithms)
         if not math.isfinite(largest):
             return 0.0 if largest < 0 else math.inf
+        # The mean of |A^q u|^2 relative to the largest, whose square may have no room in a float.
         mean = sum(math.exp(2 * (logarithm - largest)) for logarithm in logarithms) / _VECTORS
         return math.exp((largest + math.log(mean) / 2) / (2 * _STEPS)) * math.sqrt(_SIZE)
 
     def _log_of_powers(self, image: np.ndarray) -> float:
-        """log |A^q u| from J^T u, without over- and underflow."""
+        """log |A^q u| for A = J J^T and q = ``_STEPS``, from ``image`` = J^T u.
+
+        The vector is divided by its length in each step, so that nothing over- or underflows. A
+        product of zeros gives -inf, and one that is not finite inf.
+        """
         logarithm = 0.0
         for step in range(1, _STEPS + 1):
             u = on_host(forward_products(self.net, on_device(image)))
-            size = length(u)
-            if not 0 < size < math.inf:
-                return -math.inf if size == 0 else math.inf
-            logarithm += math.log(size)
+            u_length = length(u)
+            if not 0 < u_length < math.inf:
+                return -math.inf if u_length == 0 else math.inf
+            logarithm += math.log(u_length)
             if step < _STEPS:
-                image = on_host(backward_products(self.net, on_device(u / u.dtype.type(size))))
+                image = on_host(backward_products(self.net, on_device(u / u.dtype.type(u_length))))
         return logarithm
 
 
@@ -158,24 +164,37 @@ class CrossKernel:
         rounding of sums is added. What was formed from the layers is compared with products: a
         u^T K w that is further from <J^T u, J'^T w> is a mistake, and its size becomes the error.
         """
-        e, f = self.left.error, self.right.error  # of the two Jacobians
-        a, b = self.left.norm, self.right.norm
-        rounding = LAPACK.to(spectral_error(max(self.shape), self.dtype) * a * b)
-        lost = math.sqrt(math.prod(self.shape)) * float(jnp.finfo(self.dtype).tiny)
-        distance = a * f.value + e.value * b + e.value * f.value
-        mistake = self._mistake(e.value, f.value)
-        size = distance + rounding.value + lost + mistake
+        left_error, right_error = self.left.error, self.right.error  # ||E|| and ||E'||
+        left_norm, right_norm = self.left.norm, self.right.norm  # ||J|| and ||J'||
+        sums = spectral_error(max(self.shape), self.dtype) * left_norm * right_norm
+        rounding = LAPACK.to(sums)
+        underflow = math.sqrt(math.prod(self.shape)) * float(jnp.finfo(self.dtype).tiny)
+        distance = left_norm * right_error.value + left_error.value * right_norm
+        distance += left_error.value * right_error.value
+        mistake = self._mistake(left_error.value, right_error.value)
+        size = distance + rounding.value + underflow + mistake
         if not math.isfinite(size):
             return unknown("the error of the Jacobians is not known, or their sizes overflow")
-        error = (e + f + rounding).to(size)
+        error = (left_error + right_error + rounding).to(size)
         return error if not mistake else replace(error, kind=MEASURED, reason=MISTAKE)
 
     def _mistake(self, left_error: float, right_error: float) -> float:
-        """An estimate of the mistakes in what was formed; 0 where errors of J explain all."""
-        images, right_images = self.left.images, self.right.images
-        a, b = (max(length(image) for image in some) for some in (images, right_images))
+        """An estimate of the mistakes in the kernels K that were formed; 0 if errors explain all.
+
+        u^T K w of what was formed is compared with <J^T u, J'^T w> from products, for random
+        vectors u and w. They may differ by the errors of J and J', which are the arguments, and by
+        the rounding of sums. A difference beyond that is multiplied by a factor of safety, because
+        a random vector shows only a part of a mistake.
+        """
+        left_images, right_images = self.left.images, self.right.images  # J^T u and J'^T w
+        left_length, right_length = (
+            max(length(image) for image in images) for images in (left_images, right_images)
+        )
         share = SAFETY * math.sqrt(2 * sum(self.shape)) * unit_roundoff(self.dtype)
-        allowed = a * right_error + left_error * b + left_error * right_error + share * a * b
-        products = np.array([[dot(u, w) for w in right_images] for u in images])
-        apart = max((float(np.abs(part - products).max()) for part in self._formed), default=0.0)
-        return 0.0 if apart <= allowed else SAFETY**2 * apart
+        allowed = left_length * right_error + left_error * right_length + left_error * right_error
+        allowed += share * left_length * right_length
+        products = np.array([[dot(u, w) for w in right_images] for u in left_images])
+        difference = max(
+            (float(np.abs(form - products).max()) for form in self._formed), default=0.0
+        )
+        return 0.0 if difference <= allowed else SAFETY**2 * difference

@@ -129,14 +129,20 @@ def _of_parameters(loss_fn: Callable[..., Any], params: Any) -> tuple[Callable[.
 
 
 def _of_module(function: Any, rebuild: Any, params: Params) -> tuple[Callable[..., Any], Params]:
+    """The function of the parameters of a module, from one of the module, and the parameters.
+
+    ``rebuild`` makes the module from its parameters.
+    """
     return Partial(_on_module, function, rebuild), params
 
 
 def _on_module(function: Any, rebuild: Any, params: Params, *args: Any) -> Any:
+    """``function`` of the module with these parameters, and of its other arguments."""
     return function(rebuild(params), *args)
 
 
 def _argument(leaf: Any) -> jax.Array:
+    """One argument that is held fixed, as an array in the precision of the network."""
     try:
         with np.errstate(over="ignore"):  # refused below
             array = jnp.asarray(leaf)
@@ -150,7 +156,10 @@ def _argument(leaf: Any) -> jax.Array:
 
 
 def _rewritten(function: Any, params: Params, args: tuple[Any, ...]) -> tuple[Any, Any]:
-    """:func:`rewritten`, with a message for a function that does not take its arguments."""
+    """The function in a form that can be differentiated and measured, and its value as a shape.
+
+    See :func:`rewritten`. The message is one for a function that does not take its arguments.
+    """
     try:
         return rewritten(function, params, *args)
     except RAISED as error:
@@ -162,6 +171,7 @@ def _rewritten(function: Any, params: Params, args: tuple[Any, ...]) -> tuple[An
 
 
 def _check_scalar(value: Any) -> None:
+    """Refuse a function whose value is not one real number."""
     shape = getattr(value, "shape", None)
     if shape != () or not jnp.issubdtype(value.dtype, jnp.floating):
         returned = type(value).__name__ if shape is None else f"{value.dtype}{list(shape)}"
@@ -171,14 +181,15 @@ def _check_scalar(value: Any) -> None:
 
 
 def _check_finite(op: NetworkHessian) -> None:
-    value, finite = _value_and_whether_finite(op)
+    """Refuse a function whose value or gradient is not finite at the parameters."""
+    value, gradient_is_finite = _value_and_whether_finite(op)
     if not bool(jnp.isfinite(value)):
         msg = (
             "loss_fn is NaN or Inf at these parameters and arguments; look for an overflow, a "
             "division by zero or a logarithm of what is not positive"
         )
         raise ValueError(msg)
-    if not bool(finite):
+    if not bool(gradient_is_finite):
         msg = (
             "the gradient of loss_fn has NaN or Inf at these parameters and arguments, as that of "
             "a square root or a norm has at zero; add a small number under the root"

@@ -69,7 +69,7 @@ class NetworkHessian(Algebra, ParameterTrees):
     functional: bool = field(metadata={"static": True})
 
     def facts(self) -> Facts:
-        """Its magnitude is from the products that measure the error, which every answer needs."""
+        """What is known by structure, and the error and magnitude from measured products."""
         return Facts(
             error=self.error,
             symmetric=True,
@@ -96,7 +96,10 @@ class NetworkHessian(Algebra, ParameterTrees):
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
-        """Forward over reverse."""
+        """H v for a vector or columns, summed over batches of samples.
+
+        It is the derivative of the gradient along v, forward over reverse.
+        """
         parts = (
             columns(self.net, partial(hessian_batch, self, x, target), v, evaluations=HESSIAN)
             for x, target in sample_batches(self.net, self.net.target)
@@ -106,20 +109,23 @@ class NetworkHessian(Algebra, ParameterTrees):
     def error(self, norm: float) -> Error:
         """The error of the products from the rounding of the network, measured.
 
-        The matrix and the products that were made until now are compared with those by which it was
-        measured.
+        Other programs for the same products, such as that which formed the matrix, are compared
+        with those by which the error was measured, at the same random vectors. What is measured is
+        the sum over samples, which is ``total`` times H.
         """
         del norm
         total = float(self.net.total)
-        own = (total * images for images in self._others.images.values())
-        return self._measured.error_beside(own).scaled(1.0 / total)
+        sums = (total * images for images in self._others.images.values())
+        return self._measured.error_beside(sums).scaled(1.0 / total)
 
     @cached_property
     def _others(self) -> OtherPrograms:
+        """The other programs that multiply with H, and their products with random vectors."""
         return OtherPrograms(partial(product_probes, self.net.parameters, self.dtype))
 
     @cached_property
     def _measured(self) -> MeasuredProduct:
+        """Products with total H at random vectors, with their measured rounding."""
         net = self.net
         return measured_product(
             Partial(product_of_batch, self),
@@ -131,9 +137,11 @@ class NetworkHessian(Algebra, ParameterTrees):
         )
 
     def objective(self, x: InputTree, target: Target | None, leaves: list[jax.Array]) -> jax.Array:
-        """The weighted sum of the loss over samples, linearised in the outputs for H_F.
+        """The function of the leaves whose Hessian is meant: the weighted sum of losses.
 
-        Without a target, as for :func:`gnjax.hessian_of`, the output is the loss.
+        For H_F the loss is linearised in the outputs f, at fixed slopes d loss / d f, so that only
+        the curvature of the network is left. Without a target, as for :func:`gnjax.hessian_of`,
+        the output is the loss.
         """
         f = self.net.outputs(leaves, x)
         if target is None:
@@ -144,6 +152,7 @@ class NetworkHessian(Algebra, ParameterTrees):
         return jnp.vdot(jax.lax.stop_gradient(slopes), f)
 
     def as_matrix(self) -> jax.Array:
+        """The matrix from products with unit vectors, which ``error`` compares with others."""
         return self._others.formed(symmetric_columns(self))
 
     def linear_maps(self) -> tuple[linearised.LinearMap, ...]:
@@ -157,6 +166,7 @@ class NetworkHessian(Algebra, ParameterTrees):
         return linearised.hessian_product(self.net, maps, v)
 
     def _product(self) -> Product:
+        """v -> H v for many products: with the gradient linearised once, where that has room."""
         ready = linearised.linearised(self)
         return self._others.watched(multiplied(self) if ready is self else self.prepared_by(ready))
 
@@ -167,6 +177,7 @@ class NetworkHessian(Algebra, ParameterTrees):
 
 @bounded_jit
 def hessian_batch(op: NetworkHessian, x: Any, target: Target | None, v: jax.Array) -> jax.Array:
+    """The Hessian of the summed loss of one batch times a vector (p,) or columns (p, b)."""
     return batched(lambda w: product_of_batch(op, w, x, target), v)
 
 
@@ -181,7 +192,7 @@ def checked_hessian(op: NetworkHessian) -> NetworkHessian:
 
 
 def product_of_batch(op: NetworkHessian, w: jax.Array, x: Any, target: Target | None) -> jax.Array:
-    """The product with the Hessian of the summed loss of one batch."""
+    """The Hessian of the summed loss of one batch times a vector w (p,)."""
     net, gradient = op.net, jax.grad(partial(op.objective, x, target))
     images = gradient_along(gradient, list(net.leaves), scatter(net, w), forward=net.forward)
     return gather(net, images)

@@ -68,9 +68,12 @@ class Prepared(Around, Algebra, ParameterTrees):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class LinearMap:
-    """The linear map of one batch, dF/dtheta or the Hessian, and the output Hessian."""
+    """The linear map of one batch of samples: dF/dtheta, or the Hessian of the summed loss.
 
-    linear: Any  # a pytree that is a function
+    Beside dF/dtheta, ``hessian`` is the output Hessian B of the loss, which weighs the outputs.
+    """
+
+    linear: Any  # a pytree that is a function of a vector (p,)
     hessian: OutputHessian | None = None  # None: the identity
 
 
@@ -110,9 +113,9 @@ def linearised(op: Operator, *, limits: Limits = LIMITS) -> Operator:
 
 def linearised_in_float32(op: NetworkGram | NetworkHessian) -> Operator | None:
     """The operator linearised in float32; None where that is too large or float64 stays inside."""
-    light = linearised(narrowed(op))
-    wide = any(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(light))
-    return light if isinstance(light, Linearised) and not wide else None
+    narrow = linearised(narrowed(op))
+    has_float64 = any(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(narrow))
+    return narrow if isinstance(narrow, Linearised) and not has_float64 else None
 
 
 def fits(op: NetworkGram | NetworkHessian, limits: Limits = LIMITS) -> bool:
@@ -124,36 +127,42 @@ def fits(op: NetworkGram | NetworkHessian, limits: Limits = LIMITS) -> bool:
 
 @bounded_jit
 def _all_maps(op: NetworkGram | NetworkHessian) -> tuple[LinearMap, ...]:
-    """Compiled for its shapes alone."""
+    """The linear maps of all batches; traced for their shapes, and never run."""
     return op.linear_maps()
 
 
 def maps_of_outputs(net: Network, *, rooted: bool) -> tuple[LinearMap, ...]:
-    """theta -> J theta of each batch of samples; ``rooted`` where the loss stands as R."""
+    """theta -> J theta of each batch of samples, with the output Hessian B = R R^T of the loss.
+
+    With ``rooted`` B is kept as its root R, which J J^T needs, and otherwise as a whole.
+    """
     batches = sample_batches(net, net.target)
     return tuple(_linear_outputs(net, x, target, rooted) for x, target in batches)
 
 
 def kernel_product(net: Network, maps: Sequence[LinearMap], v: jax.Array) -> jax.Array:
-    """J J^T v."""
+    """J J^T v for v (n r,) or (n r, b), from the linear maps of all batches.
+
+    J is R^T times the Jacobian of the outputs, where B = R R^T is the output Hessian of the loss.
+    """
     parts = v.reshape(net.samples, net.rows, *v.shape[1:])
-    pulled = zip(maps, sample_batches(net, parts), strict=True)
-    w = sum_of(
+    maps_and_parts = zip(maps, sample_batches(net, parts), strict=True)
+    pulled = sum_of(  # J^T v
         columns(net, partial(_transposed_product.of(net), m, net.parameters), u, 2)
-        for m, (_, u) in pulled
+        for m, (_, u) in maps_and_parts
     )
-    rows = [columns(net, partial(_jacobian_product.of(net), m), w) for m in maps]
+    rows = [columns(net, partial(_jacobian_product.of(net), m), pulled) for m in maps]
     return jnp.concatenate(rows)
 
 
 def gauss_newton_product(net: Network, maps: Sequence[LinearMap], v: jax.Array) -> jax.Array:
-    """J^T J v."""
+    """J^T J v for v (p,) or (p, b), summed over the linear maps of all batches."""
     products = (partial(_gauss_newton.of(net), m) for m in maps)
     return sum_of(columns(net, f, v) for f in products)
 
 
 def hessian_product(net: Network, maps: Sequence[LinearMap], v: jax.Array) -> jax.Array:
-    """H v, a share 1 / N of the sum over all samples."""
+    """H v for v (p,) or (p, b): the sum over all batches, divided by the number N of samples."""
     share = 1.0 / net.total
     products = (partial(_image.of(net), m.linear, share) for m in maps)
     return sum_of(columns(net, f, v, evaluations=HESSIAN) for f in products)
@@ -161,7 +170,11 @@ def hessian_product(net: Network, maps: Sequence[LinearMap], v: jax.Array) -> ja
 
 @bounded_jit(static_argnums=3)
 def _linear_outputs(net: Network, x: Any, target: Target | None, rooted: bool) -> LinearMap:
-    """v -> dF/dtheta v of a batch, and how the loss weighs it."""
+    """v -> dF/dtheta v for the outputs F of a batch, and the output Hessian of its loss.
+
+    A model without a forward mode has v -> (dF/dtheta)^T v, which is transposed. ``rooted`` says
+    whether the output Hessian B is kept as R with R R^T = B.
+    """
     outputs = partial(_moved_outputs, net, x)
     if net.forward:
         output, linear = jax.linearize(outputs, _origin(net))
@@ -175,11 +188,15 @@ def _linear_outputs(net: Network, x: Any, target: Target | None, rooted: bool) -
 
 
 def _moved_outputs(net: Network, x: Any, w: jax.Array) -> jax.Array:
+    """The outputs at the parameters theta + w, as a function of w (p,)."""
     return net.outputs(_moved_leaves(net, w), x)
 
 
 def _transposed(shape: tuple[int, ...], pullback: Any, v: jax.Array) -> jax.Array:
-    """J_b v as the transpose of J_b^T, for a model without a forward mode."""
+    """J_b v as the transpose of u -> J_b^T u, for a model without a forward mode.
+
+    ``pullback`` is that map, from outputs u of the given shape.
+    """
     cotangent = jax.ShapeDtypeStruct(shape, v.dtype)
     image: jax.Array = jax.linear_transpose(lambda u: pullback(u)[0], cotangent)(v)[0]
     return image
@@ -187,7 +204,10 @@ def _transposed(shape: tuple[int, ...], pullback: Any, v: jax.Array) -> jax.Arra
 
 @bounded_jit
 def linear_gradient(op: NetworkHessian, x: Any, target: Target | None) -> Any:
-    """v -> the Hessian of a batch's summed loss times v."""
+    """v -> H_b v for the Hessian H_b of a batch's summed loss, as a pytree.
+
+    A model without a forward mode has v -> H_b^T v, which is the same.
+    """
     net = op.net
     gradient = jax.grad(lambda w: op.objective(x, target, _moved_leaves(net, w)))
     if not net.forward:
@@ -196,12 +216,13 @@ def linear_gradient(op: NetworkHessian, x: Any, target: Target | None) -> Any:
 
 
 def _first(pullback: Any, v: jax.Array) -> jax.Array:
-    """H v as H^T v, for a model without a forward mode."""
+    """H_b v = H_b^T v from the pullback v -> (H_b^T v,) of the gradient."""
     image: jax.Array = pullback(v)[0]
     return image
 
 
 def _origin(net: Network) -> jax.Array:
+    """The vector w = 0 (p,), at which theta + w are the parameters themselves."""
     return jnp.zeros(net.parameters, net.dtype)
 
 
@@ -212,27 +233,30 @@ def _moved_leaves(net: Network, w: jax.Array) -> list[jax.Array]:
 
 @bounded_jit
 def _image(linear: Any, share: float, v: jax.Array) -> jax.Array:
-    """H_b v, a share of it."""
+    """``share`` times H_b v, for v (p,) or (p, b) and the linear map v -> H_b v."""
     return share * batched(linear, v)
 
 
 @bounded_jit
 def _jacobian_product(batch: LinearMap, v: jax.Array) -> jax.Array:
-    """J_b v, samples and outputs in one axis."""
+    """J_b v = R^T dF/dtheta v for v (p,) or (p, b), with samples and outputs in one axis."""
     rows = batched(lambda w: apply_factor(batch.hessian, batch.linear(w), transpose=True), v)
     return rows.reshape(rows.shape[0] * rows.shape[1], *v.shape[1:])
 
 
 @bounded_jit(static_argnums=1)
 def _transposed_product(batch: LinearMap, size: int, u: jax.Array) -> jax.Array:
-    """J_b^T u."""
+    """J_b^T u = (dF/dtheta)^T R u for u (n_b, r) or (n_b, r, b) and ``size`` parameters."""
     transpose = jax.linear_transpose(batch.linear, jax.ShapeDtypeStruct((size,), u.dtype))
     return batched(lambda w: transpose(apply_factor(batch.hessian, w, transpose=False))[0], u, 2)
 
 
 @bounded_jit
 def _gauss_newton(batch: LinearMap, v: jax.Array) -> jax.Array:
-    """J_b^T J_b v: B is applied between the two, and not its factors."""
+    """J_b^T J_b v = (dF/dtheta)^T B dF/dtheta v, for v (p,) or (p, b).
+
+    The output Hessian B is applied as a whole, and not by its root R with R R^T = B.
+    """
     transpose = jax.linear_transpose(batch.linear, jax.ShapeDtypeStruct((len(v),), v.dtype))
 
     def product(w: jax.Array) -> jax.Array:

@@ -86,7 +86,10 @@ class NetworkGram(Algebra, ParameterTrees):
     scale: float = field(metadata={"static": True})
 
     def facts(self) -> Facts:
-        """Proved, but for a rank by algebra and the curvature of a caller's loss."""
+        """What is known by structure, and the error and magnitude from measured products.
+
+        The sign is proved, but for a loss of the caller's own, whose output Hessians are computed.
+        """
         target = self.net.target
         loss_of_caller = target is not None and callable(target.loss)
         return Facts(
@@ -137,6 +140,7 @@ class NetworkGram(Algebra, ParameterTrees):
 
     @cached_property
     def _rank(self) -> RankBound:
+        """A bound on the rank of J, by the structure of the network."""
         return rank_bounds(self.net, [range(len(self.net.leaf_indices))])[0]
 
     def _forming_work(self) -> float:
@@ -147,12 +151,17 @@ class NetworkGram(Algebra, ParameterTrees):
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
+        """scale J^T J v or scale J J^T v, for a vector or columns."""
         if self.side == "parameters":
             return self.scale * gauss_newton_products(self.net, v)
         return self.scale * forward_products(self.net, backward_products(self.net, v))
 
     def as_matrix(self) -> jax.Array:
-        """The matrix, by the structure of the layers on the output side."""
+        """The matrix: J^T J from blocks of rows of J, or J J^T by the structure of the layers.
+
+        Forms u^T A w of it for random u and w are recorded, which ``factor_error`` compares with
+        products.
+        """
         check_known("the matrix of an operator", self.net)
         if self.side == "parameters":
             total, images = jacobians.parameter_gram(self.net, self.probes)
@@ -179,10 +188,11 @@ class NetworkGram(Algebra, ParameterTrees):
         return stored_jacobian.stored(self, limits)
 
     def _product(self) -> Product:
+        """v -> A v for many products: from a linearisation where it has room, and then from J."""
         return self.prepared_by(linearised.linearised(self))
 
     def prepared_by(self, ready: Operator) -> Product:
-        """The product by ``ready``, and with J stored from where on that pays."""
+        """The product with ``ready``, the operator linearised, and with J once storing it pays."""
         product = multiplied(self) if ready is self else ready.mv
         return stored_jacobian.storing(self, self.compared(product))
 
@@ -232,7 +242,10 @@ class NetworkGram(Algebra, ParameterTrees):
     def _blocks(
         self, rows_of: Callable[[Network], Iterator[Any]]
     ) -> Iterator[np.ndarray | jax.Array]:
-        """R^T J times the root of the scale, or other rows of the network, some at a time."""
+        """Yield the rows that ``rows_of`` makes, such as R^T J, times the root of the scale.
+
+        Their products with random vectors are recorded, which ``factor_error`` compares.
+        """
         root, blocks = self.scale**0.5, map(wide, rows_of(self.net))
         for rows in watched(self.probes, blocks, self._formed.append):
             yield rows if root == 1 else times_number(rows, root)
@@ -253,6 +266,7 @@ class NetworkGram(Algebra, ParameterTrees):
 
     @cached_property
     def _others(self) -> OtherPrograms:
+        """The programs that multiply with the operator, and their products with random vectors."""
         return OtherPrograms(lambda: self._multiplied)
 
     @cached_property
@@ -285,7 +299,10 @@ class NetworkGram(Algebra, ParameterTrees):
         return []
 
     def _magnitude(self) -> int | None:
-        """From the products that measure the error, which every answer needs."""
+        """The exponent e with 2^e near the norm, from the products that measure the error.
+
+        Every answer needs these in any case. None for a matrix of zeros.
+        """
         if self._by_products:
             exponent = exponent_of(self._measured_products[0].size)
         else:
@@ -302,8 +319,8 @@ class NetworkGram(Algebra, ParameterTrees):
         """
         if not self._by_products:
             return gram_error(norm, self.factor_error())
-        own = [images / self.scale for images in self._others.images.values()]
-        errors = [product.error_beside(own) for product in self._measured_products]
+        unscaled = [images / self.scale for images in self._others.images.values()]
+        errors = [product.error_beside(unscaled) for product in self._measured_products]
         return max(errors, key=lambda error: error.value).scaled(self.scale)
 
     @property
@@ -314,9 +331,13 @@ class NetworkGram(Algebra, ParameterTrees):
 
     @cached_property
     def _measured_products(self) -> list[MeasuredProduct]:
-        """With B as a derivative, and with R R^T where R is formed."""
+        """Products with J^T J at random vectors, with their measured rounding.
+
+        The output Hessian B between J^T and J is a derivative in the first, and R R^T in the
+        second, if the root R can be formed.
+        """
         net = self.net
-        roads = (False, True) if has_root(net.target) else (False,)
+        rooted_or_not = (False, True) if has_root(net.target) else (False,)
         return [
             measured_product(
                 Partial(_GramProduct(rooted), net),
@@ -326,13 +347,13 @@ class NetworkGram(Algebra, ParameterTrees):
                 work=GRAM * net.written * net.batch,
                 reason=reason_of(net),
             )
-            for rooted in roads
+            for rooted in rooted_or_not
         ]
 
 
 @dataclass(frozen=True)
 class _GramProduct:
-    """J_b^T J_b v with B as a derivative, or as R R^T."""
+    """J_b^T B J_b v of a batch, with the output Hessian B as a derivative, or as R R^T."""
 
     rooted: bool
 

@@ -19,7 +19,10 @@ def without_idle_target(net: Network) -> Network:
 
 
 def chosen_side(net: Network, side: str) -> str:
-    """The side of the matrix, "auto" being the smaller one on which it can be computed."""
+    """The side on which the matrix is meant: J^T J on "parameters", J J^T on "outputs".
+
+    "auto" is the smaller one. J J^T needs a root R of the loss's output Hessian.
+    """
     if side not in _SIDES:
         msg = f"side={side!r} is not one of {', '.join(_SIDES)}"
         raise ValueError(msg)

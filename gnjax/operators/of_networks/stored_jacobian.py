@@ -51,16 +51,24 @@ _Map = Callable[[jax.Array], jax.Array]
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class JacobianBlock:
-    """R^T J of some samples: columns of some parameters, and a pair for each use of the others."""
+    """R^T J for n_b samples with r rows each: columns of p' parameters, and pairs for the others.
+
+    A pair holds the inputs a_t and sensitivities delta_t of one use of a layer, from which its
+    columns of J follow.
+    """
 
     rows: jax.Array  # (n_b r, p')
-    pairs: tuple[Pair, ...]  # (n_b, ..) and (n_b, r, ..)
+    pairs: tuple[Pair, ...]  # a (n_b, ..) and delta (n_b, r, ..)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class WithJacobian(Prepared):
-    """The operator ``op`` from R^T J, some samples at a time."""
+    """The operator ``op``, scale J^T J or scale J J^T, by its stored Jacobian R^T J.
+
+    ``blocks`` hold it, some samples at a time, and ``items`` say in which form each parameter has
+    its columns there.
+    """
 
     op: NetworkGram
     blocks: tuple[JacobianBlock, ...]
@@ -68,6 +76,7 @@ class WithJacobian(Prepared):
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
+        """The product with a vector or columns, of which ``_COLUMNS`` are multiplied at once."""
         if v.ndim > 1 and v.shape[1] > _COLUMNS:
             parts = jnp.array_split(v, -(-v.shape[1] // _COLUMNS), axis=1)
             return jnp.concatenate([self.mv(part) for part in parts], axis=1)
@@ -89,7 +98,10 @@ def with_jacobian(op: Operator, *, limits: Limits = LIMITS) -> Operator:
     passes, about as much as r products, where r is the number of rows of J for each sample. J takes
     up to ``limits.jacobian_bytes``. Where it does not fit, the inputs and sensitivities of layers
     are kept instead of their part of J; they take less memory, and products with them are slower.
-    :func:`gnjax.linearised` costs next to nothing.
+
+    For fewer products use :func:`gnjax.linearised`. It keeps the intermediate values of the network
+    in place of J, so that it costs about one evaluation of the network, and its products still run
+    through all layers.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
@@ -109,7 +121,10 @@ def with_jacobian(op: Operator, *, limits: Limits = LIMITS) -> Operator:
 
 
 def stored(op: NetworkGram, limits: Limits) -> WithJacobian:
-    """The operator of a network with its Jacobian; refused where that takes more memory."""
+    """The operator of a network with its Jacobian stored, see :func:`with_jacobian`.
+
+    Refused where that takes more memory than the limits allow, in the smallest form.
+    """
     net, memory = op.net, limits.jacobian_bytes
     items = _items(net, sample_trace(net), memory)
     size = _bytes(net, items)
@@ -130,19 +145,20 @@ def storing(op: NetworkGram, product: Product) -> Product:
     Whatever the number of products, this takes at most about twice as long as if their number had
     been known beforehand. Where J does not pay it is the same product.
     """
-    before = products_before(op)
-    if before == np.inf:
+    products_left = products_before(op)
+    if products_left == np.inf:
         return product
+    # A list of one, so that the first product and what it keeps can be freed.
     multiplications = [product]
     del product
 
     def multiply(v: Any) -> Any:
-        nonlocal before
-        if before <= 0:
+        nonlocal products_left
+        if products_left <= 0:
             multiplications.clear()  # free its memory first
             multiplications.append(op.compared(op.with_jacobian().mv, "with J stored"))
-            before = np.inf
-        before -= 1 if v.ndim == 1 else v.shape[1]
+            products_left = np.inf
+        products_left -= 1 if v.ndim == 1 else v.shape[1]
         return multiplications[0](v)
 
     return multiply
@@ -151,39 +167,45 @@ def storing(op: NetworkGram, product: Product) -> Product:
 def products_before(op: NetworkGram) -> float:
     """The number of products of a convolutional network that cost as much as making J.
 
-    Making J costs r backward passes and the compilation. The number is infinite if products with J
-    are not much faster, if J does not fit in memory, on several devices, and on an accelerator,
-    for which none of this was measured.
+    Making J costs r backward passes and the compilation, where r is the number of rows of J for
+    each sample. The number is infinite if products with J are not much faster, if J does not fit in
+    memory, on several devices, and on an accelerator, for which none of this was measured.
     """
     net = op.net
-    alone = len(jax.tree.leaves(net.x)[0].devices()) == 1
-    if net.coupled or not (net.convolves and alone and device().stores):
+    on_one_device = len(jax.tree.leaves(net.x)[0].devices()) == 1
+    if net.coupled or not (net.convolves and on_one_device and device().stores):
         return np.inf
     trace = sample_trace(net)
     items = _items(net, trace, LIMITS.jacobian_bytes)
+    # The multiplications of one pass of a sample through each layer.
     work = [sum(use.terms * use.results for use in layer.uses) for layer in trace.layers]
     pairs = [item for item in items if item.form == "pair"]
     numbers_read = sum(item.width for item in items)
-    with_j = _READ * numbers_read + sum(
+    # J is read, and those parameters that are kept as pairs take a pass through their layers.
+    work_with_j = _READ * numbers_read + sum(
         work[item.layer] for item in pairs if item.layer is not None
     )
-    without = 2 * sum(work)
-    if _bytes(net, items) > LIMITS.jacobian_bytes or _GAIN * with_j > without:
+    work_without_j = 2 * sum(work)
+    if _bytes(net, items) > LIMITS.jacobian_bytes or _GAIN * work_with_j > work_without_j:
         return np.inf
-    return net.rows + _COMPILED / (2 * net.samples * without)
+    return net.rows + _COMPILED / (2 * net.samples * work_without_j)
 
 
 def _bytes(net: Network, items: Items) -> float:
+    """The memory of all that is kept, in the precision of the network."""
     return float(net.samples * sum(item.width for item in items) * net.dtype.itemsize)
 
 
 def _items(net: Network, trace: layers.TracedLayers, memory: float) -> Items:
-    """Choose how each parameter is kept: for the fastest products that fit in ``memory``.
+    """Choose how each parameter is kept: for the fastest products that fit in ``memory`` bytes.
 
-    The ``width`` of an item is how many numbers are kept for each sample.
+    A parameter of a layer has its columns of J, or a pair of inputs and sensitivities for each use.
+    It has pairs where products with them are less work. If all that does not fit, it also has pairs
+    where these are smaller, those that save most first. The ``width`` of an item is how many
+    numbers are kept for each sample.
     """
     items = [replace(item, width=net.rows * item.width) for item in as_rows(net)]
-    if net.coupled:
+    if net.coupled:  # the layers act on all samples at once
         return tuple(items)
     smaller = {}
     for index, item in enumerate(items):
@@ -192,7 +214,8 @@ def _items(net: Network, trace: layers.TracedLayers, memory: float) -> Items:
         uses = uses_of(trace, item)
         width = sum(use.operands + net.rows * use.results for use in uses)
         pair = replace(item, form="pair", width=width)
-        work = sum(use.results * (use.terms + net.rows) for use in uses)  # multiplications
+        # Multiplications of a product: through the layer, and of its results by the delta.
+        work = sum(use.results * (use.terms + net.rows) for use in uses)
         if work < item.width:
             items[index] = pair
         elif pair.width < item.width:
@@ -205,6 +228,7 @@ def _items(net: Network, trace: layers.TracedLayers, memory: float) -> Items:
 
 
 def _blocks(net: Network, items: Items) -> Iterator[JacobianBlock]:
+    """Yield R^T J for some samples at a time, with the rows of all of them in one axis."""
     for pairs, rows in pieces_of(net, items):
         yield JacobianBlock(
             rows.reshape(rows.shape[0] * rows.shape[1], rows.shape[2]), tuple(pairs)
@@ -212,7 +236,7 @@ def _blocks(net: Network, items: Items) -> Iterator[JacobianBlock]:
 
 
 def _joined(blocks: Iterable[JacobianBlock]) -> Iterator[JacobianBlock]:
-    """Join the blocks into larger ones."""
+    """Join the blocks into larger ones, of at least ``_BLOCK_BYTES`` bytes."""
     collected: list[JacobianBlock] = []
     for block in blocks:
         collected.append(block)
@@ -225,16 +249,20 @@ def _joined(blocks: Iterable[JacobianBlock]) -> Iterator[JacobianBlock]:
 
 @bounded_jit(static_argnames=("items",))
 def _jacobian_product(net: Network, items: Items, block: JacobianBlock, v: jax.Array) -> jax.Array:
-    """J_b v."""
+    """J_b v for a block J_b (n_b r, p) and v (p,) or (p, b): the sum over all parameters.
+
+    Those kept as columns of J_b are multiplied together, the others by the maps of their layers.
+    """
     maps = iter(_maps(net, items, block))
-    parts_for_rows, images = [], []
+    parts_of_columns, images = [], []
     for item, part in zip(items, jnp.split(v, np.cumsum(net.counts)[:-1]), strict=True):
         if item.form == "rows":
-            parts_for_rows.append(part)
+            parts_of_columns.append(part)
         else:
             images.append(batched(next(maps), part))
-    if parts_for_rows:
-        images.append(jnp.matmul(block.rows, jnp.concatenate(parts_for_rows), precision="highest"))
+    if parts_of_columns:
+        joined_parts = jnp.concatenate(parts_of_columns)
+        images.append(jnp.matmul(block.rows, joined_parts, precision="highest"))
     return sum_of(iter(images))
 
 
@@ -242,15 +270,19 @@ def _jacobian_product(net: Network, items: Items, block: JacobianBlock, v: jax.A
 def _transposed_product(
     net: Network, items: Items, block: JacobianBlock, u: jax.Array
 ) -> jax.Array:
-    """J_b^T u; with rows as (u^T J_b)^T: XLA would write J_b transposed."""
+    """J_b^T u for a block J_b (n_b r, p) and u (n_b r,) or (n_b r, b), parameter by parameter.
+
+    The columns that are kept are multiplied as (u^T J_b)^T, since for J_b^T u XLA would write J_b
+    transposed.
+    """
     maps = iter(_maps(net, items, block))
-    from_rows = jnp.matmul(u.T, block.rows, precision="highest").T
+    from_columns = jnp.matmul(u.T, block.rows, precision="highest").T
     ends = np.cumsum([net.counts[item.parameter] for item in items if item.form == "rows"])
-    parts_from_rows = iter(jnp.split(from_rows, ends[:-1]))
+    parts_from_columns = iter(jnp.split(from_columns, ends[:-1]))
     parts = []
     for item in items:
         if item.form == "rows":
-            parts.append(next(parts_from_rows))
+            parts.append(next(parts_from_columns))
             continue
         size = jax.ShapeDtypeStruct((net.counts[item.parameter],), net.dtype)
         parts.append(batched(partial(_transposed, next(maps), size), u))
@@ -259,17 +291,18 @@ def _transposed_product(
 
 @bounded_jit(static_argnames=("items",))
 def _there_and_back(net: Network, items: Items, block: JacobianBlock, v: jax.Array) -> jax.Array:
-    """J_b^T J_b v."""
+    """J_b^T J_b v for a block J_b (n_b r, p) and v (p,) or (p, b)."""
     return _transposed_product(net, items, block, _jacobian_product(net, items, block, v))
 
 
-def _transposed(through: _Map, size: jax.ShapeDtypeStruct, u: jax.Array) -> jax.Array:
-    image: jax.Array = jax.linear_transpose(through, size)(u)[0]
+def _transposed(through: _Map, argument: jax.ShapeDtypeStruct, u: jax.Array) -> jax.Array:
+    """The transpose of a linear map, whose argument has this shape and dtype, applied to u."""
+    image: jax.Array = jax.linear_transpose(through, argument)(u)[0]
     return image
 
 
 def _maps(net: Network, items: Items, block: JacobianBlock) -> Iterator[_Map]:
-    """V -> J_b V of each layer kept as a pair."""
+    """For each parameter kept as pairs the map from its entries V to their part of J_b V."""
     trace = sample_trace(net)
     pairs = iter(block.pairs)
     for item in items:
@@ -281,8 +314,12 @@ def _maps(net: Network, items: Items, block: JacobianBlock) -> Iterator[_Map]:
 def _through(
     net: Network, place: int, uses: Sequence[tuple[Use, Pair]], part: jax.Array
 ) -> jax.Array:
-    """sum_t delta_t . V a_t over all uses, (n_b r,), for the chosen entries of V."""
-    entries = scatter_leaf(net, place, part)
+    """The part of J_b v for one parameter: sum_t delta_t . V a_t over all of its uses, (n_b r,).
+
+    ``part`` are the chosen entries of the parameter number ``place`` in v, and V is the array that
+    they make. Each use has a pair of inputs a_t (n_b, ..) and sensitivities delta_t (n_b, r, ..).
+    """
+    entries = scatter_leaf(net, place, part)  # V
 
     def image(use: Use, pair: Pair) -> jax.Array:
         inputs, deltas = pair

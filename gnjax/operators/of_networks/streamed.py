@@ -86,11 +86,13 @@ class Streamed(Algebra, ParameterTrees):
 
     @cached_property
     def _rank(self) -> RankBound:
+        """A bound on the rank of G by the rows and columns of J; the size for a Hessian."""
         if self.functional is not None:
             return RankBound(self.first.parameters)
         return rank_bound_of_batches(self.first, self._networks, self.rows)
 
     def _networks(self) -> Iterator[Network]:
+        """The network at the samples of each batch."""
         return (part.net for part in self.parts())
 
     @property
@@ -98,24 +100,35 @@ class Streamed(Algebra, ParameterTrees):
         return self.first
 
     def _in_float64(self) -> Streamed | None:
+        """The operator with its parameters in float64; None if the model stays in float32."""
         wide = replace(self, first=widened(self.first))
         return wide if multiplies_in_float64(next(wide.parts())) else None
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
+        """The sum over all batches of their products, divided by ``total``."""
         return sum_of(part.mv(v) for part in self.parts()) / self.total
 
     def as_matrix(self) -> jax.Array:
+        """The sum over all batches of their matrices, divided by ``total``."""
         return sum_of(part.as_matrix() for part in self.parts()) / self.total
 
     def error(self, norm: float) -> Error:
-        """Measured batch by batch; J has the rows of all of them."""
+        """The error of the sum from the measured errors of all batches.
+
+        G = J^T J / total is wrong by the error of J, and a Hessian by the sum of its parts' errors.
+        """
         if self.functional is None and not callable(self.loss):
             return self._gram_error(norm)
         errors = (part.error(norm) for part in self.parts())
         return reduce(add, errors).scaled(1 / self.total)
 
     def _gram_error(self, norm: float) -> Error:
+        """The error of G = J^T J / total, whose 2-norm is about ``norm``.
+
+        J has the rows of all batches. So the Frobenius norm of its error is the root of the sum of
+        the squares of theirs.
+        """
         errors = [part.factor_error() for part in self.parts() if isinstance(part, NetworkGram)]
         total = reduce(add, errors).scaled(self.total**-0.5)
         if total.kind == UNKNOWN:
@@ -147,7 +160,12 @@ class Streamed(Algebra, ParameterTrees):
 def streamed(
     model: Any, source: Any, functional: bool | None, loss: Loss, **options: Any
 ) -> Streamed:
-    """Make the operator of all batches; check each batch, and that a second pass is the same."""
+    """Make the operator of all batches, after a check of each batch.
+
+    A second pass over the source has to give the same batches, by their digests. The operator keeps
+    the network of the batch with the most samples, without these samples. ``functional`` is None
+    for a Gauss-Newton matrix, True for H_F, and False for a Hessian.
+    """
     check_again(source)
     digests, total, rows, first = [], 0.0, 0, None
     for batch in source:
@@ -177,12 +195,13 @@ def streamed(
     if total == 0:
         raise ValueError(NOTHING_COUNTS)
     batches = Batches(source, tuple(digests))
-    for _ in batches:
+    for _ in batches:  # a pass compares the digests
         pass
     return Streamed(batches, first, loss, functional, total, rows)
 
 
 def _check_same(first: Network | None, net: Network) -> None:
+    """Refuse a batch whose outputs have other shapes than those of the batches before."""
     if first is not None and first.shapes != net.shapes:
         msg = (
             f"the outputs of one sample have shapes {first.shapes.shapes} in one batch and "
