@@ -163,33 +163,33 @@ class LinearCombination(Algebra, ParameterTrees):
         return max((part.dtype for part in self.parts), key=lambda dtype: jnp.finfo(dtype).eps)
 
     def facts(self) -> Facts:
-        """What follows from the facts of the terms."""
+        """What follows from the facts of the terms w_i A_i and of the shift s."""
         stated = [facts_of(part) for part in self.parts]
-        traces = [each.trace for each in stated if each.trace]
-        alone = len(self.parts) == 1 and float(self.weights[0]) == 1
-        unshifted = self.parts[0] if alone else replace(self, shift=0.0)
+        traces = [facts.trace for facts in stated if facts.trace]
+        is_shifted_operator = len(self.parts) == 1 and float(self.weights[0]) == 1  # A + s I
+        unshifted = self.parts[0] if is_shifted_operator else replace(self, shift=0.0)
         return Facts(
             error=self.error,
             rank=self._rank,
-            assumed=not self.shift and any(each.assumed for each in stated),
-            symmetric=all(each.symmetric for each in stated)
+            assumed=not self.shift and any(facts.assumed for facts in stated),
+            symmetric=all(facts.symmetric for facts in stated)
             and reduce(add, map(symmetry_of, self.parts)),
             positive=self._positive() or False,
             factor=self.factorisation,
             twin=self._twin,
             unshifted=(unshifted, float(self.shift)),
             trace=partial(self._trace, traces) if len(traces) == len(stated) else None,
-            forms_cheaply=all(each.forms_cheaply for each in stated),
-            formed_by_products=any(each.formed_by_products for each in stated),
+            forms_cheaply=all(facts.forms_cheaply for facts in stated),
+            formed_by_products=any(facts.formed_by_products for facts in stated),
             magnitude=self._magnitude,
             uneven=self._uneven,
             product=self._product,
             devices=lambda: next(filter(None, map(devices_of, self.parts)), ()),
-            network=next(filter(None, (each.network for each in stated)), None),
+            network=next(filter(None, (facts.network for facts in stated)), None),
         )
 
     def _positive(self) -> Error | None:
-        """What it rests on that every term is semidefinite; None where one is not by structure."""
+        """The evidence that every term is semidefinite; None where structure does not say so."""
         evidence = [positivity_of(part) for part in self.parts]
         if float(self.shift) < 0 or min(map(float, self.weights)) < 0 or None in evidence:
             return None
@@ -205,17 +205,17 @@ class LinearCombination(Algebra, ParameterTrees):
         return RankBound(rank, reduce(add, (rank_of(part).evidence for part in self.parts)))
 
     def _magnitude(self) -> int | None:
-        """The exponent of the largest term."""
-        sizes = [exponent_of(float(self.shift))]
+        """The exponent e with 2^e near the norm of the largest term; None if all are zero."""
+        exponents = [exponent_of(float(self.shift))]
         for weight, part in zip(self.weights, self.parts, strict=True):
-            exponent, times = magnitude_of(part)[0], exponent_of(float(weight))
-            sizes.append(None if exponent is None or times is None else exponent + times)
-        return max((size for size in sizes if size is not None), default=None)
+            of_part, of_weight = magnitude_of(part)[0], exponent_of(float(weight))
+            exponents.append(None if of_part is None or of_weight is None else of_part + of_weight)
+        return max((exponent for exponent in exponents if exponent is not None), default=None)
 
     def _uneven(self) -> bool:
-        """Whether the weight of a term undoes a scale far from 1, or a term is uneven itself."""
-        sizes = [magnitude_of(part)[0] for part in self.parts]
-        is_far = any(abs(size or 0) > reach(self.dtype) for size in sizes)
+        """Whether an A_i is uneven, or has a norm far from 1 that its weight may hide in the sum."""
+        exponents = [magnitude_of(part)[0] for part in self.parts]
+        is_far = any(abs(exponent or 0) > reach(self.dtype) for exponent in exponents)
         return is_far or any(map(is_uneven, self.parts))
 
     def _twin(self) -> Operator:
@@ -225,11 +225,11 @@ class LinearCombination(Algebra, ParameterTrees):
         """
         if len(self.parts) > 1 or self.shift or not float(self.weights[0]) > 0:
             return self
-        small = twin_of(self.parts[0])
-        multiple = scaled(small, float(self.weights[0]))
+        twin = twin_of(self.parts[0])
+        multiple = scaled(twin, float(self.weights[0]))
         if multiple is not None:
             return multiple
-        return self if small is self.parts[0] else replace(self, parts=(small,))
+        return self if twin is self.parts[0] else replace(self, parts=(twin,))
 
     def factorisation(self) -> Factorisation | None:
         """[w_1^{1/2} J_1, .., w_m^{1/2} J_m] for A_i = J_i J_i^T and w_i that are not negative."""
@@ -246,16 +246,19 @@ class LinearCombination(Algebra, ParameterTrees):
             return np.concatenate([root * factor.form() for root, factor in pairs], axis=1)
 
         def error() -> Error:
-            """The errors of all factors, and the rounding of the roots and of their products."""
+            """The errors of all factors, and the rounding of the roots and of their products.
+
+            A product with a root of 1 is exact.
+            """
             total = sum((factor.error().scaled(root) for root, factor in pairs), Error(0.0))
-            length = float(np.linalg.norm(form())) if set(roots) != {1.0} else 0.0
-            rounding = raised(gamma(4, np.dtype(float)) * length)
+            norm = float(np.linalg.norm(form())) if set(roots) != {1.0} else 0.0
+            rounding = raised(gamma(4, np.dtype(float)) * norm)
             return total + Error(rounding, reason="rounding of a scaled factor")
 
         return Factorisation((self.shape[0], columns), form, error)
 
     def _trace(self, traces: list[Callable[[], tuple[float, Error]]]) -> tuple[float, Error]:
-        """sum_i w_i tr A_i + n s."""
+        """sum_i w_i tr A_i + n s, with the errors of the traces and the rounding of the sum."""
         terms = [(float(self.shift) * self.shape[0], Error(0.0))]
         for weight, trace in zip(self.weights, traces, strict=True):
             value, error = trace()
@@ -267,13 +270,16 @@ class LinearCombination(Algebra, ParameterTrees):
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
+        """sum_i w_i A_i v + s v, each A_i v in the precision of A_i."""
         return self.combined([part.mv(on_device(v, part.dtype)) for part in self.parts], v)
 
     def _product(self) -> Product:
+        """v -> A v for many products, from the fastest products of the terms."""
         products = [prepared_product(part) for part in self.parts]
         return lambda v: self.combined([product(v) for product in products], v)
 
     def as_matrix(self) -> jax.Array:
+        """sum_i w_i A_i + s I from the matrices of the terms."""
         matrices = [part.as_matrix() for part in self.parts]
         return _combined(self.dtype, self.weights, matrices, self.shift, None)
 
@@ -287,16 +293,16 @@ class LinearCombination(Algebra, ParameterTrees):
         Rounding changes each entry of a term by a relative error of at most gamma, and so the term
         by at most gamma times its Frobenius norm, which is at most n^{1/2} times its 2-norm.
         """
-        total, sizes = Error(0.0), [abs(float(self.shift))]
+        total, norms = Error(0.0), [abs(float(self.shift))]  # the norms of all terms
         positive = self._positive()
         if len(self.parts) > 1 and positive is not None:
-            total += positive  # on which the sizes of the terms rest
+            total += positive  # on which the norms of the terms rest, see _norms
         for weight, part, size in zip(self.weights, self.parts, self._norms(norm), strict=True):
             if weight:
                 total += error_of(part, size).scaled(float(weight))
-                sizes.append(abs(float(weight)) * size)
-        share = gamma(len(sizes) + 4, self.dtype) * self.shape[0] ** 0.5
-        return total + Error(raised(share * sum(sizes)), reason="rounding of a sum of operators")
+                norms.append(abs(float(weight)) * size)
+        share = gamma(len(norms) + 4, self.dtype) * self.shape[0] ** 0.5
+        return total + Error(raised(share * sum(norms)), reason="rounding of a sum of operators")
 
     def _norms(self, norm: float) -> list[float]:
         """Estimates of all ||A_i||_2, not much below them; ``norm`` is the norm of the sum.
@@ -305,8 +311,8 @@ class LinearCombination(Algebra, ParameterTrees):
         terms can cancel, so their norms are computed from their own products.
         """
         if len(self.parts) == 1 or self._positive() is not None:
-            reach = abs(float(norm)) + abs(float(self.shift))
-            return [reach / abs(float(w)) if w else 0.0 for w in self.weights]
+            most = abs(float(norm)) + abs(float(self.shift))  # of a term w_i A_i
+            return [most / abs(float(w)) if w else 0.0 for w in self.weights]
         return [_norm(part) for part in self.parts]
 
 
@@ -350,11 +356,12 @@ def _is_tree(v: Any) -> bool:
     """Whether this is a pytree, and no array and no list of numbers."""
     if jax.tree_util.all_leaves([v]):
         return False
-    nested = not any(np.ndim(leaf) for leaf in jax.tree.leaves(v))
-    return not (isinstance(v, list | tuple) and nested)
+    has_only_numbers = not any(np.ndim(leaf) for leaf in jax.tree.leaves(v))
+    return not (isinstance(v, list | tuple) and has_only_numbers)
 
 
 def _multiple(op: Operator, factor: float) -> LinearCombination:
+    """``factor`` times A; the multiple of a combination is one of the same terms."""
     if isinstance(op, LinearCombination):
         weights = tuple(factor * weight for weight in op.weights)
         return LinearCombination(op.parts, weights, factor * op.shift)
@@ -385,7 +392,11 @@ def _sum(op: Operator, other: Any) -> LinearCombination:
 
 
 def _norm(op: Operator) -> float:
-    """||A||_2 to a few per cent or above it, by subspace iteration on a few random columns."""
+    """||A||_2 to a few per cent or above it, by subspace iteration on a few random columns.
+
+    For orthonormal columns Q, ||Q^T A Q|| approaches ||A|| from below. So it is multiplied by a
+    factor of safety.
+    """
     size = op.shape[0]
     if size <= _SMALL:
         return float(np.linalg.norm(np.asarray(op.as_matrix(), float), 2))
@@ -393,5 +404,5 @@ def _norm(op: Operator) -> float:
     for _ in range(_NORM_STEPS):
         columns = np.linalg.qr(columns)[0]
         images = np.asarray(op.mv(on_device(columns, op.dtype)), float)
-        small, columns = columns.T @ images, images
-    return _NORM_SAFETY * float(np.linalg.norm(small, 2))
+        projected, columns = columns.T @ images, images
+    return _NORM_SAFETY * float(np.linalg.norm(projected, 2))

@@ -163,6 +163,7 @@ def ntk(
 def _cross_kernel(
     x2: InputTree, *, side: str, y: PyTree, weights: Any, **arguments: Any
 ) -> CrossKernel:
+    """J J'^T of one model at the samples x, which are among the arguments, and x2."""
     if side != "outputs":
         msg = f"side={side!r}: a kernel between x and x2 has the side of the outputs only"
         raise ValueError(msg)
@@ -216,17 +217,24 @@ def empirical_fisher(
     check_has_targets(loss, y)
     net = network(**arguments, convex=False)
     check_known("empirical_fisher", net)
+    # A network whose samples are pairs (x, target) and whose outputs are losses, so that the rows
+    # of its Jacobian are their gradients.
     losses = Partial(_Losses(net.shapes, terms), net.apply)
     params = jax.tree.unflatten(net.structure, net.leaves)
     rows = jax.eval_shape(losses, params, (net.x, net.target)).shape[1]
     shapes = flat_outputs(rows)
-    ones = replace(net, x=(net.x, net.target), target=None, apply=losses, shapes=shapes)
+    net_of_losses = replace(net, x=(net.x, net.target), target=None, apply=losses, shapes=shapes)
     count = _counted_terms(net, rows) if terms else net.samples
-    return NetworkGram(ones, chosen_side(ones, side), count / float(net.total) ** 2)
+    # The gradients g_i are count / total times those rows, and G is their mean over count.
+    scale = count / float(net.total) ** 2
+    return NetworkGram(net_of_losses, chosen_side(net_of_losses, side), scale)
 
 
 def _counted_terms(net: Network, terms: int) -> int:
-    """How many terms of the loss have a weight that is not zero."""
+    """How many terms of the loss have a weight that is not zero, of ``terms`` for each sample.
+
+    A weight of a sample counts for all of its terms.
+    """
     weights = None if net.target is None else net.target.weights
     if weights is None:
         return net.samples * terms
@@ -307,6 +315,7 @@ def functional_hessian(
 
 
 def _hessian(*, functional: bool, side: str, **arguments: Any) -> NetworkHessian | Streamed:
+    """The Hessian of the mean loss, or its part H_F if ``functional``."""
     if side not in ("parameters", "auto"):
         msg = f"side={side!r}: a Hessian has the side of the parameters only"
         raise ValueError(msg)
@@ -317,6 +326,7 @@ def _hessian(*, functional: bool, side: str, **arguments: Any) -> NetworkHessian
 
 
 def _network_and_side(side: str, **arguments: Any) -> tuple[Network, str]:
+    """The network at its samples, and the side of its matrix, where "auto" is decided."""
     net = without_idle_target(network(**arguments))
     return net, chosen_side(net, side)
 
@@ -346,6 +356,7 @@ def _over_batches(
 
 
 def _check_no_batches(name: str, samples: Any, reason: str) -> None:
+    """Refuse samples that come in batches, for the given reason."""
     if samples is not None and is_batches(samples):
         msg = f"{name} is a sequence of batches, and {reason}; pass all samples as one {name}"
         raise ValueError(msg)

@@ -54,9 +54,10 @@ def rows_in_parts(matrix: _Array, rows: int) -> Iterator[_Array]:
 
 
 def gram_error(norm: float, moved: Error) -> Error:
-    """How far J J^T moves when J, with ||J J^T||_2 about ``norm``, moves by ``moved``.
+    """A bound on the error of J J^T in the 2-norm, from the error of J.
 
-    ||(J + E)(J + E)^T - J J^T|| <= (2 ||J|| + ||E||) ||E||.
+    ``norm`` is about ||J J^T||_2, and ``moved`` bounds the 2-norm of the error E of J. Then
+    ||(J + E)(J + E)^T - J J^T|| <= (2 ||J|| + ||E||) ||E|| with ||J|| = norm^{1/2}.
     """
     return moved.to((2 * abs(float(norm)) ** 0.5 + moved.value) * moved.value)
 
@@ -73,6 +74,9 @@ def compact(factor: np.ndarray) -> np.ndarray:
 
 
 def compaction_error(shape: tuple[int, ...], dtype: np.dtype, norm: float) -> float:
-    """The error of :func:`compact` for F of a shape and a norm; LAPACK's constant is measured."""
+    """A bound on the error that :func:`compact` makes, for F of this shape and 2-norm.
+
+    It is zero where F is returned as it is. The constant of LAPACK's QR is measured.
+    """
     rows, columns = shape
     return 0.0 if columns <= rows else spectral_error(columns, dtype) * norm

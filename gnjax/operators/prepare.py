@@ -38,6 +38,7 @@ def compiled(op: Operator) -> Product:
 
 @jax.jit
 def _compiled_product(op: Operator, block: jax.Array) -> jax.Array:
+    """A v for a vector (n,) or columns (n, b) v, with the operator as an argument."""
     return op.mv(block)
 
 

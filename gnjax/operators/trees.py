@@ -86,9 +86,9 @@ def takes_trees(mv: Callable[[Any, Any], jax.Array]) -> Callable[[Any, Any], Any
 
 
 def network_of(op: Any, what: str) -> Network:
-    """The network on whose parameters an operator acts; refused where it acts on none.
+    """The network on whose parameters an operator acts; refused is one that acts on none.
 
-    ``what`` is, or are, "of the parameters of a network".
+    ``what`` is the beginning of the message, such as "a metric is" or "trees are".
     """
     net = facts_of(op).network if isinstance(op, Operator) else None
     if net is None:
@@ -101,6 +101,7 @@ def network_of(op: Any, what: str) -> Network:
 
 
 def _listed(names: list[str], shapes: list[tuple[int, ...]]) -> str:
+    """The names of leaves with their shapes for a message, of which some are shown."""
     pairs = [f"{name} {shape}" for name, shape in zip(names, shapes, strict=True)]
     texts = pairs if len(pairs) <= _SHOWN else [*pairs[:_SHOWN], f"{len(pairs) - _SHOWN} more"]
     return ", ".join(texts) or "no leaves"

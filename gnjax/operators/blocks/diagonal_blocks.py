@@ -69,62 +69,75 @@ class DiagonalBlocks:
     method: str
     rank_bounds: Callable[[], Sequence[RankBound]] | None = None
 
-    def rank_bound_of(self, place: int) -> Callable[[], RankBound] | None:
-        """A function that returns the bound on the rank of the block at this place."""
+    def rank_bound_of(self, index: int) -> Callable[[], RankBound] | None:
+        """A function that returns the bound on the rank of block number ``index``."""
         bounds = self.rank_bounds
-        return None if bounds is None else lambda: bounds()[place]
+        return None if bounds is None else lambda: bounds()[index]
 
 
 def diagonal_blocks(
     op: Any, groups: Sequence[Sequence[int]], limits: Limits = LIMITS
 ) -> DiagonalBlocks:
-    """The diagonal blocks for groups of the chosen leaves; each leaf is in one of them."""
+    """The diagonal blocks of an operator for groups of parameters, and the share outside them.
+
+    ``groups`` have the indices of the chosen leaves; each leaf is in one of them. The blocks of
+    scale J^T J come from J and from kernels of layers, where these have room, and those of any
+    other operator from the columns of its matrix.
+    """
     if isinstance(op, NetworkGram) and op.factorisation() is not None:
         net = op.twin.net
         counts = jacobians.widths_of_coupled(net) if net.coupled else net.counts
-        sizes = [sum(counts[place] for place in group) for group in groups]
-        narrow = [_is_narrow(net, size, sum(counts), limits) for size in sizes]
-        if _fits(net, sizes, narrow, limits):
-            return _of_gram(op, net, groups, narrow, limits)
+        sizes = [sum(counts[leaf] for leaf in group) for group in groups]
+        by_columns = [_is_by_columns(net, size, sum(counts), limits) for size in sizes]
+        if _fits(net, sizes, by_columns, limits):
+            return _of_gram(op, net, groups, by_columns, limits)
     counts = network_of(on_parameters(op), "blocks are").counts
     return _of_columns(op, [indices_of(counts, group) for group in groups], limits)
 
 
 def entry_blocks(op: Any, parts: Sequence[np.ndarray], limits: Limits = LIMITS) -> DiagonalBlocks:
-    """The diagonal blocks for a partition of the indices of the vector of parameters."""
+    """The diagonal blocks for a partition of the indices of the vector of parameters.
+
+    Unlike :func:`diagonal_blocks` a part may have some entries of a leaf.
+    """
     if isinstance(op, NetworkGram) and op.factorisation() is not None:
         net = op.twin.net
         rows = net.samples * net.rows
         if 8.0 * rows * net.parameters <= limits.factor_bytes:
             jacobian = op.scale**0.5 * jacobians.jacobian(net)
-            matrices, narrow = [jacobian[:, indices] for indices in parts], [True] * len(parts)
-            total_error, errors = _errors(op, parts, matrices, narrow)
+            matrices, by_columns = [jacobian[:, indices] for indices in parts], [True] * len(parts)
+            total_error, errors = _errors(op, parts, matrices, by_columns)
             operators = [
                 formed_operator(matrix, True, error, op)
                 for matrix, error in zip(matrices, errors, strict=True)
             ]
-            off = off_share(matrices, narrow, total_error)
+            off = off_share(matrices, by_columns, total_error)
             bounds = cache(partial(entry_rank_bounds, net, parts))
             return DiagonalBlocks(tuple(operators), *off, "jacobian", bounds)
     return _of_columns(op, parts, limits)
 
 
-def _is_narrow(net: Network, size: int, total: int, limits: Limits) -> bool:
+def _is_by_columns(net: Network, size: int, total: int, limits: Limits) -> bool:
     """Whether a block is computed from its columns J_b, and not from the kernel J_b J_b^T.
 
-    The singular values of J_b resolve smaller eigenvalues. J has ``total`` columns.
+    J_b has ``size`` columns, and J has ``total``. The singular values of J_b resolve smaller
+    eigenvalues than the kernel does, so that J_b is taken wherever it is the smaller matrix, or is
+    not too large and cheap enough.
     """
     rows = net.samples * net.rows
-    small = float(min(rows, size)) ** 2 * max(rows, size) <= limits.factor_work
+    is_cheap = float(min(rows, size)) ** 2 * max(rows, size) <= limits.factor_work
     fits = 8.0 * rows * total <= limits.factor_bytes
-    return net.coupled or size <= rows or (small and fits)
+    return net.coupled or size <= rows or (is_cheap and fits)
 
 
-def _fits(net: Network, sizes: Sequence[int], narrow: Sequence[bool], limits: Limits) -> bool:
-    """Whether the columns J_b, and the kernels and their sums, are within the limits of memory."""
+def _fits(net: Network, sizes: Sequence[int], by_columns: Sequence[bool], limits: Limits) -> bool:
+    """Whether the columns J_b, and the kernels and their sums, are within the limits of memory.
+
+    A block has ``sizes`` parameters, and is computed from J_b where it is ``by_columns``.
+    """
     rows = net.samples * net.rows
-    columns = sum(size for size, is_narrow in zip(sizes, narrow, strict=True) if is_narrow)
-    matrices = 3 + len(sizes) - sum(narrow)  # K, and two for intermediate results
+    columns = sum(size for size, is_by in zip(sizes, by_columns, strict=True) if is_by)
+    matrices = 3 + len(sizes) - sum(by_columns)  # K, and two for intermediate results
     squares = 8.0 * min(rows, net.parameters) ** 2 * matrices
     return 8.0 * rows * columns <= limits.factor_bytes and squares <= limits.factor_bytes
 
@@ -133,39 +146,45 @@ def _of_gram(
     op: NetworkGram,
     net: Network,
     groups: Sequence[Sequence[int]],
-    narrow: Sequence[bool],
+    by_columns: Sequence[bool],
     limits: Limits,
 ) -> DiagonalBlocks:
-    """Compute each block from J_b if it is narrow, else from K_b = J_b J_b^T.
+    """Compute each block from J_b where it is ``by_columns``, and else from K_b = J_b J_b^T.
 
-    If some K_b are needed, and all of them fit in memory, all are computed, for the share outside.
+    The share outside the blocks needs the norms of all K_b and of their sum. If some K_b are formed
+    in any case, and all of them fit in memory, the layers give all; else those that are missing are
+    products of J_b.
     """
     parts = [indices_of(net.counts, group) for group in groups]
     root = op.scale**0.5
-    narrow_groups = [group for group, is_formed in zip(groups, narrow, strict=True) if is_formed]
     square = 8.0 * (net.samples * net.rows) ** 2
-    all_kernels = not all(narrow) and square * (len(groups) + 3) <= limits.factor_bytes
-    pairs = list(zip(groups, narrow, strict=True))
-    kernel_groups = [group for group, is_formed in pairs if all_kernels or not is_formed]
-    jacobians, grams = iter(_jacobians(net, narrow_groups)), iter(_kernels(net, kernel_groups))
-    squares = [
-        op.scale * next(grams) if all_kernels or not is_formed else None for _, is_formed in pairs
+    has_all_kernels = not all(by_columns) and square * (len(groups) + 3) <= limits.factor_bytes
+    pairs = list(zip(groups, by_columns, strict=True))
+    column_groups = [group for group, is_by_columns in pairs if is_by_columns]
+    kernel_groups = [
+        group for group, is_by_columns in pairs if has_all_kernels or not is_by_columns
+    ]
+    jacobians, grams = iter(_jacobians(net, column_groups)), iter(_kernels(net, kernel_groups))
+    kernels_or_none = [
+        op.scale * next(grams) if has_all_kernels or not is_by_columns else None
+        for _, is_by_columns in pairs
     ]
     matrices = [
-        root * next(jacobians) if kernel is None or is_formed else kernel
-        for kernel, is_formed in zip(squares, narrow, strict=True)
+        root * next(jacobians) if kernel is None or is_by_columns else kernel
+        for kernel, is_by_columns in zip(kernels_or_none, by_columns, strict=True)
     ]
-    total_error, errors = _errors(op, parts, matrices, narrow)
+    total_error, errors = _errors(op, parts, matrices, by_columns)
     operators = [
-        formed_operator(matrix, is_formed, error, op)
-        for matrix, is_formed, error in zip(matrices, narrow, errors, strict=True)
+        formed_operator(matrix, is_by_columns, error, op)
+        for matrix, is_by_columns, error in zip(matrices, by_columns, errors, strict=True)
     ]
+    # For the share outside, a kernel where there is one, and J_b elsewhere.
     forms = [
-        (matrix, is_formed) if kernel is None else (kernel, False)
-        for matrix, is_formed, kernel in zip(matrices, narrow, squares, strict=True)
+        (matrix, is_by_columns) if kernel is None else (kernel, False)
+        for matrix, is_by_columns, kernel in zip(matrices, by_columns, kernels_or_none, strict=True)
     ]
-    off = off_share([m for m, _ in forms], [is_formed for _, is_formed in forms], total_error)
-    method = "jacobian" if all(narrow) else "kernels"
+    off = off_share([matrix for matrix, _ in forms], [is_by for _, is_by in forms], total_error)
+    method = "jacobian" if all(by_columns) else "kernels"
     bounds = cache(partial(rank_bounds, net, groups))
     return DiagonalBlocks(tuple(operators), *off, method, bounds)
 
@@ -174,29 +193,34 @@ def _errors(
     op: NetworkGram,
     parts: Sequence[np.ndarray],
     matrices: Sequence[np.ndarray],
-    narrow: Sequence[bool],
+    by_columns: Sequence[bool],
 ) -> tuple[Error, list[Error]]:
-    """The error of scale^{1/2} J, and of its columns in each part, from which matrices are formed.
+    """The error of scale^{1/2} J, and those of its columns J_b for the indices of each part.
 
-    They are those of products, and larger where a matrix that was formed is another one.
+    ``matrices`` are what was formed of each: scale^{1/2} J_b where it is ``by_columns``, and else
+    scale J_b J_b^T. The errors are measured on products. They are larger where forms u^T M w of a
+    matrix M that was formed are not those of the products, for random vectors u and w.
     """
     root, measurement, probes = op.scale**0.5, measured(op.net, parts), probe_rows(op.net)
     total_error, errors = measurement.whole.scaled(root), []
-    groups = zip(measurement.parts, measurement.forms_of_parts, matrices, narrow, strict=True)
-    for part, forms, matrix, is_formed in groups:
-        error = part.scaled(root)
-        forms_of_matrix = (forms_of_rows if is_formed else forms_of_kernel)(probes, matrix)
+    groups = zip(measurement.parts, measurement.forms_of_parts, matrices, by_columns, strict=True)
+    for error_of_part, forms, matrix, is_by_columns in groups:
+        error = error_of_part.scaled(root)
+        forms_of_matrix = (forms_of_rows if is_by_columns else forms_of_kernel)(probes, matrix)
         errors.append(checked(error, forms.scaled(op.scale), forms_of_matrix))
         total_error = total_error if errors[-1] is error else total_error + errors[-1]
     return total_error, errors
 
 
-def formed_operator(matrix: np.ndarray, is_formed: bool, error: Error, op: NetworkGram) -> Operator:
-    """A block's operator from scale^{1/2} J_b (``is_formed``) or from scale J_b J_b^T.
+def formed_operator(
+    matrix: np.ndarray, is_by_columns: bool, error: Error, op: NetworkGram
+) -> Operator:
+    """The operator of a block, or a smaller one with the same non-zero eigenvalues.
 
+    ``matrix`` is scale^{1/2} J_b if it is ``is_by_columns``, and else the kernel scale J_b J_b^T.
     ``error`` is that of scale^{1/2} J_b.
     """
-    if is_formed:
+    if is_by_columns:
         array = on_device(matrix, op.dtype)
         bound = stored_bound(error.value, op.dtype)
         return twin_of(Factored(array, bound, error.kind, error.failure))
@@ -208,7 +232,7 @@ def formed_operator(matrix: np.ndarray, is_formed: bool, error: Error, op: Netwo
 
 
 def _jacobians(net: Network, groups: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """J_b (n r, p_b) for each of the groups, cut out of one Jacobian.
+    """J_b (n r, p_b) for each of the groups of leaves, cut out of one Jacobian.
 
     For coupled samples they are matrices of fewer columns with the same J_b J_b^T.
     """
@@ -216,38 +240,42 @@ def _jacobians(net: Network, groups: Sequence[Sequence[int]]) -> list[np.ndarray
         return []
     if net.coupled:
         return jacobians.jacobians_of_coupled(net, groups)
-    some = restricted(net, [place for group in groups for place in group])
-    jacobian = jacobians.jacobian(some)
-    sizes = [sum(net.counts[place] for place in group) for group in groups]
+    restricted_net = restricted(net, [leaf for group in groups for leaf in group])
+    jacobian = jacobians.jacobian(restricted_net)
+    sizes = [sum(net.counts[leaf] for leaf in group) for group in groups]
     return np.split(jacobian, np.cumsum(sizes)[:-1], axis=1)
 
 
 def _kernels(net: Network, groups: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """J_b J_b^T (n r, n r) for each of the groups, from one pass over the network."""
+    """J_b J_b^T (n r, n r) for each of the groups of leaves, from one pass over the network."""
     if not groups:
         return []
-    some = restricted(net, [place for group in groups for place in group])
+    restricted_net = restricted(net, [leaf for group in groups for leaf in group])
     ends = np.cumsum([len(group) for group in groups])
+    # The indices of each group among the leaves of the restricted network.
     parts = [range(end - len(group), end) for end, group in zip(ends, groups, strict=True)]
-    return kernels.output_grams(some, parts)
+    return kernels.output_grams(restricted_net, parts)
 
 
 def off_share(
-    matrices: Sequence[np.ndarray], narrow: Sequence[bool], error: Error
+    matrices: Sequence[np.ndarray], by_columns: Sequence[bool], error: Error
 ) -> tuple[float, Error]:
-    """The share of |G|_F^2 outside the blocks, from J_b (where ``narrow``) or from K_b.
+    """The share of |G|_F^2 outside the blocks, and its error.
 
-    It is computed with G or its twin K, whichever is smaller.
+    ``matrices`` are J_b where they are ``by_columns``, and else K_b = J_b J_b^T. ``error`` is that
+    of J. With the blocks G_bb = J_b^T J_b of G = J^T J, the share is 1 - sum_b |G_bb|^2 / |G|^2 in
+    Frobenius norms, in which |G_bb| = |K_b| and |G| = |sum_b K_b|. It is computed with G or with
+    the K_b, whichever are smaller.
     """
     squares: Iterator[np.ndarray]
-    if all(narrow) and sum(matrix.shape[1] for matrix in matrices) < len(matrices[0]):
+    if all(by_columns) and sum(matrix.shape[1] for matrix in matrices) < len(matrices[0]):
         jacobian = np.concatenate(matrices, axis=1)
         total, is_whole = jacobian.T @ jacobian, True
         squares = (matrix.T @ matrix for matrix in matrices)
     else:
         total, is_whole = np.zeros(2 * (len(matrices[0]),)), False
-        pairs = zip(matrices, narrow, strict=True)
-        squares = (matrix @ matrix.T if is_narrow else matrix for matrix, is_narrow in pairs)
+        pairs = zip(matrices, by_columns, strict=True)
+        squares = (matrix @ matrix.T if is_by else matrix for matrix, is_by in pairs)
     inside, trace = 0.0, 0.0
     for square in squares:
         inside = math.hypot(inside, length(square))
@@ -260,20 +288,23 @@ def off_share(
 
 
 def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> DiagonalBlocks:
-    """The blocks from all columns of the matrix, which is formed or multiplied by unit vectors."""
+    """The blocks for the indices of each part, from all columns of the matrix.
+
+    The columns are those of the matrix, if it is formed cheaply, or products with unit vectors.
+    """
     op = on_parameters(op)
     is_formed = facts_of(op).forms_cheaply and op.shape[0] <= limits.matrix_rows
     columns = _columns_of_matrix(op) if is_formed else _columns_by_products(op)
-    inside, total, blocks = 0.0, 0.0, []
+    inside, total, blocks = 0.0, 0.0, []  # Frobenius norms of the blocks and of the matrix
     for indices in parts:
         _check_rows(len(indices), limits)
-        matrix = np.empty((len(indices), len(indices)))
+        block = np.empty((len(indices), len(indices)))
         for first in range(0, len(indices), _COLUMNS):
             images = columns(indices[first : first + _COLUMNS])
             total = math.hypot(total, length(images))
-            matrix[:, first : first + _COLUMNS] = images[indices]
-        blocks.append((matrix + matrix.T) / 2)
-        inside = math.hypot(inside, length(matrix))
+            block[:, first : first + _COLUMNS] = images[indices]
+        blocks.append((block + block.T) / 2)
+        inside = math.hypot(inside, length(block))
     error = error_of(op, raised(total)) + symmetry_of(op)
     bound = stored_bound(error.value, op.dtype)
     operators = [
@@ -285,14 +316,14 @@ def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> Diagona
 
 
 def _columns_of_matrix(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
-    """From indices to these columns of A, which is formed as a whole."""
+    """A function of indices (b,) that returns these columns (p, b) of A, formed as a whole."""
     matrix = np.asarray(op.as_matrix(), np.float64)
     check_symmetric(op, lambda rows: rows @ matrix.T)
     return lambda indices: matrix[:, indices]
 
 
 def _columns_by_products(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
-    """From indices to these columns of A, each a product with a unit vector."""
+    """A function of indices (b,) that returns these columns (p, b) of A, by b products."""
     product, size = prepared_product(op), op.shape[0]
 
     def images(columns: np.ndarray) -> np.ndarray:
@@ -308,6 +339,7 @@ def _columns_by_products(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _check_rows(size: int, limits: Limits) -> None:
+    """Refuse a block of more rows than a matrix may have."""
     if size > limits.matrix_rows:
         msg = (
             f"a block has {size:,} parameters, and matrices of up to {limits.matrix_rows:,} rows "
@@ -317,19 +349,18 @@ def _check_rows(size: int, limits: Limits) -> None:
 
 
 def share_outside(inside: float, total: float, error: Error) -> tuple[float, Error]:
-    """1 - (D / T)^2 and its error, for the Frobenius norms D and T of matrices.
+    """1 - (D / T)^2 and its error, for the Frobenius norms D of all blocks and T of the matrix.
 
-    ``error`` bounds that of the matrices in Frobenius norm.
+    ``error`` bounds that of the matrix in Frobenius norm, so that D and T may each be wrong by it.
     """
     if total == 0:
         return math.nan, unknown("every eigenvalue is zero, or below the smallest number")
     value = min(max(1 - (inside / total) ** 2, 0.0), 1.0)
-    if not max(error.value, _UNDERFLOWS) < total:
+    if not max(error.value, _UNDERFLOWS) < total:  # the error may be all of the matrix
         return value, error.to(1.0)
-    within = [inside + sign * error.value for sign in (-1.0, 1.0)]
-    around = [total - sign * error.value for sign in (-1.0, 1.0)]
-    low, high = (
-        1 - (max(d, 0.0) / t) ** 2 for d, t in zip(within[::-1], around[::-1], strict=True)
-    )
+    least_inside, most_inside = (inside + sign * error.value for sign in (-1.0, 1.0))
+    most_total, least_total = (total - sign * error.value for sign in (-1.0, 1.0))
+    low = 1 - (max(most_inside, 0.0) / least_total) ** 2
+    high = 1 - (max(least_inside, 0.0) / most_total) ** 2
     rounding = gamma(64, np.dtype(np.float64))  # of the norms, whose sums are pairwise
     return value, error.to(raised(min(max(value - low, high - value) + rounding, 1.0)))

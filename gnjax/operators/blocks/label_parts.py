@@ -47,6 +47,10 @@ def row_parts(
 ) -> tuple[list[str], list[int], DiagonalBlocks]:
     """The labels, how many samples or tokens have each, and the parts G_c as operators.
 
+    With the rows J_c of J that have the label c, G = scale J^T J is the sum of the parts
+    G_c = scale J_c^T J_c. They come from J if it fits in memory, and otherwise from the kernel
+    K = scale J J^T, whose diagonal blocks K_cc have the non-zero eigenvalues of G_c.
+
     Args:
       op: a Gauss-Newton matrix, an NTK or an empirical Fisher matrix.
       labels: integers or strings (n,), or several for each sample, such as one for each token; the
@@ -62,25 +66,20 @@ def row_parts(
         )
         raise ValueError(msg)
     net = op.net
-    names, counts, parts = _rows_of(net, np.asarray(labels))
-    chosen_rows = np.concatenate(parts)
-    places = np.split(np.arange(len(chosen_rows)), np.cumsum([len(part) for part in parts])[:-1])
+    names, counts, rows_of_labels = _rows_of(net, np.asarray(labels))
+    sizes = [len(rows_of_label) for rows_of_label in rows_of_labels]
+    # The rows with a label, sorted by their labels, and the indices of each label among these.
+    chosen_rows = np.concatenate(rows_of_labels)
+    parts = np.split(np.arange(len(chosen_rows)), np.cumsum(sizes)[:-1])
     measurement, probes, root = measured(net), probe_rows(net), op.scale**0.5
     rows = net.samples * net.rows
-    bounds = partial(_rank_bounds, op, [len(part) for part in parts])
+    bounds = partial(_rank_bounds, op, sizes)
     if 8.0 * rows * net.parameters <= limits.factor_bytes:
-        all_rows = jacobians.jacobian(net)
-        error = checked(
-            measurement.whole, measurement.forms, forms_of_rows(probes, all_rows)
-        ).scaled(root)
-        jacobian = root * all_rows[chosen_rows]
-        if centred:
-            jacobian -= jacobian.mean(axis=0)
-            error += _rounding(len(chosen_rows), float(np.linalg.norm(jacobian)))
-        matrices = [jacobian[rows_of_part] for rows_of_part in places]
-        operators = [formed_operator(matrix, True, error, op) for matrix in matrices]
-        off = off_share([matrix.T for matrix in matrices], [True] * len(parts), error)
-        return names, counts, DiagonalBlocks(tuple(operators), *off, "jacobian", bounds)
+        jacobian = jacobians.jacobian(net)
+        forms = forms_of_rows(probes, jacobian)
+        error = checked(measurement.whole, measurement.forms, forms).scaled(root)
+        jacobian = root * jacobian[chosen_rows]
+        return names, counts, _of_jacobian(op, jacobian, parts, bounds, error, centred)
     if 16.0 * rows**2 > limits.factor_bytes:
         msg = (
             f"neither a Jacobian of {rows:,} x {net.parameters:,} nor a kernel of {rows:,} rows is "
@@ -89,28 +88,53 @@ def row_parts(
         )
         raise ValueError(msg)
     kernel = kernels.output_gram(net)
-    error = checked(measurement.whole, measurement.forms, forms_of_kernel(probes, kernel)).scaled(
-        root
-    )
+    forms = forms_of_kernel(probes, kernel)
+    error = checked(measurement.whole, measurement.forms, forms).scaled(root)
     kernel = op.scale * kernel[np.ix_(chosen_rows, chosen_rows)]
-    return names, counts, _of_kernel(op, kernel, places, bounds, error, centred)
+    return names, counts, _of_kernel(op, kernel, parts, bounds, error, centred)
+
+
+def _of_jacobian(
+    op: NetworkGram,
+    jacobian: np.ndarray,
+    parts: Sequence[np.ndarray],
+    bounds: Callable[[], list[RankBound]],
+    error: Error,
+    centred: bool,
+) -> DiagonalBlocks:
+    """The parts G_c = J_c^T J_c for the rows J_c of ``jacobian``, whose indices are ``parts``.
+
+    ``jacobian`` (m, p) is scale^{1/2} J, known to ``error``. The share outside is that of J J^T
+    outside the blocks J_c J_c^T. With ``centred`` the mean of all rows is subtracted first.
+    """
+    if centred:
+        jacobian -= jacobian.mean(axis=0)
+        error += _rounding(len(jacobian), float(np.linalg.norm(jacobian)))
+    matrices = [jacobian[rows_of_part] for rows_of_part in parts]
+    operators = [formed_operator(matrix, True, error, op) for matrix in matrices]
+    off = off_share([matrix.T for matrix in matrices], [True] * len(parts), error)
+    return DiagonalBlocks(tuple(operators), *off, "jacobian", bounds)
 
 
 def _of_kernel(
     op: NetworkGram,
     kernel: np.ndarray,
-    places: Sequence[np.ndarray],
+    parts: Sequence[np.ndarray],
     bounds: Callable[[], list[RankBound]],
     error: Error,
     centred: bool,
 ) -> DiagonalBlocks:
-    """The parts as diagonal blocks of K."""
+    """The parts as diagonal blocks K_cc of ``kernel``, whose indices are ``parts``.
+
+    ``kernel`` (m, m) is K = scale J J^T, and ``error`` that of scale^{1/2} J. To subtract the mean
+    of all rows of J, ``centred``, the means of rows and of columns are subtracted from K.
+    """
     trace = float(np.trace(kernel))
     if centred:
         mean = kernel.mean(axis=0)
         kernel = kernel - mean - mean[:, None] + mean.mean()
         error += _rounding(len(kernel), trace**0.5)
-    matrices = [kernel[np.ix_(part, part)] for part in places]
+    matrices = [kernel[np.ix_(part, part)] for part in parts]
     operators = [formed_operator(matrix, False, error, op) for matrix in matrices]
     inside = math.hypot(*map(length, matrices))
     off = share_outside(inside, length(kernel), gram_error(trace, error))
@@ -118,17 +142,22 @@ def _of_kernel(
 
 
 def _rank_bounds(op: NetworkGram, rows: Sequence[int]) -> list[RankBound]:
-    """Bounds on the ranks of parts with so many rows of J."""
+    """Bounds on the ranks of parts with so many rows of J: that number, or the rank of all J."""
     return [least(RankBound(count), rank_of(op)) for count in rows]
 
 
 def _rounding(rows: int, length: float) -> Error:
+    """The rounding of subtracting the mean of ``rows`` rows, for a Frobenius norm ``length``."""
     size = raised(gamma(2 * rows + 8, np.dtype(np.float64)) * length)
     return Error(size, reason="rounding of the mean of the rows")
 
 
 def _rows_of(net: Network, labels: np.ndarray) -> tuple[list[str], list[int], list[np.ndarray]]:
-    """The labels in order, how often each occurs, and the indices of its rows of J."""
+    """The labels in order, how often each occurs, and the indices of its rows of J (n r, p).
+
+    ``labels`` are (n,), or have several labels for each of the n samples, among which the r rows of
+    a sample are divided equally.
+    """
     n, r = net.samples, net.rows
     if labels.shape[:1] != (n,) or r % (labels.size // n) or labels.dtype.kind not in "iuUS":
         msg = (
@@ -137,11 +166,12 @@ def _rows_of(net: Network, labels: np.ndarray) -> tuple[list[str], list[int], li
         )
         raise ValueError(msg)
     per_sample = labels.size // n
-    flat = np.repeat(labels.ravel(), r // per_sample)
+    label_of_row = np.repeat(labels.ravel(), r // per_sample)
     distinct = np.unique(labels)
     distinct = distinct[distinct >= 0] if labels.dtype.kind == "i" else distinct
     if not len(distinct):
         msg = "every label is below zero, so that no sample is in any part"
         raise ValueError(msg)
     counts = [int((labels == label).sum()) for label in distinct]
-    return [str(label) for label in distinct], counts, [np.flatnonzero(flat == c) for c in distinct]
+    rows = [np.flatnonzero(label_of_row == label) for label in distinct]
+    return [str(label) for label in distinct], counts, rows

@@ -33,6 +33,7 @@ class HostProducts(Algebra):
 
     @cached_property
     def dtype(self) -> Any:
+        """That of the products, and float32 where JAX has no float64."""
         return working_dtype(self.products)
 
     def multiply(self, v: Any) -> np.ndarray:
@@ -79,8 +80,8 @@ class BlackBox(HostProducts):
         """
         dtype = super().dtype
         rounding = spectral_error(self.shape[0], dtype) * self.seen.norm
-        coarse = self.stated is None and self.seen.least_error > rounding
-        return np.dtype(np.float32) if coarse and dtype.itemsize > 4 else dtype
+        is_coarse = self.stated is None and self.seen.least_error > rounding
+        return np.dtype(np.float32) if is_coarse and dtype.itemsize > 4 else dtype
 
     def as_matrix(self) -> jax.Array:
         """The products with the columns of the identity."""

@@ -61,27 +61,35 @@ class Measured:
 
 
 def measured_products(products: ForeignProducts) -> Measured:
-    """Five products with random vectors; refuses what cannot be those of a symmetric matrix."""
+    """Products with random x, y, x again and x + y; refused are those that are not linear.
+
+    If B v are the products and e bounds ||B v - A v|| / ||v|| for a symmetric A, then e is at least
+
+        |<x, B y> - <B x, y>| / (2 ||x|| ||y||),    ||B x - B' x|| / (2 ||x||),
+        ||B (x + y) - B x - B y|| / (||x + y|| + ||x|| + ||y||),
+
+    where B' x is the second product with x.
+    """
     size, dtype = products.shape[0], products.dtype
     pair = np.random.default_rng(_STREAM).standard_normal((size, 2)).astype(dtype)
     total = pair.sum(axis=1, keepdims=True)  # rounded, so that x + y is not quite this vector
     images = _checked(products, pair)
-    again, image_of_total = _checked(products, pair[:, :1])[:, 0], _checked(products, total)[:, 0]
-    (x, y), (ax, ay) = pair.T.astype(float), images.T
+    bx_again, b_total = _checked(products, pair[:, :1])[:, 0], _checked(products, total)[:, 0]
+    (x, y), (bx, by) = pair.T.astype(float), images.T
     lengths = np.linalg.norm([x, y, total[:, 0].astype(float)], axis=1)
     measurement = Measured(
-        abs(float(x @ ay - ax @ y)) / float(2 * lengths[0] * lengths[1]),
-        float(np.linalg.norm(ax - again)) / float(2 * lengths[0]),
-        float(np.linalg.norm(image_of_total - ax - ay)) / float(lengths.sum()),
-        float((np.linalg.norm([ax, ay, image_of_total], axis=1) / lengths).max()) or 1.0,
-        unit_roundoff(dtype),
+        asymmetric=abs(float(x @ by - bx @ y)) / float(2 * lengths[0] * lengths[1]),
+        unrepeatable=float(np.linalg.norm(bx - bx_again)) / float(2 * lengths[0]),
+        nonlinear=float(np.linalg.norm(b_total - bx - by)) / float(lengths.sum()),
+        norm=float((np.linalg.norm([bx, by, b_total], axis=1) / lengths).max()) or 1.0,
+        rounding=unit_roundoff(dtype),
     )
     _check_linear(products, measurement)
     return measurement
 
 
 def _checked(products: ForeignProducts, block: np.ndarray) -> np.ndarray:
-    """The products in float64, of the right shape."""
+    """The products with columns (n, b) in float64; refused if they have another shape."""
     images = np.asarray(products.multiply(block))
     if images.shape != block.shape:
         msg = (

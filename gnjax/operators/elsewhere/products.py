@@ -45,7 +45,7 @@ def products_of(op: Any) -> ForeignProducts | None:
 
 
 def _of_shape(op: Any, name: str) -> ForeignProducts | None:
-    """Of an object with shape and dtype, as SciPy's."""
+    """The products of an object with shape and dtype, as SciPy's; None where it has none."""
     multiply = _product_with_columns(op)
     if multiply is None or not hasattr(op, "shape") or not hasattr(op, "dtype"):
         return None
@@ -66,7 +66,10 @@ def _product_with_columns(op: Any) -> HostProduct | None:
 
 
 def _of_structures(op: Any, name: str) -> ForeignProducts:
-    """Of an operator from trees to trees, which states the shapes of both; trees are made flat."""
+    """The products of an operator from trees to trees, with each tree as one flat vector.
+
+    It states the shapes of the trees that it takes and returns, as operators of lineax do.
+    """
     structure, returned = op.in_structure(), op.out_structure()
     if [leaf.shape for leaf in jax.tree.leaves(structure)] != [
         leaf.shape for leaf in jax.tree.leaves(returned)
@@ -88,6 +91,7 @@ def _of_structures(op: Any, name: str) -> ForeignProducts:
 
 
 def _square(op: Any) -> tuple[int, int]:
+    """The shape (n, n); any other is refused."""
     if len(tuple(op.shape)) != 2 or op.shape[0] != op.shape[1]:
         msg = (
             f"an operator has a square shape (n, n), got {tuple(op.shape)}; of a Jacobian J pass "

@@ -69,17 +69,20 @@ def sparse(matrix: Any, error: Error | None = None) -> Sparse | None:
 
 
 def _symmetric_part(rows: Any) -> tuple[Any, Error]:
-    """(M + M^T) / 2, and the rounding of its entries."""
-    skew = abs(rows - rows.T)
-    apart = float(skew.max())
-    if apart == 0:
+    """(M + M^T) / 2 of a sparse matrix M, and the rounding of its entries as an error.
+
+    An M whose entries differ from their mirror images by more than rounding is refused.
+    """
+    difference = abs(rows - rows.T)
+    largest_difference = float(difference.max())
+    if largest_difference == 0:
         return rows, Error(0.0)
     largest = float(abs(rows).max())
-    if apart > ASYMMETRY * largest:
+    if largest_difference > ASYMMETRY * largest:
         msg = (
             f"the sparse matrix must be symmetric, but entries differ from their mirror by "
-            f"{apart:.3g} where the largest entry is {largest:.3g}; pass (M + M.T) / 2 if that is "
-            "rounding"
+            f"{largest_difference:.3g} where the largest entry is {largest:.3g}; pass "
+            "(M + M.T) / 2 if that is rounding"
         )
         raise ValueError(msg)
     half = ((rows + rows.T) / 2).tocsr()
@@ -91,11 +94,11 @@ def _by_rows(matrix: Any) -> Any:
     """The matrix as SciPy's in rows; None for what is no sparse matrix of SciPy or JAX."""
     if hasattr(matrix, "tocsr") and hasattr(matrix, "toarray"):
         return matrix.tocsr()
-    ours = all(hasattr(matrix, name) for name in ("indices", "data", "todense", "n_batch"))
-    if not ours or np.ndim(matrix.indices) != 2 or np.ndim(matrix.data) != 1:
+    is_bcoo = all(hasattr(matrix, name) for name in ("indices", "data", "todense", "n_batch"))
+    if not is_bcoo or np.ndim(matrix.indices) != 2 or np.ndim(matrix.data) != 1:
         return None
     from scipy.sparse import coo_array  # 0.1 s of import, which not every user needs
 
-    places, shape = np.asarray(matrix.indices).T, tuple(matrix.shape)
-    inside = (places < np.array(shape)[:, None]).all(axis=0)  # JAX fills up with places outside
-    return coo_array((np.asarray(matrix.data)[inside], places[:, inside]), shape).tocsr()
+    indices, shape = np.asarray(matrix.indices).T, tuple(matrix.shape)  # (2, entries)
+    inside = (indices < np.array(shape)[:, None]).all(axis=0)  # JAX fills up with indices outside
+    return coo_array((np.asarray(matrix.data)[inside], indices[:, inside]), shape).tocsr()

@@ -82,6 +82,7 @@ def trace_of_diagonal(entries: np.ndarray) -> tuple[float, Error]:
 
 @jax.jit
 def _times(entries: jax.Array, v: jax.Array) -> jax.Array:
+    """The diagonal matrix of ``entries`` (n,) times v (n,) or (n, b)."""
     return jax.lax.broadcast_in_dim(entries, v.shape, (0,)) * v
 
 

@@ -142,9 +142,11 @@ class Factored(Algebra):
         return times_transposed(self.factor, self.factor)
 
     def _transposed(self) -> Factored:
+        """J^T J, which has the same non-zero eigenvalues."""
         return replace(self, factor=on_device(by_numpy(self.factor).T))
 
     def _magnitude(self) -> int | None:
+        """The exponent of the square of the largest entry of J, near ||J J^T||; None for zeros."""
         exponent = largest_exponent(self.factor)
         return None if exponent is None else 2 * exponent
 
@@ -156,42 +158,51 @@ class Factored(Algebra):
         return value, Error(rounding, reason="rounding of a sum")
 
     def _factorisation(self) -> Factorisation:
+        """J itself. On an accelerator, where it is in float64, some rows at a time stay there."""
         rows, columns = self.factor.shape
-        there = not on_cpu(self.factor) and self.dtype == np.float64
+        stays_on_device = not on_cpu(self.factor) and self.dtype == np.float64
         return Factorisation(
             (rows, columns),
             lambda: np.asarray(self.factor, np.float64),
             self._factor_error,
-            (lambda: rows_in_parts(self.factor, _ROWS)) if there else None,
+            (lambda: rows_in_parts(self.factor, _ROWS)) if stays_on_device else None,
         )
 
     def _factor_error(self) -> Error:
+        """The bound on ||stored J - J||_2."""
         return Error(float(self.stored_error), self.evidence, self.failure, self.reason)
 
     def _error(self, norm: float) -> Error:
-        """The error of J J^T: it follows from that of J, and the product is rounded."""
+        """The error of J J^T from that of J, and from the rounding of the product.
+
+        Each entry of J J^T is a sum of p terms for J (n, p), so that the rounding is at most
+        gamma_p |J| |J|^T, whose norm is at most ||J||_F^2.
+        """
         rows, columns = self.factor.shape
-        length = frobenius_norm(self.factor)
-        squared = raised(length * length)
+        norm_of_factor = frobenius_norm(self.factor)
+        squared = raised(norm_of_factor * norm_of_factor)
         rounding = gamma(columns + 2, self.dtype) * squared
-        if length:
+        if norm_of_factor:
             rounding += underflow(columns, rows * rows, self.dtype)
         product = Error(raised(rounding), PROVED, 0.0, "rounding of J J^T")
         return gram_error(max(norm, squared), self._factor_error()) + product
 
 
 def _filled_lines(matrix: jax.Array, error: jax.Array) -> RankBound:
-    """The smaller number of rows or columns that are not zero; all count if there is an error."""
-    lines = min(matrix.shape)
+    """A bound on the rank: the number of rows or of columns that are not zero, whichever is less.
+
+    If the numbers have an error, a zero may stand for another number, so that all lines count.
+    """
+    filled = min(matrix.shape)
     if not float(error):
         host = np.asarray(matrix)
-        lines = min(int(np.any(host, axis=axis).sum()) for axis in (0, 1))
-    return RankBound(lines, STATED_RANK)
+        filled = min(int(np.any(host, axis=axis).sum()) for axis in (0, 1))
+    return RankBound(filled, STATED_RANK)
 
 
 @jax.jit
 def _there_and_back(factor: jax.Array, v: jax.Array) -> jax.Array:
-    """J J^T v."""
+    """J J^T v for J (n, p) and v (n,) or (n, b)."""
     return jnp.matmul(factor, jnp.matmul(factor.T, v, precision="highest"), precision="highest")
 
 
