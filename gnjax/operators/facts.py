@@ -163,7 +163,7 @@ def rank_of(op: Operator) -> RankBound:
 
 
 def symmetry_of(op: Operator) -> Error:
-    """What it rests on that A is symmetric.
+    """The evidence that A is symmetric, as an error of size 0 with a kind and a reason.
 
     Products that nobody states to be symmetric are compared on two random vectors wherever they are
     used (:func:`check_symmetric`).
@@ -175,7 +175,10 @@ def symmetry_of(op: Operator) -> Error:
 
 
 def positivity_of(op: Operator) -> Error | None:
-    """What it rests on that structure makes A positive semidefinite; None where it does not."""
+    """The evidence that A is positive semidefinite; None where nobody states that, and no factor.
+
+    It is an error of size 0 with a kind and a reason.
+    """
     positive = facts_of(op).positive
     if isinstance(positive, Error):
         return positive
@@ -214,7 +217,7 @@ def scaled(op: Operator, factor: float) -> Operator | None:
 
 
 def is_uneven(op: Operator) -> bool:
-    """Whether numbers that the operator is made of are far from 1, if its norm is or not."""
+    """Whether some numbers that the operator is made of are far from 1, even if its norm is not."""
     uneven = facts_of(op).uneven
     return uneven is not None and uneven()
 

@@ -33,7 +33,7 @@ class ParameterTrees:
         leaves, params = jax.tree.leaves(tree), jax.tree.unflatten(net.structure, net.leaves)
         names, expected_names = paths(tree), paths(params)
         shapes, expected_shapes = (
-            [np.shape(leaf) for leaf in some] for some in (leaves, net.leaves)
+            [np.shape(leaf) for leaf in arrays] for arrays in (leaves, net.leaves)
         )
         if names != expected_names or shapes != expected_shapes:
             msg = (
@@ -77,6 +77,7 @@ def takes_trees(mv: Callable[[Any, Any], jax.Array]) -> Callable[[Any, Any], Any
 
     @wraps(mv)
     def product(self: Any, v: Any) -> Any:
+        """The product with an array, or with a tree, which is first made a vector."""
         if isinstance(v, jax.Array | np.ndarray):
             return mv(self, v)
         image = mv(self, self.ravel(v))

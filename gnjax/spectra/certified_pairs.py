@@ -88,6 +88,7 @@ class CertifiedPairs(Result):
         return "\n".join(lines)
 
     def _summary(self) -> str:
+        """One line: how accurate the pairs are, what others there are, and what was missed."""
         parts = [f"{len(self)} eigenpairs, each value to {self.errors.max():.2g} of an eigenvalue"]
         if self.certificate.kind == UNKNOWN:
             worst = self.residuals.max()
@@ -99,6 +100,7 @@ class CertifiedPairs(Result):
         return f"{'; '.join(parts)} ({self.products} products, {self.certificate.brief}{state})"
 
     def _others(self) -> str:
+        """Where the eigenvalues are that belong to none of the pairs."""
         low, high = self.rest
         if low > high:
             return "there are no others"
@@ -108,6 +110,7 @@ class CertifiedPairs(Result):
         return f"all others in [{low:.6g}, {high:.6g}]"
 
     def _missed(self) -> list[str]:
+        """Whether these are the largest or smallest eigenvalues, or how many such are missing."""
         if self.are_largest:
             return ["these are the largest"]
         if self.are_smallest:

@@ -79,12 +79,14 @@ def certify(
         product = _Counting(watch(host_product(operator)))
         pairs = _pairs(product, rows, approximations)
         error = dense_error(operator, pairs.norm)
-        share = spectral_error(rows.shape[1], operator.dtype)
+        share = spectral_error(rows.shape[1], operator.dtype)  # rounding relative to the norm
         others = _others(product, pairs, error, share, limits, seed, watch.is_stopped)
         finished = not watch.stopped
+    # The search for others may have met larger eigenvalues, and errors grow with the norm.
     norm = max(pairs.norm, float(np.abs(others.ritz).max(initial=0.0)))
-    run = LAPACK.to(_RUN * share * norm) + others.dropped
-    return _answer(pairs, others, dense_error(operator, norm), run, product.products, finished)
+    error = dense_error(operator, norm)
+    error_of_ritz = LAPACK.to(_RUN * share * norm) + others.dropped
+    return _answer(pairs, others, error, error_of_ritz, product.products, finished)
 
 
 class _Counting:
@@ -182,15 +184,20 @@ def _others(
 
 
 def _answer(
-    pairs: _Pairs, others: Complement, error: Error, run: Error, products: int, finished: bool
+    pairs: _Pairs,
+    others: Complement,
+    error: Error,
+    error_of_ritz: Error,
+    products: int,
+    finished: bool,
 ) -> CertifiedPairs:
     """The intervals for the matrix itself, from those for its products.
 
-    ``error`` is that of the products, which moves every eigenvalue by as much. ``run`` is the error
-    of the Ritz values in the search for others. By Weyl the eigenvalues of A are within ``beta`` of
-    those on the space of the pairs and on its complement.
+    ``error`` is that of the products, which moves every eigenvalue by as much. ``error_of_ritz`` is
+    that of the Ritz values in the search for others. By Weyl the eigenvalues of A are within
+    ``beta`` of those on the space of the pairs and on its complement.
     """
-    moved = raised(pairs.beta + error.value + run.value)
+    moved = raised(pairs.beta + error.value + error_of_ritz.value)
     rest = (others.low - moved, others.high + moved) if len(others.ritz) else (np.inf, -np.inf)
     errors = raised(1.0) * (pairs.radii + error.value)
     reached = (others.ritz[0], others.ritz[-1]) if len(others.ritz) else (np.inf, -np.inf)
@@ -205,7 +212,7 @@ def _answer(
         _missed_above(pairs.values, errors, pairs.within, others.ritz, moved),
         # Those missed below are the ones above for -A.
         _missed_above(-pairs.values, errors, -pairs.within, -others.ritz[::-1], moved),
-        certificate(error, run, others.chance),
+        certificate(error, error_of_ritz, others.chance),
         products,
         finished,
     )

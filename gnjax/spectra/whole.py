@@ -94,12 +94,13 @@ def _residual_error(residuals: np.ndarray) -> Error:
 def dense_error(op: Operator, norm: float) -> Error:
     """How far an eigenvalue computed from the matrix can be from that of the operator.
 
+    It is the rounding of LAPACK for a matrix of the 2-norm ``norm``, and what the operator states.
     Products that are zero may have underflowed, where the operator does not state that A is zero.
     """
-    size, length = op.shape[0], abs(float(norm))
-    rounding = spectral_error(size, op.dtype) * length
+    size, norm_of_a = op.shape[0], abs(float(norm))
+    rounding = spectral_error(size, op.dtype) * norm_of_a
     total = LAPACK.to(rounding) + error_of(op, norm)
-    if length or facts_of(op).magnitude is not None:
+    if norm_of_a or facts_of(op).magnitude is not None:
         return total
     lost = underflow(size, size, op.dtype)
     return total + Error(lost, MEASURED, reason="underflow inside of the products")

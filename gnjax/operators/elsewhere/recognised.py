@@ -75,6 +75,7 @@ def is_matrix(source: Any) -> bool:
 
 
 def _checked_error(error: Any) -> Error | None:
+    """The error that a caller states as a number, which is then taken as proved, or as an Error."""
     if error is None or isinstance(error, Error):
         return error
     number = check_finite_number("error", error)

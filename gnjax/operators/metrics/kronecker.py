@@ -121,7 +121,9 @@ def kfac_factors(
     biases = tuple(part.biases[0] if part.biases else None for part in plan.parts)
     factors = _factors(_Layers(op.net, op.scale, plan, entries, sums, biases))
     pairs = zip(factors, sums.parts, strict=True)
-    return [_checked(layer, own.gaps[:1], op.net.dtype) for layer, own in pairs], [
+    # The first gap is that of the first possible bias, which is taken as the bias.
+    layers = [_checked(layer, moments.gaps[:1], op.net.dtype) for layer, moments in pairs]
+    return layers, [
         (indices_of(op.net.counts, [other]), op.scale * squares)
         for other, squares in zip(plan.others, sums.others, strict=True)
         if other not in biases

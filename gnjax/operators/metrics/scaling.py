@@ -35,7 +35,10 @@ class Root:
 
     @property
     def terms(self) -> int:
-        """The lengths of all sums that one entry of a product goes through, added up."""
+        """How many terms the sums have, all together, that make one entry of a product S v.
+
+        v is multiplied by W^T and by W, each of which has sums over i and over o.
+        """
         _, i, o = self.own.shape
         return 2 * ((0 if self.left is None else i) + (0 if self.right is None else o)) + 1
 

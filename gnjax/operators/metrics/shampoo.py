@@ -95,6 +95,7 @@ def shampoo_factors(gradients: PyTree) -> PyTree:
     """
 
     def factors(leaf: Any) -> tuple[jax.Array, ...]:
+        """L, and R unless the parameter is a vector or a number."""
         array = jnp.asarray(leaf)
         a, b = _sides(array.shape[1:])
         m = array.reshape(-1, a, b)
@@ -183,7 +184,7 @@ def _sides(shape: Sequence[int]) -> tuple[int, int]:
 
 
 def _orthogonal(basis: Any) -> np.ndarray:
-    """The orthogonal matrix that is nearest to ``basis``."""
+    """The orthogonal matrix that is nearest to ``basis``, its polar factor."""
     left, _, right = np.linalg.svd(np.asarray(basis, np.float64))
     return np.asarray(left @ right)
 

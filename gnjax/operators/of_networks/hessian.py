@@ -162,7 +162,7 @@ class NetworkHessian(Algebra, ParameterTrees):
         return tuple(linearised.LinearMap(gradient) for gradient in gradients)
 
     def through(self, maps: Sequence[linearised.LinearMap], v: jax.Array) -> jax.Array:
-        """The product from the linear maps of all batches."""
+        """H v for a vector or columns v, from the linear maps of all batches."""
         return linearised.hessian_product(self.net, maps, v)
 
     def _product(self) -> Product:
@@ -182,7 +182,11 @@ def hessian_batch(op: NetworkHessian, x: Any, target: Target | None, v: jax.Arra
 
 
 def checked_hessian(op: NetworkHessian) -> NetworkHessian:
-    """The operator; refused where the model or the loss cannot be differentiated twice."""
+    """The operator; refused where the model or the loss cannot be differentiated twice.
+
+    That is tried on one sample, if it can fail: for a model without a forward mode, and for a loss
+    of the caller's own.
+    """
     net = op.net
     x, target = (net.x, net.target) if net.coupled else take((net.x, net.target), slice(0, 1))
     v = jnp.zeros(net.parameters, net.dtype)

@@ -119,7 +119,10 @@ def linearised_in_float32(op: NetworkGram | NetworkHessian) -> Operator | None:
 
 
 def fits(op: NetworkGram | NetworkHessian, limits: Limits = LIMITS) -> bool:
-    """Whether the linear maps of all batches take at most ``limits.linearisation_bytes``."""
+    """Whether the linear maps of all batches take at most ``limits.linearisation_bytes``.
+
+    The shapes of what they keep are known without making them.
+    """
     maps = _all_maps.of(op).eval_shape(op)
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(maps))
     return size <= limits.linearisation_bytes

@@ -178,7 +178,7 @@ class NetworkGram(Algebra, ParameterTrees):
         return linearised.maps_of_outputs(self.net, rooted=self.side == "outputs")
 
     def through(self, maps: Sequence[linearised.LinearMap], v: jax.Array) -> jax.Array:
-        """The product from the linear maps of all batches."""
+        """The product with v, a vector or columns, from the linear maps of all batches."""
         on_parameters = self.side == "parameters"
         product = linearised.gauss_newton_product if on_parameters else linearised.kernel_product
         return self.scale * product(self.net, maps, v)
@@ -212,15 +212,19 @@ class NetworkGram(Algebra, ParameterTrees):
         return jacobian.T if self.side == "parameters" else jacobian
 
     def rows(self) -> jax.Array:
-        """R (n r, p) with R^T R = G, where the side is "parameters", also in a compiled function.
+        """scale^{1/2} J (n r, p), whose product J^T J is the operator on the side of parameters.
 
-        It is R^T J times the root of the scale, all of it made at once.
+        It can be made in a compiled function, since all of it is made at once.
         """
         whole = replace(self.net, batch=self.net.samples * self.net.rows)  # one piece, one program
         return jnp.concatenate(list(jacobians.row_blocks(whole))) * self.scale**0.5
 
     def factorisation(self) -> Factorisation | None:
-        """By J, or for coupled samples by a matrix C of fewer columns with C C^T = J J^T."""
+        """The factor F with F F^T the operator: scale^{1/2} J^T or scale^{1/2} J.
+
+        On the side of outputs it is, for coupled samples, a matrix of fewer columns with the same
+        F F^T. None where the loss's output Hessian has no root.
+        """
         full = self.full_factorisation()
         if full is None or self.side == "parameters" or not self.net.coupled:
             return full
@@ -233,7 +237,11 @@ class NetworkGram(Algebra, ParameterTrees):
         return Factorisation((self.shape[0], columns), form, self.factor_error, blocks)
 
     def full_factorisation(self) -> Factorisation | None:
-        """By J, which has a column for every parameter."""
+        """The factor scale^{1/2} J^T or scale^{1/2} J, where J has a column for every parameter.
+
+        None where the loss's output Hessian has no root R, as J is R^T times the Jacobian of the
+        outputs.
+        """
         if not has_root(self.net.target):
             return None
         by_rows, blocks = self.side == "outputs", partial(self._blocks, jacobians.row_blocks)
@@ -251,10 +259,12 @@ class NetworkGram(Algebra, ParameterTrees):
             yield rows if root == 1 else times_number(rows, root)
 
     def factor_error(self) -> Error:
-        """The error of the Jacobian in products, and in all that was formed of it until now.
+        """The error of scale^{1/2} J in products, and in all that was formed of it until now.
 
-        A program of products with A = scale J^T J is compared by v^T A w = scale <J v, J w>, where
-        a program of its own multiplies by J; one with scale J J^T by J^T in the same way.
+        What was formed, such as J or J J^T, is compared with products by J^T at random vectors. A
+        program of products with A = scale J^T J is compared by v^T A w = scale <J v, J w>, where
+        another program multiplies by J; one with scale J J^T by J^T in the same way. A difference
+        that errors do not explain becomes the error.
         """
         error = self.measured.whole
         for forms in self._formed:
@@ -278,7 +288,7 @@ class NetworkGram(Algebra, ParameterTrees):
 
     @cached_property
     def _expected(self) -> Forms:
-        """v^T J^T J w, or v^T J J^T w, for those vectors."""
+        """v^T J^T J w, or v^T J J^T w, for the vectors v and w that programs are compared by."""
         if self.side == "outputs":
             return self.measured.forms
         return forms_of_images(on_host(forward_products(self.net, self._multiplied)).T)
@@ -325,7 +335,10 @@ class NetworkGram(Algebra, ParameterTrees):
 
     @property
     def _by_products(self) -> bool:
-        """Whether the error is measured on products: on the parameters, for a caller's loss."""
+        """Whether the error is measured on products with J^T B J, and not on J.
+
+        So it is on the side of parameters for a loss of the caller's own, see :meth:`error`.
+        """
         target = self.net.target
         return self.side != "outputs" and target is not None and callable(target.loss)
 

@@ -11,7 +11,11 @@ _SIDES = ("auto", "parameters", "outputs")
 
 
 def without_idle_target(net: Network) -> Network:
-    """The network, with only that part of its target on which the output Hessian B depends."""
+    """The network, with only that part of its target on which the output Hessian B depends.
+
+    For the squared error without weights B is the identity. It depends on the labels y only for a
+    loss of the caller's own.
+    """
     if net.target is None or not net.target.weighs:
         return replace(net, target=None)
     target = net.target if callable(net.target.loss) else replace(net.target, y=None)

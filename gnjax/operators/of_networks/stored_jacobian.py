@@ -153,6 +153,7 @@ def storing(op: NetworkGram, product: Product) -> Product:
     del product
 
     def multiply(v: Any) -> Any:
+        """The product with a vector or columns, which count as so many products."""
         nonlocal products_left
         if products_left <= 0:
             multiplications.clear()  # free its memory first
@@ -322,6 +323,7 @@ def _through(
     entries = scatter_leaf(net, place, part)  # V
 
     def image(use: Use, pair: Pair) -> jax.Array:
+        """sum_t delta_t . V a_t over the positions t of one use."""
         inputs, deltas = pair
         images = jax.vmap(partial(acting, use, entries))(inputs).reshape(len(inputs), -1)
         images = images.astype(net.dtype)

@@ -137,7 +137,10 @@ class Streamed(Algebra, ParameterTrees):
         return gram_error(norm, total.to(size))
 
     def parts(self) -> Iterator[NetworkGram | NetworkHessian]:
-        """Yield the operator of each batch, a sum over its samples, if one of them counts."""
+        """Yield for each batch the operator that is the sum over its samples.
+
+        A batch in which no sample counts, because all labels are to be ignored, is left out.
+        """
         for x, y in self.batches:
             net = self._batch(x, y)
             if net is None:
@@ -148,7 +151,10 @@ class Streamed(Algebra, ParameterTrees):
                 yield NetworkHessian(net, self.functional)
 
     def _batch(self, x: Any, y: Any) -> Network | None:
-        """The network at a batch; None where no sample of it counts."""
+        """The network at the samples of a batch; None where no sample of it counts.
+
+        Its total is 1, as the sum over all batches is divided once, in the end.
+        """
         inputs, first = check_samples("x", x), self.first
         n = sample_count(inputs)
         target, total = make_target(self.loss, y, None, first.shapes, n, first.dtype, idle=True)

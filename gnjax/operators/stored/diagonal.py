@@ -67,9 +67,9 @@ class Diagonal(Algebra):
         return Error(float(self.stored_error), reason="the error of the diagonal entries")
 
     def _rank(self) -> RankBound:
-        """The number of entries that are not zero, where they are exact."""
-        exact = not float(self.stored_error)
-        rank = np.count_nonzero(np.asarray(self.entries)) if exact else len(self.entries)
+        """A bound on the rank: the number of entries that are not zero, if they are exact."""
+        is_exact = not float(self.stored_error)
+        rank = np.count_nonzero(np.asarray(self.entries)) if is_exact else len(self.entries)
         return RankBound(int(rank), STATED_RANK)
 
 

@@ -151,7 +151,7 @@ class Factored(Algebra):
         return None if exponent is None else 2 * exponent
 
     def _trace(self) -> tuple[float, Error]:
-        """||J||_F^2."""
+        """tr J J^T = ||J||_F^2, and the rounding of this sum."""
         squares = np.asarray(self.factor, np.float64) ** 2
         value = float(squares.sum())
         rounding = gamma(squares.size + 2, jnp.dtype(jnp.float64)) * value

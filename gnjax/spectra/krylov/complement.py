@@ -83,6 +83,7 @@ def complement(
     start = lanczos.random_rows(size, _BLOCK, seed, orthogonal_to=basis)
 
     def enough(run: lanczos.Run) -> bool:
+        """Whether the run has missed no eigenvalue beyond either target, or is to stop."""
         if stop():
             return True
         targets = _targets(np.linalg.eigvalsh(run.projection), below, above)

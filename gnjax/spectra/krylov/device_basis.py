@@ -85,8 +85,8 @@ def random_row(form: Layout, number: int) -> jax.Array:
 @partial(jax.jit, static_argnums=0)
 def as_row(form: Layout, vector: Any) -> jax.Array:
     """A vector (n,) with zeros behind it, of shape (slabs, width), as the basis stores it."""
-    short = form.slabs * form.width - form.size
-    padded = jnp.pad(jnp.asarray(vector, form.dtype), (0, short))
+    missing = form.slabs * form.width - form.size
+    padded = jnp.pad(jnp.asarray(vector, form.dtype), (0, missing))
     return form.placed(padded.reshape(form.slabs, form.width))
 
 

@@ -137,6 +137,7 @@ def ritz_vectors(
       dtype: of the vectors that the product takes.
       stop: whether the best vectors so far are asked for.
     """
+    # A basis of the whole space has one row more, as the last row only follows the run.
     run = _begun(form, rows if rows < form.size else form.size + 1)
     target = max(rtol, BREAKDOWN * float(jnp.finfo(form.dtype).eps))
     reached = _searched(run, product, dtype, k, sign, target, stop)
@@ -158,7 +159,7 @@ def checked_vectors(
 
 
 def _begun(form: Layout, rows: int) -> DeviceRun:
-    """A run whose first row is random."""
+    """A run without steps, whose first row is random, with room for ``rows`` rows of its basis."""
     steps = rows - 1
     run = DeviceRun(form, empty_basis(form, rows), np.zeros((steps, steps)))
     _start_anew(run)

@@ -186,6 +186,7 @@ def _converged(search: Search, level: float) -> Callable[[krylov.Run], bool]:
     next_check, last_check = 0, (0, -float(np.log(search.rtol)))
 
     def enough(run: krylov.Run) -> bool:
+        """Whether the run may end; most calls only count the steps until the next check."""
         nonlocal next_check, last_check
         steps = len(run.basis)
         if search.stop():

@@ -94,6 +94,7 @@ def any_beyond(search: Search, pairs: RitzPairs, t: float, level: float = MISSED
     most_rows = min(search.size - len(first_run.basis), fitting_rows, 2 * first_run.products)
 
     def verdict(second_run: krylov.Run) -> bool | None:
+        """Whether S(t) has an eigenvalue beyond t, as far as the second run shows."""
         outermost = float((search.sign * np.linalg.eigvalsh(second_run.projection)).min())
         if outermost < search.sign * t:
             return True

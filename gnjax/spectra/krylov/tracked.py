@@ -68,6 +68,9 @@ def tracked(
 ) -> Tracked:
     """Lanczos until the residual is at most rtol times the scale, or ``steps`` products are made.
 
+    If the first product is so large or small that squares might over- or underflow, the run is one
+    with A / 2^exponent, and the results are multiplied by the power in the end.
+
     Args:
       product: v -> A v of a symmetric matrix A, for vectors (n,). It is not compiled here, so that
         it is compiled once for bases of all sizes.

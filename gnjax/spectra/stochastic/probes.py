@@ -75,7 +75,7 @@ def row_lengths(rows: np.ndarray) -> np.ndarray:
     largest = float(max(rows.max(initial=0.0), -rows.min(initial=0.0)))
     if _SQUARES < largest < 1 / _SQUARES:  # a division would take the memory of the rows once more
         return np.linalg.norm(rows, axis=1)
-    scale = 2.0 ** ((exponent_of(largest) or 1) - 1)
+    scale = 2.0 ** ((exponent_of(largest) or 1) - 1)  # a power of two near the largest entry
     lengths: np.ndarray = np.linalg.norm(rows / scale, axis=1) * scale
     return lengths
 
@@ -89,6 +89,7 @@ def spread_of_mean(samples: np.ndarray) -> np.ndarray:
     """The standard error of the mean over the first axis, without underflow of the squares."""
     if len(samples) == 1:
         return np.full(samples.shape[1:], np.inf)
+    # A power of two near the largest sample, so that a division by it is exact.
     scale = 2.0 ** ((exponent_of(float(np.abs(samples).max(initial=0.0))) or 1) - 1)
     spread: np.ndarray = (samples / scale).std(axis=0, ddof=1) / math.sqrt(len(samples)) * scale
     return spread
