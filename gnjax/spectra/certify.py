@@ -157,10 +157,10 @@ def _others(
     seed: int,
     stop: Callable[[], bool],
 ) -> Complement:
-    """The eigenvalues of A on the complement of the pairs' space, as far as it takes.
+    """Bounds on the eigenvalues of A on the complement of the space that the vectors span.
 
-    They are bounded until none can be above the largest or below the smallest of the values, with
-    their radii and the errors that the answer will add.
+    They are as close as it takes to tell whether the values of the pairs are the smallest or the
+    largest eigenvalues, with their radii and the errors that the answer will add.
 
     ``error`` is that of the products, and ``share`` their rounding, relative to the norm. Where the
     error is unknown, the eigenvalues are bounded for the products as returned.

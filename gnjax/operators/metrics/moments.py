@@ -192,7 +192,10 @@ def _summed(sums: _Moments | _Squares, net: Network, plan: MomentPlan, added_wid
 
 
 def _items(net: Network, plan: MomentPlan) -> tuple[Item, ...]:
-    """What is computed of J: inputs and sensitivities for all parts, columns for all others."""
+    """What is computed of J: inputs and sensitivities for all parts, columns for all others.
+
+    The width of a pair is 0 here, as :func:`_summed` counts the results of its uses.
+    """
     layers_of_parts = {part.parameter: part.layer for part in plan.parts}
     pairs = [Item(parameter, layer, "pair", 0) for parameter, layer in layers_of_parts.items()]
     columns = (Item(other, None, "rows", net.counts[other]) for other in plan.others)

@@ -153,7 +153,10 @@ def storing(op: NetworkGram, product: Product) -> Product:
     del product
 
     def multiply(v: Any) -> Any:
-        """The product with a vector or columns, which count as so many products."""
+        """A v for a vector or columns v, by J once the number of products is used up.
+
+        Each column counts as a product.
+        """
         nonlocal products_left
         if products_left <= 0:
             multiplications.clear()  # free its memory first

@@ -115,7 +115,7 @@ def outer_ritz_pairs(
         if pairs.run.complete or search.stop() or not small(search, pairs):
             answer = _answer(search, pairs, False)
             break
-        hidden = hides(search, pairs, level)
+        hidden = hides(search, pairs, level)  # None where it is not decided
         answer = _answer(search, pairs, hidden is False)
         if search.stop() or not _more_vectors(search, pairs, block, hidden):
             answer = replace(answer, converged=answer.converged and not hidden)

@@ -349,11 +349,11 @@ def _next_block(
     """
     count = min(room, max(block, len(run.following) or _FRESH))
     fresh, coupling = run.following[:count], run.remainder[:count]
-    unseen = float(np.linalg.norm(run.remainder[count:]))
+    dropped_norm = float(np.linalg.norm(run.remainder[count:]))
     if len(fresh) < count:
         fresh = padded_basis(fresh, count, basis, rng)
         coupling = np.vstack([coupling, np.zeros((count - len(coupling), run.block))])
-    return fresh, coupling, unseen
+    return fresh, coupling, dropped_norm
 
 
 def ritz(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

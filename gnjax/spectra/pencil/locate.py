@@ -177,12 +177,12 @@ def deflation(
 
 
 def _floor(residuals: np.ndarray, gaps: np.ndarray, negative: int) -> float:
-    """The squared norm of (Theta - s I)_+^{-1/2} E^T R, which C must exceed.
+    """What C = R^T sign (A - s I) R must exceed beside k deflated Ritz vectors, for the shift s.
 
-    ``residuals`` (k, n) are R^T e for the residuals e of the k deflated Ritz vectors, the columns
-    of E. ``gaps`` (k,) is the diagonal of sign (Theta - s I) for their Ritz values Theta and the
-    shift s, of which only the positive part + counts. If more than ``negative`` gaps are negative,
-    too many eigenvalues lie beyond the shift, and the floor is infinite.
+    ``residuals`` (k, n) are R^T e for the residuals e = A x - theta x of the vectors x with values
+    theta, and ``gaps`` (k,) are sign (theta - s). By the Schur complement the floor is the squared
+    norm of the matrix with the rows (R^T e) / gap^{1/2}; a negative gap only helps. If more than
+    ``negative`` gaps are negative, too many eigenvalues lie beyond s, and the floor is infinite.
     """
     if (gaps <= 0).sum() > negative or (gaps == 0).any():
         return np.inf

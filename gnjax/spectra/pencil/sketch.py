@@ -31,10 +31,11 @@ def columns_for(width: int, most: int) -> int:
 
 
 def sketched(tiles: Sequence[jax.Array], width: int, seed: int) -> list[jax.Array]:
-    """Y = J S in tiles of about ``width`` columns together, from the tiles of J.
+    """The sketch Y = J S for a random S, in tiles of about ``width`` columns together.
 
-    S has a few entries +-1 / (number of entries)^{1/2} in every row, at random places. All columns
-    of a tile of J are added to the same few tiles of Y, each column with random signs.
+    J (m, q) comes in tiles of its columns. S has a few entries +-1 / (number of entries)^{1/2} in
+    every row, at random places. All columns of a tile of J are added to the same few tiles of Y,
+    each column with random signs.
     """
     rng, (rows, columns) = np.random.default_rng([_STREAM, seed]), tiles[0].shape
     dtype, places = tiles[0].dtype, max(1, width // columns)  # the number of tiles of Y

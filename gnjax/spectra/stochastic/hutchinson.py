@@ -47,7 +47,7 @@ def hutchinson(
     ``block`` of them are multiplied at once, and no others are in memory.
     """
     samples: list[np.ndarray] = []
-    lengths = 0.0
+    lengths = 0.0  # the sum of |g| |A g|
     for first in range(0, probes, block):
         if samples and stop():
             break

@@ -25,9 +25,10 @@ def probe_stream(seed: int) -> np.random.Generator:
 
 
 def together(op: Operator, limits: Limits) -> int:
-    """How many random vectors are multiplied at once: sixteen, or as many as have room, but one.
+    """How many random vectors are multiplied at once: sixteen, or fewer where these have no room.
 
-    An operator is refused if ``limits.density_bytes`` has no room for one vector and its product.
+    It is at least one. An operator is refused if ``limits.density_bytes`` has no room for one
+    vector and its product.
     """
     bytes_of_vector = bytes_of_one(op)
     if bytes_of_vector > limits.density_bytes:
