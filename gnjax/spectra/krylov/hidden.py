@@ -49,11 +49,11 @@ def threshold(search: Search, pairs: RitzPairs) -> float:
     # T - t is inverted, so that t keeps a distance from the values that rounding cannot close.
     distance = max(errors[-1], search.rtol / 2 * pairs.scale, 4 * search.noise * pairs.scale)
     distance = max(distance, 2 * pairs.run.dropped, float(np.finfo(float).tiny))  # for A = 0
-    outermost = lower_ends[-1]
+    group_end = lower_ends[-1]  # of the k-th value, and of those that touch its group
     for lower, upper in zip(lower_ends[::-1], upper_ends[::-1], strict=True):
-        if upper > outermost - 2 * distance:
-            outermost = min(outermost, lower)
-    return float(search.sign * (outermost - distance))
+        if upper > group_end - 2 * distance:
+            group_end = min(group_end, lower)
+    return float(search.sign * (group_end - distance))
 
 
 def is_outermost(search: Search, pairs: RitzPairs) -> bool:
