@@ -213,7 +213,7 @@ class LinearCombination(Algebra, ParameterTrees):
         return max((exponent for exponent in exponents if exponent is not None), default=None)
 
     def _uneven(self) -> bool:
-        """Whether an A_i is uneven, or has a norm far from 1 that its weight may hide in the sum."""
+        """Whether an A_i is uneven, or has a norm far from 1, which its weight may hide."""
         exponents = [magnitude_of(part)[0] for part in self.parts]
         is_far = any(abs(exponent or 0) > reach(self.dtype) for exponent in exponents)
         return is_far or any(map(is_uneven, self.parts))
