@@ -34,17 +34,20 @@ class NotFollowedError(Exception):
 
 @dataclass(frozen=True)
 class Number:
-    """An array: its residues, where it floats, and its floating (or integer) values, where known.
+    """An array of numbers in exact arithmetic, beside their values as the network computes them.
 
     What depends on the vectors that J is multiplied with has residues only.
     """
 
-    residues: np.ndarray | None
-    plain: Any = None
+    residues: np.ndarray | None  # modulo the prime; None for integers, booleans and random keys
+    plain: Any = None  # the floating (or integer) values, where known
 
     @property
     def known(self) -> np.ndarray:
-        """The residues of an array of numbers, which integers have by themselves."""
+        """The residues modulo the prime; those of integers and booleans follow from their values.
+
+        Keys of random numbers have none, and are refused.
+        """
         if self.residues is not None:
             return self.residues
         if not jnp.issubdtype(self.plain.dtype, jnp.integer) and self.plain.dtype != bool:
@@ -55,7 +58,7 @@ class Number:
 
 
 def number(array: Any) -> Number:
-    """An array of known values; keys of random numbers and integers have no residues."""
+    """A :class:`Number` of known values; its residues are stored if it floats."""
     if not hasattr(array, "dtype"):
         array = np.asarray(array)
     if not jnp.issubdtype(array.dtype, jnp.floating):
@@ -68,9 +71,10 @@ _ZERO = number(np.zeros(()))
 
 
 class Followed:
-    """A function of arrays to an array, as a function of instances of :class:`Number`.
+    """A function of arrays to an array, computed modulo the prime instead.
 
-    Its equations are written down once for arguments of the same shapes.
+    Its arguments may be of the class :class:`Number`, and the result is an array of residues. The
+    equations of the function are written down once for arguments of the same shapes.
     """
 
     def __init__(self, function: Callable[..., jax.Array]) -> None:
@@ -78,14 +82,14 @@ class Followed:
         self.programs: dict[Any, Any] = {}
 
     def __call__(self, *args: Any) -> np.ndarray:
-        """The residues of the result."""
+        """The residues of the result for these arguments."""
         shapes = jax.tree.map(_shape, args, is_leaf=_is_number)
         flat, structure = jax.tree.flatten(args, is_leaf=_is_number)
-        key = structure, *((each.shape, each.dtype) for each in jax.tree.leaves(shapes))
+        key = structure, *((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(shapes))
         if key not in self.programs:
             self.programs[key] = jaxprs.equations_of(self.function, *shapes)[0]
-        closed = self.programs[key]
-        (result,) = _evaluated(closed, flat)
+        closed_jaxpr = self.programs[key]
+        (result,) = _evaluated(closed_jaxpr, flat)
         return result.known
 
 
@@ -94,6 +98,7 @@ def _is_number(leaf: Any) -> bool:
 
 
 def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
+    """The shape and dtype of an argument; a :class:`Number` stands for floating numbers."""
     if isinstance(leaf, Number):
         return jax.ShapeDtypeStruct(leaf.known.shape, jnp.result_type(float))
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
@@ -103,18 +108,21 @@ def _number(operand: Any) -> Number:
     return operand if isinstance(operand, Number) else number(operand)
 
 
-def _evaluated(closed: Any, operands: Sequence[Any]) -> list[Number]:
-    """The results of equations on numbers."""
-    results = jaxprs.evaluate(closed.jaxpr, closed.consts, operands, _bind, jaxprs.ALL_CALLS)
+def _evaluated(closed_jaxpr: Any, operands: Sequence[Any]) -> list[Number]:
+    """The results of the equations of a closed jaxpr, in exact arithmetic beside the floating one.
+
+    Operands may be arrays or of the class :class:`Number`.
+    """
+    jaxpr, consts = closed_jaxpr.jaxpr, closed_jaxpr.consts
+    results = jaxprs.evaluate(jaxpr, consts, operands, _bind, jaxprs.ALL_CALLS)
     return [_number(result) for result in results]
 
 
 def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
-    """The results of one equation of a jaxpr.
+    """The results of one equation of a jaxpr, as instances of :class:`Number`.
 
-    Its operands and results are of the class Number: residues modulo the prime, which integers and
-    booleans need not have, and the values themselves where they are known. An equation that
-    neither can follow is refused.
+    Results that float get residues modulo the prime, from those of the operands; every result gets
+    its value too, if all operands have theirs. An equation that neither can follow is refused.
     """
     numbers, name = [_number(operand) for operand in operands], eqn.primitive.name
     if name in _LOOPS:
@@ -122,7 +130,7 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     if any(_is_complex(v) for v in (*eqn.invars, *eqn.outvars)):
         raise NotFollowedError(f"{name} of complex numbers")
     floating = [jaxprs.floats(v) for v in eqn.outvars]
-    values = _plain(eqn, numbers)
+    values = _plain_results(eqn, numbers)
     if name in _COMPARISONS:
         _check_decided(numbers)
     if not any(floating):
@@ -140,16 +148,22 @@ def _is_complex(v: Any) -> bool:
     return bool(jnp.issubdtype(getattr(v.aval, "dtype", bool), jnp.complexfloating))
 
 
-def _plain(eqn: Any, numbers: Sequence[Number]) -> list[Any] | None:
-    """The values as the network computes them; None where some operand has none."""
-    if any(each.plain is None for each in numbers):
+def _plain_results(eqn: Any, numbers: Sequence[Number]) -> list[Any] | None:
+    """The results of an equation as the network computes them; None where an operand has no value.
+
+    Such an operand depends on vectors that J is multiplied with.
+    """
+    if any(operand.plain is None for operand in numbers):
         return None
-    values = result_by_numpy(eqn, [each.plain for each in numbers])
+    values = result_by_numpy(eqn, [operand.plain for operand in numbers])
     return list(values) if eqn.primitive.multiple_results else [values]
 
 
 def _check_decided(numbers: Sequence[Number]) -> None:
-    """Refuse a comparison of numbers that are equal in floating arithmetic alone."""
+    """Refuse to compare two numbers that are equal in floating arithmetic but not in residues.
+
+    Rounding would decide which of them is larger. ``numbers`` starts with the two.
+    """
     first, second = numbers[:2]
     if first.residues is None or second.residues is None or first.plain is None:
         return
@@ -158,9 +172,15 @@ def _check_decided(numbers: Sequence[Number]) -> None:
 
 
 def _residues(eqn: Any, numbers: Sequence[Number], values: list[Any] | None) -> list[np.ndarray]:
-    """The residues of all results, which float."""
+    """The residues modulo the prime of all results of an equation, which float.
+
+    ``values`` are the results as the network computes them, None where they are not known. They are
+    taken where the floating result is exact (a step function, or from integers), and where a
+    comparison chooses among the operands. Sums, products and quotients are computed modulo the
+    prime, and other functions are unknowns.
+    """
     name = eqn.primitive.name
-    if name == "convert_element_type" and values is not None and _kept(numbers[0], values[0]):
+    if name == "convert_element_type" and values is not None and _unchanged(numbers[0], values[0]):
         return [numbers[0].known]
     if any(jnp.finfo(v.aval.dtype).eps > _COARSEST for v in eqn.outvars):
         raise NotFollowedError(f"{name} in a coarse format, whose rounding is no algebra")
@@ -172,13 +192,13 @@ def _residues(eqn: Any, numbers: Sequence[Number], values: list[Any] | None) -> 
             _check_decided((*numbers, _ZERO))
         return [modular.residues(np.asarray(value)) for value in values]
     if name in _ARITHMETIC:
-        return [_ARITHMETIC[name](*(each.known for each in numbers))]
+        return [_ARITHMETIC[name](*(operand.known for operand in numbers))]
     if name in _MOVES:
         return _moved(eqn, numbers)
     if name in _PRODUCTS:
         return [_product(eqn, *numbers)]
     if name in _OF_VALUES:
-        if any(each.plain is None for each in numbers):
+        if any(operand.plain is None for operand in numbers):
             raise NotFollowedError(name)
         return [_OF_VALUES[name](eqn, *numbers)]
     if name in _UNKNOWN and values is not None:
@@ -188,16 +208,20 @@ def _residues(eqn: Any, numbers: Sequence[Number], values: list[Any] | None) -> 
     raise NotFollowedError(name)
 
 
-def _kept(given: Number, converted: Any) -> bool:
-    """Whether floating numbers are the same in another format."""
+def _unchanged(given: Number, converted: Any) -> bool:
+    """Whether floating numbers are the same after they were converted to another format."""
     if given.residues is None:
         return False
     return bool((np.asarray(converted, np.float64) == np.asarray(given.plain, np.float64)).all())
 
 
 def _unknown(name: str, numbers: Sequence[Number], value: Any) -> np.ndarray:
-    """The value of a function that no algebra describes; at zero that of many is known."""
-    unknowns = modular.unknowns(name, *(each.known for each in numbers))
+    """Residues for the values of a function that no algebra describes, such as tanh.
+
+    They are unknowns that depend on the name of the function and on its arguments' residues alone.
+    At the argument zero the ``value`` of many functions is exact, and its residue is taken.
+    """
+    unknowns = modular.unknowns(name, *(argument.known for argument in numbers))
     if name not in _KNOWN_AT_ZERO:
         return unknowns
     (argument,) = numbers
@@ -206,9 +230,12 @@ def _unknown(name: str, numbers: Sequence[Number], value: Any) -> np.ndarray:
 
 
 def _moved(eqn: Any, numbers: Sequence[Number]) -> list[np.ndarray]:
-    """Results that are sums of entries of the operands, each taken once or not at all."""
+    """Residues of results that are sums of entries of the operands, each taken once or not at all.
+
+    The operation of NumPy is applied to the residues, where there is one, or that of JAX.
+    """
     operation = OPERATIONS.get(eqn.primitive.name, lambda *_: NotImplemented)
-    operands = [each.plain if each.residues is None else each.residues for each in numbers]
+    operands = [n.plain if n.residues is None else n.residues for n in numbers]
     results = operation(eqn.params, *operands)
     if results is NotImplemented:
         return _moved_by_jax(eqn, numbers)
@@ -216,31 +243,32 @@ def _moved(eqn: Any, numbers: Sequence[Number]) -> list[np.ndarray]:
 
 
 def _moved_by_jax(eqn: Any, numbers: Sequence[Number]) -> list[np.ndarray]:
-    """The same by JAX, in its own format, some bits of the residues at a time.
+    """:func:`_moved` by JAX, in the floating format of the equation, on parts of the residues.
 
-    Sums of what few bits hold are exact in the format, which is checked.
+    A residue has 31 bits. It is split into digits of 8 bits where the format is float32, and of 31
+    where it is float64: sums of such digits are exact in the format, which is checked.
     """
     dtype = next(v.aval.dtype for v in eqn.outvars if jaxprs.floats(v))
-    exact = 2.0 ** (jnp.finfo(dtype).nmant + 1)
-    bits = 31 if exact > 2.0**50 else 8
+    exact_below = 2.0 ** (jnp.finfo(dtype).nmant + 1)
+    bits = 31 if exact_below > 2.0**50 else 8
     totals: list[Any] = [np.zeros((), np.int64)] * len(eqn.outvars)
     for shift in range(0, 31, bits):
-        limbs = [
-            each.plain if each.residues is None
-            else np.asarray((each.residues >> shift) & (2**bits - 1), v.aval.dtype)
-            for each, v in zip(numbers, eqn.invars, strict=True)
+        digits = [
+            n.plain if n.residues is None
+            else np.asarray((n.residues >> shift) & (2**bits - 1), v.aval.dtype)
+            for n, v in zip(numbers, eqn.invars, strict=True)
         ]  # fmt: skip
-        bound = jaxprs.bind(eqn, limbs)
-        parts = bound if eqn.primitive.multiple_results else [bound]
-        for i, part in enumerate(map(np.asarray, parts)):
-            if not (part < exact).all():  # also where an index outside of an array gives NaN
+        bound = jaxprs.bind(eqn, digits)
+        results = bound if eqn.primitive.multiple_results else [bound]
+        for i, result in enumerate(map(np.asarray, results)):
+            if not (result < exact_below).all():  # also where an index out of bounds gives NaN
                 raise NotFollowedError(eqn.primitive.name)
-            totals[i] = (totals[i] + part.astype(np.int64) % PRIME * 2**shift) % PRIME
+            totals[i] = (totals[i] + result.astype(np.int64) % PRIME * 2**shift) % PRIME
     return totals
 
 
 def _product(eqn: Any, a: Number, b: Number) -> np.ndarray:
-    """A product of matrices, or a convolution."""
+    """The residues of a product of matrices or of a convolution, by NumPy."""
     params = {**eqn.params, "preferred_element_type": None}
     operation = OPERATIONS[eqn.primitive.name]
 
@@ -254,13 +282,17 @@ def _product(eqn: Any, a: Number, b: Number) -> np.ndarray:
 
 
 def _power(eqn: Any, base: Number) -> np.ndarray:
+    """The residues of an integer power; a negative one is a quotient."""
     exponent = eqn.params["y"]
     power = modular.powers(base.known, abs(exponent))
     return power if exponent >= 0 else modular.inverses(power)
 
 
 def _convert(eqn: Any, given: Number) -> np.ndarray:
-    """The same numbers in another format, which must not be coarser: rounding is no algebra."""
+    """The residues of numbers in another format, which must not be coarser.
+
+    A coarser format would round them, which is no algebra.
+    """
     before, after = eqn.invars[0].aval.dtype, eqn.params["new_dtype"]
     if jnp.finfo(after).eps > jnp.finfo(before).eps:
         raise NotFollowedError(f"rounding from {before} to {after}")
@@ -268,7 +300,10 @@ def _convert(eqn: Any, given: Number) -> np.ndarray:
 
 
 def _chosen(compare: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """max(a, b) or min(a, b): the one that the floating values choose."""
+    """A rule for max(a, b) or min(a, b): the residue of the one that the floating values choose.
+
+    ``compare(a, b)`` says whether a is chosen.
+    """
 
     def choose(eqn: Any, a: Number, b: Number) -> np.ndarray:
         _check_decided((a, b))
@@ -278,82 +313,100 @@ def _chosen(compare: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 
 
 def _clamped(eqn: Any, low: Number, given: Number, high: Number) -> np.ndarray:
+    """The residues of numbers that are clamped to an interval, as their floating values are."""
     _check_decided((given, low))
     _check_decided((given, high))
-    inside = np.where(given.plain > high.plain, high.known, given.known)
-    return np.where(given.plain < low.plain, low.known, inside)
+    at_most_high = np.where(given.plain > high.plain, high.known, given.known)
+    return np.where(given.plain < low.plain, low.known, at_most_high)
 
 
-def _extreme(place: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """The largest or smallest entry over axes: the residue of the first entry that is it."""
+def _extreme(find: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """A rule for the largest or smallest entry over axes: the residue of the first such entry.
+
+    ``find`` is np.argmax or np.argmin.
+    """
 
     def choose(eqn: Any, given: Number) -> np.ndarray:
         axes = eqn.params["axes"]
         kept = [axis for axis in range(given.plain.ndim) if axis not in axes]
         order, shape = (*kept, *axes), [given.plain.shape[axis] for axis in kept]
-        values, entries = (
+        values, residues = (
             array.transpose(order).reshape(*shape, -1) for array in (given.plain, given.known)
         )
-        return np.take_along_axis(entries, place(values, axis=-1)[..., None], axis=-1)[..., 0]
+        return np.take_along_axis(residues, find(values, axis=-1)[..., None], axis=-1)[..., 0]
 
     return choose
 
 
 def _absolute(eqn: Any, given: Number) -> np.ndarray:
+    """The residues of absolute values, by the signs of the floating values."""
     _check_decided((given, _ZERO))
     return np.where(given.plain < 0, -given.known % PRIME, given.known)
 
 
 def _scan(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
-    """The steps of a scan, one after the other."""
-    params, first = eqn.params, eqn.params["num_consts"]
-    second, body = first + params["num_carry"], params["jaxpr"]
-    consts, carry, rows = numbers[:first], list(numbers[first:second]), numbers[second:]
+    """The results of a scan, one step after the other: what it carries, then what it stacks.
+
+    Its operands are constants, what it carries, and arrays with a row for each step.
+    """
+    params, carry_start = eqn.params, eqn.params["num_consts"]
+    rows_start, body = carry_start + params["num_carry"], params["jaxpr"]
+    consts, carry = numbers[:carry_start], list(numbers[carry_start:rows_start])
+    arrays = numbers[rows_start:]
     steps = range(params["length"])
-    stacked: list[list[Number]] = []
+    results_of_steps: list[list[Number]] = []
     for step in reversed(steps) if params["reverse"] else steps:
-        row = [_map(lambda array, step=step: array[step], each) for each in rows]
+        row = [_map(lambda part, step=step: part[step], array) for array in arrays]
         results = _evaluated(body, [*consts, *carry, *row])
         carry = results[: len(carry)]
-        stacked.append(results[len(carry) :])
+        results_of_steps.append(results[len(carry) :])
     if params["reverse"]:
-        stacked.reverse()
-    if not stacked:
+        results_of_steps.reverse()
+    if not results_of_steps:
         raise NotFollowedError("a loop of no steps")
-    return [*carry, *(_map(_stack, *each) for each in zip(*stacked, strict=True))]
+    stacked = (_map(_stack, *over_steps) for over_steps in zip(*results_of_steps, strict=True))
+    return [*carry, *stacked]
 
 
 def _stack(*parts: Any) -> Any:
+    """Arrays in one array with a new first axis; those of JAX, such as random keys, by JAX."""
     of_numpy = all(isinstance(part, np.ndarray | np.generic) for part in parts)
     return np.stack(parts) if of_numpy else jnp.stack(parts)
 
 
 def _map(function: Callable[..., Any], *numbers: Number) -> Number:
-    """A function of arrays, of residues and of values alike."""
+    """A function of arrays, applied to the residues and to the values; None where one is None."""
 
     def of(arrays: Sequence[Any]) -> Any:
         return None if any(array is None for array in arrays) else function(*arrays)
 
-    return Number(of([each.residues for each in numbers]), of([each.plain for each in numbers]))
+    return Number(of([n.residues for n in numbers]), of([n.plain for n in numbers]))
 
 
 def _while(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
+    """What a while loop carries in the end; its condition is decided by the floating values.
+
+    Its operands are constants of the condition, constants of the body, and what it carries.
+    """
     condition, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
-    first = eqn.params["cond_nconsts"]
-    second = first + eqn.params["body_nconsts"]
-    asked, given, carry = numbers[:first], numbers[first:second], list(numbers[second:])
-    while _decision(_evaluated(condition, [*asked, *carry])[0]):
-        carry = _evaluated(body, [*given, *carry])
+    body_start = eqn.params["cond_nconsts"]
+    carry_start = body_start + eqn.params["body_nconsts"]
+    condition_consts, body_consts = numbers[:body_start], numbers[body_start:carry_start]
+    carry = list(numbers[carry_start:])
+    while _decision(_evaluated(condition, [*condition_consts, *carry])[0]):
+        carry = _evaluated(body, [*body_consts, *carry])
     return carry
 
 
 def _cond(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
+    """The results of the branch that the first operand chooses, clipped to the branches."""
     branches = eqn.params["branches"]
     branch = branches[min(max(_decision(numbers[0]), 0), len(branches) - 1)]
     return _evaluated(branch, numbers[1:])
 
 
 def _decision(given: Any) -> int:
+    """The value of a condition, or the index of a branch; refused where it is not known."""
     value = _number(given).plain
     if value is None:
         raise NotFollowedError("a branch")

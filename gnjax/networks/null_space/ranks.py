@@ -46,10 +46,10 @@ ALGEBRA = Error(
     MEASURED,
     reason="the rank of J modulo a prime, which cannot see a comparison that rounding turned",
 )
-_LOOKED_FOR = 2  # J is searched where at most so many times its rows are columns other than zero
+_LOOKED_FOR = 2  # the rank is looked for if at most so many times the rows of J are nonzero columns
 _WORK = 1e10  # multiplications, up to which J is formed modulo a prime and its rank found
 _LARGEST = 2e7  # numbers of a network and its values, up to which its equations are followed
-_ENTRIES = 2e6  # of the rows of J that are formed at once
+_ENTRIES = 2e6  # at most so many entries of the rows of J are formed at once
 
 _Batches = Callable[[], Iterable[Network]]
 """The networks at all batches of samples; their parameters are the same."""
@@ -61,10 +61,12 @@ def rank_bounds(net: Network, groups: Sequence[Sequence[int]]) -> list[RankBound
 
 
 def entry_rank_bounds(net: Network, parts: Sequence[np.ndarray]) -> list[RankBound]:
-    """Bounds on the ranks of the columns of groups of entries of the parameters.
+    """For each part of the columns of J an upper bound on its rank.
 
-    Proved are the number of columns, that of the rows of different samples, and that of the rows
-    whose weight is not zero (a label of -1 has the weight zero). Lower bounds follow from algebra.
+    A part lists indices into the vector of parameters. Proved are the number of columns, that of
+    the rows of different samples, and that of the rows whose weight is not zero (a label of -1 has
+    the weight zero). Where the equations of the network are small enough to be followed modulo a
+    prime, they may give smaller bounds, which are measured.
     """
     rows = min(_different_samples(net) * net.rows, _weighted_rows(net))
     bounds = _bounds(net, lambda: iter((net,)), parts, rows)
@@ -74,9 +76,9 @@ def entry_rank_bounds(net: Network, parts: Sequence[np.ndarray]) -> list[RankBou
 
 
 def _different_samples(net: Network) -> int:
-    """How many samples differ: the rows of J of equal ones are the same up to a factor.
+    """How many samples differ: equal samples have the same rows of J, up to a factor.
 
-    All of them, where samples are coupled.
+    All samples count where they are coupled, since their place in the batch may matter.
     """
     if net.coupled or not _in_one_process(net):
         return net.samples
@@ -90,9 +92,10 @@ def _different_samples(net: Network) -> int:
 
 
 def rank_bound_of_batches(first: Network, batches: _Batches, rows: int) -> RankBound:
-    """A bound on the rank of J, of so many rows, for samples that come in batches.
+    """An upper bound on the rank of J for samples that come in batches.
 
-    ``first`` is the network at the first of them.
+    ``first`` is the network at the first batch, ``batches`` gives those at all of them, and
+    ``rows`` is the number of rows of J in all.
     """
     return _bounds(first, batches, [np.arange(first.parameters)], rows)[0]
 
@@ -100,21 +103,28 @@ def rank_bound_of_batches(first: Network, batches: _Batches, rows: int) -> RankB
 def _bounds(
     first: Network, batches: _Batches, parts: Sequence[np.ndarray], rows: int
 ) -> list[RankBound]:
-    """The bounds from the columns of J, which has at most so many different ``rows``.
+    """For each part of the columns of J an upper bound on its rank, from its columns.
 
-    A part is searched where it has few columns, as floating numbers see them: fewer than its rank
-    by its shape, or so few that J can be formed modulo the prime.
+    The bound is the number of columns, or of rows, or the rank modulo a prime. That rank is
+    computed for a part if floating numbers see few nonzero columns in it: fewer than the bound by
+    its shape, or so few that J can be formed modulo the prime.
+
+    Args:
+      first: the network at the first batch of samples.
+      batches: gives the networks at all batches.
+      parts: for each part its columns, indices into the vector of parameters.
+      rows: at most so many rows of J are different and not zero.
     """
     bounds = [least(RankBound(len(part)), RankBound(rows)) for part in parts]
     if not _in_one_process(first) or _size(first) > _LARGEST:
         return bounds
-    most = _LOOKED_FOR * rows
-    seen = _nonzero_columns(batches, parts, most)
-    counts = [int(np.count_nonzero(seen[part])) for part in parts]
+    most_columns = _LOOKED_FOR * rows
+    seems_nonzero = _nonzero_columns(batches, parts, most_columns)
+    counts = [int(np.count_nonzero(seems_nonzero[part])) for part in parts]
     searched = [
         i
         for i, (count, bound) in enumerate(zip(counts, bounds, strict=True))
-        if count < bound.value or (count <= most and _work(rows, count) <= _WORK)
+        if count < bound.value or (count <= most_columns and _work(rows, count) <= _WORK)
     ]
     try:
         ranks = _ranks(first, batches, [parts[i] for i in searched], rows) if searched else []
@@ -126,31 +136,36 @@ def _bounds(
 
 
 def _work(rows: int, columns: int) -> float:
-    """About the multiplications for the rank of so many rows and columns."""
+    """About how many multiplications the rank of a matrix takes, by elimination."""
     return float(rows) * columns * min(rows, columns)
 
 
 def _ranks(first: Network, batches: _Batches, parts: Sequence[np.ndarray], rows: int) -> list[int]:
-    """Bounds on the ranks of parts of the columns of J: their ranks, or how many are not zero.
+    """For each part of the columns of J its rank modulo the prime, or how many are not zero there.
 
-    Sums of the rows of J with random weights have the rank of J, if there are enough of them.
+    The rank is found where it takes little work. It is that of as many sums of all rows of J with
+    random weights as the part has columns, or as J has ``rows``, if these are fewer: such sums span
+    what the rows span, but for a chance of about 1 / prime.
     """
     nonzero = _exact_columns(first, batches)
-    left = [part[nonzero[part]] for part in parts]
-    fits = [0 < _work(rows, len(part)) <= _WORK for part in left]
-    formed = [part for part, fit in zip(left, fits, strict=True) if fit]
-    if not formed:
-        return [len(part) for part in left]
-    columns = np.unique(np.concatenate(formed))
-    sums = _sums_of_rows(first, batches, columns, min(rows, max(map(len, formed))))
+    nonzero_parts = [part[nonzero[part]] for part in parts]
+    small = [0 < _work(rows, len(part)) <= _WORK for part in nonzero_parts]
+    small_parts = [part for part, is_small in zip(nonzero_parts, small, strict=True) if is_small]
+    if not small_parts:
+        return [len(part) for part in nonzero_parts]
+    columns = np.unique(np.concatenate(small_parts))
+    sums = _sums_of_rows(first, batches, columns, min(rows, max(map(len, small_parts))))
     return [
-        modular.rank(_square(sums[:, np.searchsorted(columns, part)])) if fit else len(part)
-        for part, fit in zip(left, fits, strict=True)
+        modular.rank(_square(sums[:, np.searchsorted(columns, part)])) if is_small else len(part)
+        for part, is_small in zip(nonzero_parts, small, strict=True)
     ]
 
 
 def _square(matrix: np.ndarray) -> np.ndarray:
-    """A matrix with random sums of the longer side in its place, which has the same rank."""
+    """A square matrix of residues of the same rank, but for a chance of about 1 / prime.
+
+    Random sums of the longer side of ``matrix`` take its place.
+    """
     rows, columns = matrix.shape
     if rows > columns:
         return modular.product(modular.drawn(2, columns, rows), matrix)
@@ -158,7 +173,10 @@ def _square(matrix: np.ndarray) -> np.ndarray:
 
 
 def _sums_of_rows(first: Network, batches: _Batches, columns: np.ndarray, count: int) -> np.ndarray:
-    """So many random sums of all rows of J that have a weight, at the chosen ``columns``."""
+    """``count`` random sums of all rows of J that have a weight, modulo the prime, as rows.
+
+    They have the chosen ``columns`` of J alone.
+    """
     total: Any = np.zeros((count, len(columns)), np.int64)
     rng = np.random.default_rng(1)
     for rows in _blocks_of_rows(first, batches):
@@ -168,29 +186,35 @@ def _sums_of_rows(first: Network, batches: _Batches, columns: np.ndarray, count:
 
 
 def _blocks_of_rows(first: Network, batches: _Batches) -> Iterator[np.ndarray]:
-    """Yield the rows of J (.., p) that have a weight, modulo the prime, some at a time.
+    """Yield the rows (.., p) of J that have a weight, modulo the prime, some at a time.
 
-    For the cross-entropy the mean over the logits is subtracted, which the loss ignores.
+    J is the Jacobian of the outputs. For the cross-entropy the mean over the logits is subtracted,
+    which the loss ignores.
     """
-    together, apart = Followed(partial(_together, first)), Followed(partial(_apart, first))
+    of_batch, of_samples = Followed(partial(_together, first)), Followed(partial(_apart, first))
     for net in batches():
         leaves, weighted = list(net.leaves), _weighted_outputs(net) != 0
+        # numbers that one row takes: its entries, or the values on the way to it
         width = max(net.parameters, net.written * (net.samples if net.coupled else 1))
         if net.coupled:
             cotangents = _seen_by_the_loss(net, net.samples)[weighted.ravel()]
             for u in np.array_split(cotangents, math.ceil(len(cotangents) * width / _ENTRIES)):
-                yield together(leaves, net.x, Number(u))
+                yield of_batch(leaves, net.x, Number(u))
             continue
-        size = max(1, int(_ENTRIES / (net.k * width)))
+        samples_at_once = max(1, int(_ENTRIES / (net.k * width)))
         cotangents, start = Number(_seen_by_the_loss(net, 1)), 0
-        for x, before in windows(net.x, size):
-            rows = apart(leaves, x, cotangents)[before:]  # (n, k, p)
+        for x, seen_before in windows(net.x, samples_at_once):
+            rows = of_samples(leaves, x, cotangents)[seen_before:]  # (n, k, p)
             yield rows[weighted[start : start + len(rows)]]
             start += len(rows)
 
 
 def _seen_by_the_loss(net: Network, samples: int) -> np.ndarray:
-    """What the loss sees of the outputs of so many samples, as a symmetric matrix of residues."""
+    """A projection P (n k, n k) of the outputs f of n samples that does not change their losses.
+
+    It is the identity. For the cross-entropy P f are the logits minus their mean over the classes,
+    for each token. P is symmetric, and its entries are residues modulo the prime.
+    """
     identity = np.eye(samples * net.k, dtype=np.int64)
     if net.target is None or net.target.loss != "cross_entropy":
         return identity
@@ -201,53 +225,60 @@ def _seen_by_the_loss(net: Network, samples: int) -> np.ndarray:
 
 
 def _apart(net: Network, leaves: list[jax.Array], x: Any, u: jax.Array) -> jax.Array:
-    """u J_i of every sample i alone (n, b, p), for u (b, k)."""
+    """u J_i (n, b, p) for u (b, k), where J_i (k, p) is the Jacobian of sample i by itself."""
 
-    def one(sample: Any) -> jax.Array:
+    def of_sample(sample: Any) -> jax.Array:
         pullback = jax.vjp(partial(net.one, sample=sample), leaves)[1]
         return jax.vmap(lambda row: gather(net, pullback(row)[0]))(u)
 
-    return jax.vmap(one)(x)
+    return jax.vmap(of_sample)(x)
 
 
 def _together(net: Network, leaves: list[jax.Array], x: Any, u: jax.Array) -> jax.Array:
-    """u J (b, p) of all samples as one function, for u (b, n k)."""
+    """u J (b, p) for u (b, n k), with the Jacobian J (n k, p) of all samples as one function."""
     pullback = jax.vjp(partial(net.together, x=x), leaves)[1]
     return jax.vmap(lambda row: gather(net, pullback(row)[0]))(u)
 
 
 def _exact_columns(first: Network, batches: _Batches) -> np.ndarray:
-    """Which columns of J are not zero modulo the prime, and so not zero."""
+    """A mask (p,) of the columns of J that are not zero modulo the prime, and so not zero.
+
+    Random sums u J of the rows that have a weight show them. A column other than zero has the sum
+    zero by a chance of 1 / prime.
+    """
     follow, nonzero = Followed(partial(_together, first)), np.zeros(first.parameters, bool)
     for net in batches():
-        for (x, weighted), _ in windows((net.x, _weighted_outputs(net) != 0), _piece(net)):
+        samples = net.x, _weighted_outputs(net) != 0
+        for (x, weighted), _ in windows(samples, _samples_at_once(net)):
             u = modular.drawn(0, 1, weighted.size) * weighted.ravel()
             nonzero |= follow(list(net.leaves), x, Number(u))[0] != 0
     return nonzero
 
 
 def _nonzero_columns(batches: _Batches, parts: Sequence[np.ndarray], most: float) -> np.ndarray:
-    """Which columns of J, of all batches together, are computed as numbers other than zero.
+    """A mask (p,) of the columns of J that floating numbers do not see as zero, for all batches.
 
-    Samples are read only until every part has more than ``most`` such columns. Rounding may have
-    made the others zero: they only show where to look.
+    Random sums of the rows of J that have a weight show them. Samples are read only until every
+    part has more than ``most`` such columns. Rounding may make a column zero, or not zero, so that
+    the mask only shows which parts are worth a look in exact arithmetic.
     """
     rng, nonzero = np.random.default_rng(0), np.zeros((), bool)
     for net in batches():
         u = rng.standard_normal((net.samples * net.k, 1)) * _weighted_outputs(net).reshape(-1, 1)
-        plain = replace(net, target=None)
-        for part in backward_parts(plain, on_device(u.astype(net.dtype))):
-            nonzero = nonzero | (np.asarray(part)[:, 0] != 0)
+        without_loss = replace(net, target=None)
+        for sums in backward_parts(without_loss, on_device(u.astype(net.dtype))):
+            nonzero = nonzero | (np.asarray(sums)[:, 0] != 0)
             if all(np.count_nonzero(nonzero[columns]) > most for columns in parts):
                 return nonzero
     return nonzero
 
 
 def _bound_by_rows(net: Network, columns: np.ndarray, bound: RankBound) -> RankBound:
-    """The bound, or a lower one from the rows in which the chosen ``columns`` of J are zero.
+    """The ``bound`` on the rank of some columns of J, or a smaller one from their rows.
 
-    It is the number of rows that are not zero; for a loss with fewer rows than outputs, at most as
-    many for each sample. The equations are followed only if floating numbers show such rows.
+    The rank is at most the number of rows that are not zero; a sample counts with at most
+    ``net.rows`` of them. J v for a random v at these columns shows which rows are zero: first in
+    floating numbers, and only if there are such rows, in exact arithmetic modulo the prime.
     """
     v = np.zeros(net.parameters, net.dtype)
     v[columns] = np.random.default_rng(0).standard_normal(len(columns))
@@ -259,8 +290,8 @@ def _bound_by_rows(net: Network, columns: np.ndarray, bound: RankBound) -> RankB
     follow = Followed(partial(_forwards, net))
     try:
         images = [
-            follow(list(net.leaves), x, Number(residues)).reshape(-1, net.k)[before:]
-            for x, before in windows(net.x, _piece(net))
+            follow(list(net.leaves), x, Number(residues)).reshape(-1, net.k)[seen_before:]
+            for x, seen_before in windows(net.x, _samples_at_once(net))
         ]
     except (NotFollowedError, OverflowError):
         return bound
@@ -269,24 +300,27 @@ def _bound_by_rows(net: Network, columns: np.ndarray, bound: RankBound) -> RankB
 
 
 def _forwards(net: Network, leaves: list[jax.Array], x: Any, v: jax.Array) -> jax.Array:
-    """J v (n k,)."""
+    """J v (n k,) for v (p,), with the Jacobian J of the outputs of the samples x."""
     f = partial(net.together, x=x)
     return jaxprs.pushforward(f, leaves, scatter(net, v), forward=net.forward)[1]
 
 
 def _count(net: Network, nonzero: np.ndarray) -> int:
-    """The rows of J that have a weight and are not zero, at most ``net.rows`` of each sample."""
+    """How many rows of J have a weight and are not zero, at most ``net.rows`` of each sample.
+
+    ``nonzero`` is a mask (n k,) of the rows.
+    """
     rows = nonzero.reshape(net.samples, net.k) & (_weighted_outputs(net) != 0)
     return int(np.minimum(rows.sum(axis=1), net.rows).sum())
 
 
 def _size(net: Network) -> float:
-    """The numbers of all parameters, and those that are written for as few samples as can be."""
+    """How many numbers the parameters have, and the values for one sample, or a coupled batch."""
     return sum(leaf.size for leaf in net.leaves) + net.written * (net.batch if net.coupled else 1)
 
 
-def _piece(net: Network) -> int:
-    """How many samples are followed at once; all where they are coupled."""
+def _samples_at_once(net: Network) -> int:
+    """How many samples are followed modulo the prime at once; all where they are coupled."""
     return net.samples if net.coupled else max(1, int(_ENTRIES / net.written))
 
 
@@ -297,7 +331,10 @@ def _in_one_process(net: Network) -> bool:
 
 
 def _weighted_rows(net: Network) -> int:
-    """The rows of J of terms of the loss whose weight is not zero; the other rows are zero."""
+    """How many rows of J belong to terms of the loss whose weight is not zero.
+
+    The other rows of R^T J are zero.
+    """
     weights = None if net.target is None else net.target.weights
     if weights is None:
         return net.samples * net.rows
@@ -308,7 +345,11 @@ def _weighted_rows(net: Network) -> int:
 
 
 def _weighted_outputs(net: Network) -> np.ndarray:
-    """Zero for the outputs (n, k) whose terms of the loss have the weight zero, else one."""
+    """An array (n, k): zero for outputs whose term of the loss has the weight zero, else one.
+
+    A loss of the caller's may use all outputs in each term: there an output counts if any term of
+    its sample has a weight.
+    """
     weights = None if net.target is None else net.target.weights
     if net.target is None or weights is None:
         return np.ones((net.samples, net.k))
