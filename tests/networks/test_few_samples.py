@@ -51,14 +51,14 @@ def _at_kinks():
 @pytest.fixture
 def counted(monkeypatch):
     """Batches that were measured; large networks begin at any size."""
-    seen, measure = [], errors._batch_size
+    seen, measure = [], errors._batch_error
     monkeypatch.setattr(few_samples, "_WORK", 0.0)
 
     def batch_size(net, batch, *rest):
         seen.append(len(batch[0]))
         return measure(net, batch, *rest)
 
-    monkeypatch.setattr(errors, "_batch_size", batch_size)
+    monkeypatch.setattr(errors, "_batch_error", batch_size)
     return seen
 
 

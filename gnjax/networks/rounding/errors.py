@@ -42,7 +42,7 @@ from gnjax.numerics.memory.free import free_memory
 
 _MOST, _FEWEST = 16, 3  # the largest and the smallest number of draws
 _WORK = 3e6  # if all draws together write more numbers than this, fewer are made
-_FEW_OUTPUTS = 256.0
+_FEW_OUTPUTS = 256.0  # a matrix with so many rows needs no more than the fewest draws
 _LARGE = 1e8  # for vectors of more bytes the free memory is checked
 _COPIES = 2  # of the arrays of an evaluation: as they are and with random roundings
 _SEED = 0
@@ -66,15 +66,16 @@ class MeasuredProduct(NamedTuple):
     images: np.ndarray | None = None
 
     def error_beside(self, others: Iterable[np.ndarray]) -> Error:
-        """The error that also holds for other programs, from their products with the probes.
+        """The error that also holds for other programs of this matrix, from their products.
 
-        Where rounding does not explain how far one of them is away, the distance is the error. See
+        ``others`` are their products (n, j) with the same vectors. If the measured error does not
+        explain how far one of them is from ``images``, that distance becomes the error, see
         :mod:`gnjax.networks.rounding.formed`.
         """
         if self.images is None:
             return self.error
-        apart = ((other - self.images).T for other in others)
-        largest = max((_root_mean_square([length(v) for v in rows]) for rows in apart), default=0.0)
+        gaps = ((other - self.images).T for other in others)
+        largest = max((_root_mean_square([length(v) for v in rows]) for rows in gaps), default=0.0)
         if not math.isfinite(largest):
             return unknown(f"{self.error.reason}: a product of a compiled program is not finite")
         if SAFETY * largest <= self.error.value:
@@ -84,7 +85,7 @@ class MeasuredProduct(NamedTuple):
 
 
 def reason_of(net: Network) -> str:
-    """What a measured error of the network is, and of which network where it was widened."""
+    """What an error comes from, in words; they tell a network whose float32 became float64."""
     return _WIDENED if is_widened(net.apply) else _NETWORK
 
 
@@ -123,13 +124,18 @@ def measured(
 
     The exact J is that of the stored parameters and inputs in exact arithmetic. If a model has only
     a reverse mode, forward products are computed from it too, and only Monte Carlo arithmetic shows
-    the rounding of the model's own rule. ``seed`` chooses the random signs and vectors. With a
-    ``scaling`` S, a symmetric matrix that multiplies vectors (p,), all of it is about J S.
+    the rounding of the model's own rule.
 
     Backward products show how much of the error is in each part. If the other measurements find a
     larger error, it is divided among the parts in the same proportion. If that error is more than
     four times as large, backward products do not show where it comes from, and every part gets the
     error of the whole J.
+
+    Args:
+      net: the network.
+      parts: for each part its columns of J, indices into the vector of parameters.
+      seed: chooses the random signs and vectors.
+      scaling: v -> S v with a symmetric matrix S (p, p); all bounds are then about J S.
     """
     together = min(net.batch, net.samples)
     work = net.written * together
@@ -137,17 +143,17 @@ def measured(
     count = draws(work, rows)
     rng = np.random.default_rng(seed)
     backward_sums = _BackwardSums(np.zeros(net.parameters if parts else 0))
-    total = total_rounding(
+    total = total_rounding(  # an estimate of ||E||_F for the computed J + E
         net,
-        lambda batch, first: _batch_size(net, batch, rng, count, scaling, first, backward_sums),
-        lambda batch, first: _add_images(net, batch, scaling, first, backward_sums),
+        lambda batch, probes: _batch_error(net, batch, rng, count, scaling, probes, backward_sums),
+        lambda batch, probes: _add_images(net, batch, scaling, probes, backward_sums),
         rng,
     )
     backward_error, part_errors = length(backward_sums.columns), []
     reason = reason_of(net)
     for part in parts:
-        divided = 0 < total <= _SHARED * backward_error < math.inf
-        share = length(backward_sums.columns[part]) / backward_error if divided else 1.0
+        located = 0 < total <= _SHARED * backward_error < math.inf
+        share = length(backward_sums.columns[part]) / backward_error if located else 1.0
         part_errors.append(_bound(share * total, rows * len(part), net.narrowest, reason))
     images = np.stack(list(backward_sums.images.values()))
     return JacobianErrors(
@@ -164,8 +170,10 @@ class _BackwardSums:
     """What backward products show, added up over the batches.
 
     Attributes:
-      columns: the length of every column of E; empty where no columns are measured.
-      images: J^T u for the vectors of :func:`probe_vectors`, by their numbers.
+      columns: the length of every column of E, the error of the computed J; empty where no parts
+        of the columns are asked for.
+      images: J^T u for each vector u of :func:`gnjax.networks.rounding.formed.probe_vectors`, by
+        its number.
     """
 
     columns: np.ndarray
@@ -173,15 +181,18 @@ class _BackwardSums:
 
 
 def product_probes(size: int, dtype: jnp.dtype) -> jax.Array:
-    """The first vectors (n, j) that :func:`measured_product` multiplies: one, if it is large."""
+    """The first j random vectors (n, j) that :func:`measured_product` multiplies: one, if large.
+
+    They are drawn again from the same seed, so that other programs multiply the same vectors.
+    """
     rng = np.random.default_rng(_SEED)
     first = direction(rng, (size,), dtype)
-    more = (direction(rng, (size,), dtype) for _ in range(_compared(first) - 1))
+    more = (direction(rng, (size,), dtype) for _ in range(_compared_count(first) - 1))
     return on_device(np.stack([first, *more], axis=1))
 
 
-def _compared(v: np.ndarray) -> int:
-    """How many products with vectors like v are compared with those of other programs."""
+def _compared_count(v: np.ndarray) -> int:
+    """How many products with vectors as large as v are compared with those of other programs."""
     return _FEWEST if v.nbytes < _LARGE else 1
 
 
@@ -221,16 +232,17 @@ def measured_product(
     vectors += [direction(rng, (size,), dtype) for _ in range(count - 1)]
     scaled = [_scaled(scaling, v) for v in vectors]
     images, change_sizes = [], []
-    for both in products_and_changes(function, rng, scaled, parts, work=(work + size) * count):
-        image, change = (on_host(_scaled(scaling, one)) for one in both)
+    for pair in products_and_changes(function, rng, scaled, parts, work=(work + size) * count):
+        image, change = (on_host(_scaled(scaling, array)) for array in pair)
         images.append(image)
         change_sizes.append(length(change))
     products = np.array([[dot(on_host(v), image) for image in images] for v in vectors])
-    differences = (products - products.T)[~np.eye(count, dtype=bool)]
-    largest = max(_root_mean_square(change_sizes), _root_mean_square(differences))
+    asymmetries = (products - products.T)[~np.eye(count, dtype=bool)]
+    # the mean of |E v|^2 is ||E||_F^2 for a v of random direction and squared length ``size``
+    largest = max(_root_mean_square(change_sizes), _root_mean_square(asymmetries))
     image_size = _root_mean_square([length(image) for image in images])
     error = _bound(largest, size**2, narrowest(equations), reason)
-    compared = np.stack(images[: _compared(vectors[0])], axis=1)
+    compared = np.stack(images[: _compared_count(vectors[0])], axis=1)
     return MeasuredProduct(error, image_size, compared)
 
 
@@ -240,7 +252,10 @@ def product_error(product: Callable[..., jax.Array], *args: Any, **options: Any)
 
 
 def _lacks_memory(count: int, equations: Any, v: np.ndarray) -> str:
-    """Why vectors as large as v cannot be compared in the memory that is left, or ""."""
+    """Why ``count`` products with vectors as large as v do not fit in the memory left, or "".
+
+    ``equations`` are those of one product.
+    """
     if v.nbytes < _LARGE or jax.default_backend() != "cpu":
         return ""  # an accelerator refuses by itself what it has no memory for
     room, _ = free_memory()
@@ -251,7 +266,9 @@ def _lacks_memory(count: int, equations: Any, v: np.ndarray) -> str:
 
 
 def draws(work: float, rows: int) -> int:
-    """How many independent evaluations estimate a squared norm.
+    """How many random vectors estimate a squared norm ||E||_F^2, for an E with so many ``rows``.
+
+    ``work`` is how many numbers one evaluation writes: fewer draws are made where that is many.
 
     An error that sits in a single direction and has a single cause makes every squared estimate a
     product of two squared Gaussians. The larger of the means over 16 draws of both modes then is
@@ -264,90 +281,113 @@ def draws(work: float, rows: int) -> int:
 
 
 def _bound(size: float, entries: int, smallest: jnp.dtype, reason: str) -> Error:
-    """The estimate of ||E||_F times the safety factor, and no less than underflow can hide."""
+    """The estimate ``size`` of ||E||_F times the safety factor, with what underflow can hide.
+
+    Each of the ``entries`` of E may hide the smallest normal number of the format ``smallest``.
+    """
     if not math.isfinite(size):
         return unknown(f"{reason}: an evaluation with perturbed roundings is not finite")
     hidden = math.sqrt(entries) * float(jnp.finfo(smallest).tiny)
     return Error(SAFETY * (size + hidden), MEASURED, reason=reason)
 
 
-def _batch_size(
+def _batch_error(
     net: Network,
     batch: Sequence[Any],
     rng: np.random.Generator,
     count: int,
     scaling: _Scaling | None,
-    first: np.ndarray,
+    probes: np.ndarray,
     backward_sums: _BackwardSums,
 ) -> float:
-    """The estimate of ||E_b||_F for the rows of J of one batch.
+    """An estimate of ||E_b||_F for the computed rows J_b + E_b of J of one batch.
 
-    What backward products show is added to ``backward_sums``; ``first`` are the first vectors u of
-    the batch. A vector of parameters may be large, so that of all draws together only the vectors
-    v, their images J v, and the images of the first u stay in memory.
+    It is the largest of four root mean squares over random vectors v and u: of the changes of J_b v
+    and of J_b^T u by other roundings, of the gaps u^T (J_b v) - (J_b^T u)^T v, and of the distances
+    of J_b v from products with the rows of a small J. A vector of parameters may be large, so that
+    of all draws together only the vectors v, their images J_b v, and the images of the probes stay
+    in memory.
+
+    Args:
+      net: the network.
+      batch: the samples of the batch, and their targets.
+      rng: draws the vectors and roundings.
+      count: how many vectors v, and how many u, are drawn.
+      scaling: v -> S v with a symmetric S, or None; all of it is then about J_b S.
+      probes: the first of the vectors u (m, n_b, r), the same for every measurement.
+      backward_sums: to which the images of the probes and the lengths of the columns of E_b are
+        added.
     """
     shape = (sample_count(batch[0]), net.rows)
     vectors = [direction(rng, (net.parameters,), net.dtype) for _ in range(count)]
     is_small = net.samples * net.rows * net.parameters <= SMALL
     scaled = [_scaled(scaling, v) for v in vectors]
     work = (net.written * shape[0] + net.parameters) * count
-    images, pushed, pulled, differences = [], [], [], []
+    forward_images, forward_changes, backward_changes, gaps = [], [], [], []
     for image, change in products_and_changes(
         Partial(_forward, net), rng, scaled, [batch], work=work
     ):
-        images.append(image)
-        pushed.append(length(change))
-    others = [direction(rng, shape, net.dtype) for _ in range(count)]
-    others[: len(first)] = first
-    pulls = products_and_changes(Partial(_backward, net), rng, others, [batch], work=work)
-    for place, (u, both) in enumerate(zip(others, pulls, strict=True)):
-        pull, change = (on_host(_scaled(scaling, one)) for one in both)
-        if place < len(first):
-            backward_sums.images[place] = backward_sums.images[place] + pull
-        pulled.append(length(change))
-        pairs = zip(vectors, images, strict=True)
-        differences += [dot(on_host(u), image) - dot(pull, on_host(v)) for v, image in pairs]
+        forward_images.append(image)
+        forward_changes.append(length(change))
+    us = [direction(rng, shape, net.dtype) for _ in range(count)]
+    us[: len(probes)] = probes
+    backward_pairs = products_and_changes(Partial(_backward, net), rng, us, [batch], work=work)
+    for index, (u, pair) in enumerate(zip(us, backward_pairs, strict=True)):
+        image, change = (on_host(_scaled(scaling, array)) for array in pair)
+        if index < len(probes):
+            backward_sums.images[index] = backward_sums.images[index] + image
+        backward_changes.append(length(change))
+        gaps += [
+            dot(on_host(u), forward_image) - dot(image, on_host(v))
+            for v, forward_image in zip(vectors, forward_images, strict=True)
+        ]
         if backward_sums.columns.size:
             root_mean = change.astype(np.float64) / math.sqrt(count)
             np.hypot(
                 backward_sums.columns, root_mean, out=backward_sums.columns
             )  # without underflow
-    apart = _from_rows(net, batch, scaled, images) if is_small else []
-    return max(map(_root_mean_square, (pushed, pulled, differences, apart)))
+    row_gaps = _gaps_to_rows(net, batch, scaled, forward_images) if is_small else []
+    return max(map(_root_mean_square, (forward_changes, backward_changes, gaps, row_gaps)))
 
 
 def _add_images(
     net: Network,
     batch: Sequence[Any],
     scaling: _Scaling | None,
-    first: np.ndarray,
+    probes: np.ndarray,
     backward_sums: _BackwardSums,
 ) -> None:
-    """Add J_b^T u to ``backward_sums`` for the first vectors u of a batch that is not measured."""
-    for place, pull in enumerate(plain_backward(net, *batch, on_device(first))):
-        image = on_host(_scaled(scaling, pull))
-        backward_sums.images[place] = backward_sums.images[place] + image
+    """Add J_b^T u to ``backward_sums`` for the probes u of a batch that is not measured."""
+    for index, product in enumerate(plain_backward(net, *batch, on_device(probes))):
+        image = on_host(_scaled(scaling, product))
+        backward_sums.images[index] = backward_sums.images[index] + image
 
 
 def _forward(net: Network, v: jax.Array, x: Any, target: Any) -> jax.Array:
+    """J_b v, with the vector first, as Monte Carlo arithmetic takes it."""
     return forward(net, x, target, v)
 
 
 def _backward(net: Network, u: jax.Array, x: Any, target: Any) -> jax.Array:
+    """J_b^T u, with the vector first, as Monte Carlo arithmetic takes it."""
     return backward(net, x, target, u)
 
 
 def _scaled(scaling: _Scaling | None, v: Any) -> Any:
+    """S v for the symmetric matrix S of the ``scaling``, or v without one."""
     return v if scaling is None else scaling(jnp.asarray(v))
 
 
-def _from_rows(
+def _gaps_to_rows(
     net: Network, batch: Sequence[Any], vectors: Sequence[Any], images: Sequence[np.ndarray]
 ) -> list[float]:
-    """|J_b v - image| for the rows of J_b as the kernels form them, and each v with its image."""
+    """|J_b v - image| for each v with its ``image`` J_b v by differentiation.
+
+    J_b is formed from the layers, as for kernels, and multiplied in float64.
+    """
     x, target = batch
-    part = net if x is net.x else replace(net, x=x, target=target)
-    rows = jacobian(part).astype(np.float64)
+    net_of_batch = net if x is net.x else replace(net, x=x, target=target)
+    rows = jacobian(net_of_batch).astype(np.float64)
     products = [rows @ on_host(v).astype(np.float64) for v in vectors]
     pairs = zip(products, images, strict=True)
     return [length(product - image.astype(np.float64).ravel()) for product, image in pairs]

@@ -35,7 +35,7 @@ _UNLIKE = 30.0  # float32 predicts rounding where the quotients differ by less t
 
 
 _Measure = Callable[[Sequence[Any], np.ndarray], float]
-"""||E_b||_F of a batch: its samples and targets, and vectors u."""
+"""(samples and targets of a batch, vectors u (m, n_b, r)) to ||E_b||_F, the error of its rows."""
 
 
 def total_rounding(
@@ -44,13 +44,19 @@ def total_rounding(
     leave: Callable[[Sequence[Any], np.ndarray], None],
     rng: np.random.Generator,
 ) -> float:
-    """||E||_F: the root of the sum of squares of ``measure`` over all samples.
+    """||E||_F for the computed J + E: the root of the sum of squares of ``measure`` over batches.
 
-    A small problem is measured whole. Of a large one the ``worst`` batches and some at ``random``
-    are, and the ``rest`` counts as the largest quotient of a random batch times its change by
-    float32, unless the quotients differ so much that float32 predicts nothing. ``leave`` is called
-    for every batch that is not measured. Both are given the vectors u of
-    :func:`gnjax.networks.rounding.formed.probe_vectors` for the samples of the batch.
+    A small problem is measured whole. Of a large one the batches of samples that float32 changes
+    most are measured, and some random ones. The other samples count with their change by float32,
+    times the largest quotient of measured rounding and change by float32 in a random batch, unless
+    the quotients differ so much that float32 predicts nothing.
+
+    Args:
+      net: the network.
+      measure: gives ||E_b||_F of a batch b.
+      leave: is called for every batch that is not measured. Both are given the samples and targets
+        of the batch, and the vectors u of :func:`gnjax.networks.rounding.formed.probe_vectors`.
+      rng: draws the random batches.
     """
     batches = list(zip(sample_batches(net, net.target), probe_vectors(net), strict=True))
     changes = None
@@ -61,88 +67,105 @@ def total_rounding(
         return math.hypot(*(measure(*batch) for batch in batches))
     vectors = np.concatenate([batch[1] for batch in batches], axis=1)
 
-    def batch(places: np.ndarray) -> tuple[Any, np.ndarray]:
-        return take((net.x, net.target), places), vectors[:, places]
+    def batch(samples: np.ndarray) -> tuple[Any, np.ndarray]:
+        return take((net.x, net.target), samples), vectors[:, samples]
 
-    sizes = [measure(*batch(places)) for places in (*groups.worst, *groups.random)]
-    sizes_and_places = zip(sizes[-_RANDOM:], groups.random, strict=True)
-    quotients = [size / float(np.linalg.norm(changes[places])) for size, places in sizes_and_places]
+    errors = [measure(*batch(samples)) for samples in (*groups.worst, *groups.random)]
+    random_batches = zip(errors[-_RANDOM:], groups.random, strict=True)
+    quotients = [
+        error / float(np.linalg.norm(changes[samples])) for error, samples in random_batches
+    ]
     other_batches = np.split(groups.rest, range(net.batch, len(groups.rest), net.batch))
     if not 0 < max(quotients) <= _UNLIKE * min(quotients):
-        return math.hypot(*sizes, *(measure(*batch(places)) for places in other_batches))
-    for places in other_batches:
-        leave(*batch(places))
-    return math.hypot(*sizes, max(quotients) * float(np.linalg.norm(changes[groups.rest])))
+        return math.hypot(*errors, *(measure(*batch(samples)) for samples in other_batches))
+    for samples in other_batches:
+        leave(*batch(samples))
+    return math.hypot(*errors, max(quotients) * float(np.linalg.norm(changes[groups.rest])))
 
 
 @dataclass(frozen=True)
 class _Groups:
-    """Samples that are measured, a batch of them in each row, and those that are not."""
+    """Indices of samples that are measured, a batch of them in each row, and of those that are not.
 
-    worst: np.ndarray
-    random: np.ndarray
-    rest: np.ndarray
+    All samples are in one of the three.
+    """
+
+    worst: np.ndarray  # (batches, samples of a batch): those that float32 changes most
+    random: np.ndarray  # (batches, samples of a batch), drawn from the others
+    rest: np.ndarray  # (samples,), not measured
 
 
 def _groups(changes: np.ndarray, size: int, rng: np.random.Generator) -> _Groups | None:
-    """The samples that float32 changes most, and some random batches of others, by ``changes``.
+    """The samples to measure: those that float32 changes most, and random batches of others.
 
-    A batch has ``size`` samples. None where no sample would be left unmeasured.
+    ``changes`` (n,) are the changes by float32, and a batch has ``size`` samples. All samples that
+    change much more than the median are among the worst, as those with a unit at its kink. None if
+    no sample would be left unmeasured, or float32 changes at most half of the samples.
     """
     order = np.argsort(-changes)
     typical = float(np.median(changes))
     if typical == 0:
         return None
-    many = int((changes > _UNLIKE * typical).sum())
-    worst = max(_WORST, -(-many // size)) * size
-    if worst + _RANDOM * size >= len(order):
+    outliers = int((changes > _UNLIKE * typical).sum())
+    worst_count = max(_WORST, -(-outliers // size)) * size  # whole batches
+    if worst_count + _RANDOM * size >= len(order):
         return None
-    others = rng.permutation(order[worst:])
+    others = rng.permutation(order[worst_count:])
     random, rest = np.split(others, [_RANDOM * size])
-    return _Groups(order[:worst].reshape(-1, size), random.reshape(-1, size), np.sort(rest))
+    return _Groups(order[:worst_count].reshape(-1, size), random.reshape(-1, size), np.sort(rest))
 
 
 def _changes(net: Network, rng: np.random.Generator) -> np.ndarray | None:
-    """|J_i v in float32 - J_i v| for one random v and every sample i; None without a float32."""
+    """|J_i v in float32 - J_i v| (n,) for one random v and the rows J_i of every sample i.
+
+    None where the network is not in float64, or cannot be computed in float32 throughout.
+    """
     if net.dtype != jnp.float64:
         return None
     v = rng.standard_normal(net.parameters)
     v *= math.sqrt(v.size) / np.linalg.norm(v)
-    wide, narrow = jnp.asarray(v), jnp.asarray(v, jnp.float32)
-    light = _narrowed(net)
+    v_in_float64, v_in_float32 = jnp.asarray(v), jnp.asarray(v, jnp.float32)
+    net_in_float32 = _narrowed(net)
     with jax.numpy_dtype_promotion("standard"), jax.default_matmul_precision("highest"):
         batches = list(windows((net.x, net.target), net.batch))
-        first = _narrowed(batches[0][0])
+        first_batch = _narrowed(batches[0][0])
         try:
-            closed = plain_forward.of(light).trace(light, *first, narrow).jaxpr
+            program = plain_forward.of(net_in_float32)
+            closed_jaxpr = program.trace(net_in_float32, *first_batch, v_in_float32).jaxpr
         except TypeError:  # such as that of a loop whose carry has a dtype of its own
             return None
-        results = (v for eqn in equations(closed.jaxpr) for v in eqn.outvars if floats(v))
+        results = (v for eqn in equations(closed_jaxpr.jaxpr) for v in eqn.outvars if floats(v))
         if any(v.aval.dtype == jnp.float64 for v in results):
             return None
-        images = [on_host(plain_forward(light, *_narrowed(b), narrow)) for b, _ in batches]
+        images = [
+            on_host(plain_forward(net_in_float32, *_narrowed(batch), v_in_float32))
+            for batch, _ in batches
+        ]
     changes = []
-    for (batch, before), image in zip(batches, images, strict=True):
-        difference = on_host(plain_forward(net, *batch, wide)) - image
-        changes.append(np.linalg.norm(difference.reshape(len(difference), -1), axis=1)[before:])
+    for (batch, seen_before), image in zip(batches, images, strict=True):
+        difference = on_host(plain_forward(net, *batch, v_in_float64)) - image
+        norms_of_batch = np.linalg.norm(difference.reshape(len(difference), -1), axis=1)
+        changes.append(norms_of_batch[seen_before:])
     norms = np.concatenate(changes)
     return norms if np.isfinite(norms).all() else None
 
 
 @bounded_jit
 def plain_forward(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array:
-    """J_b v, as one compiled program."""
+    """J_b v (n_b, r) for v (p,), at a batch of samples x, as one compiled program."""
     return forward(net, x, target, v)
 
 
 @bounded_jit
 def plain_backward(net: Network, x: Any, target: Any, u: jax.Array) -> jax.Array:
-    """J_b^T u for several u (m, n_b, r), as one compiled program."""
+    """J_b^T u (m, p) for several u (m, n_b, r), at a batch of samples x, as one program."""
     return jax.vmap(partial(backward, net, x, target))(u)
 
 
 @bounded_jit
 def _narrowed(tree: Any) -> Any:
+    """A pytree with its float64 arrays in float32."""
+
     def narrow(leaf: jax.Array) -> jax.Array:
         return leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf
 
