@@ -42,7 +42,7 @@ from gnjax.numerics.memory.free import free_memory
 
 _MOST, _FEWEST = 16, 3  # the largest and the smallest number of draws
 _WORK = 3e6  # if all draws together write more numbers than this, fewer are made
-_FEW_OUTPUTS = 256.0  # a matrix with so many rows needs no more than the fewest draws
+_FEW_OUTPUTS = 256.0  # so many draws times rows of the matrix are enough, if they take much work
 _LARGE = 1e8  # for vectors of more bytes the free memory is checked
 _COPIES = 2  # of the arrays of an evaluation: as they are and with random roundings
 _SEED = 0

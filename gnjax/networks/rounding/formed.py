@@ -32,9 +32,9 @@ from gnjax.numerics.certificate import MEASURED, Error, unknown, weakest
 from gnjax.numerics.host import dot, length, on_host, product_on_host, size_of
 from gnjax.numerics.rounding import unit_roundoff
 
-SAFETY = 4.0
-_PROBES = 2
-_FORMED = "formed"  # the matrix itself
+SAFETY = 4.0  # a measured error is multiplied by this
+_PROBES = 2  # vectors u by which formed matrices are compared with products
+_FORMED = "formed"  # the name of the formed matrix among the programs that multiply vectors
 _Product = Callable[[jax.Array], jax.Array]
 MISTAKE = "what is formed from the layers is not what differentiation says"
 
@@ -48,7 +48,10 @@ def direction(rng: np.random.Generator, shape: tuple[int, ...], dtype: jnp.dtype
 
 
 def probe_vectors(net: Network) -> Iterator[np.ndarray]:
-    """Yield the vectors u (m, n_b, r) of each batch of samples, always the same ones."""
+    """Yield m random vectors u (m, n_b, r) for each batch of n_b samples with r rows of J.
+
+    They are the same in every call, so that matrices are compared with products by the same ones.
+    """
     rng = np.random.default_rng(17)
     for start in range(0, net.samples, net.batch):
         shape = (min(net.batch, net.samples - start), net.rows)
@@ -56,38 +59,45 @@ def probe_vectors(net: Network) -> Iterator[np.ndarray]:
 
 
 def probe_rows(net: Network) -> np.ndarray:
-    """The vectors u (m, n r) of all samples."""
+    """The vectors u (m, n r) of :func:`probe_vectors` for all n samples."""
     return np.concatenate([part.reshape(_PROBES, -1) for part in probe_vectors(net)], axis=1)
 
 
 @dataclass(frozen=True)
 class Forms:
-    """u^T K w (m, m) for :func:`probe_vectors`, and a bound on its rounding."""
+    """The numbers u^T K w (m, m), K = J J^T, for all pairs of m vectors, and their rounding.
 
-    values: np.ndarray
-    rounding: float = 0.0
+    The vectors are those of :func:`probe_vectors`.
+    """
+
+    values: np.ndarray  # (m, m)
+    rounding: float = 0.0  # a bound on the error of every value
 
     def scaled(self, factor: float) -> Forms:
-        """Those of a multiple of K."""
+        """The numbers u^T K w of ``factor`` times K."""
         return Forms(factor * self.values, factor * self.rounding)
 
 
 def forms_of_images(images: np.ndarray) -> Forms:
-    """The forms from J^T u (m, p)."""
+    """u^T K w = <J^T u, J^T w> for all pairs of vectors, from their images J^T u (m, p)."""
     return Forms(np.array([[dot(a, b) for b in images] for a in images]))
 
 
 def forms_of_rows(vectors: np.ndarray, jacobian: np.ndarray) -> Forms:
-    """The forms from a Jacobian (n r, p) that was formed."""
+    """u^T K w, K = J J^T, from vectors u (m, n r) and a Jacobian J (n r, p) that was formed."""
     images = vectors.astype(jacobian.dtype) @ jacobian
     return _forms_of_rows(images, length(jacobian), len(jacobian))
 
 
 def _forms_of_rows(images: np.ndarray, size: float, rows: int) -> Forms:
-    """The forms from J^T u (m, p), by products with the rows of a J of Frobenius norm ``size``."""
+    """u^T K w from images J^T u (m, p) that were computed as products with so many rows of J.
+
+    ``size`` is ||J||_F. The products err by ||J||_F times :func:`_rounding`, and u^T K w by twice
+    that times the largest |J^T u|.
+    """
     values = forms_of_images(images).values
-    sizes = size * float(np.sqrt(np.diag(values).max(initial=0.0)))
-    return Forms(values, 2 * _rounding(rows, images.dtype) * sizes)
+    product_of_sizes = size * float(np.sqrt(np.diag(values).max(initial=0.0)))
+    return Forms(values, 2 * _rounding(rows, images.dtype) * product_of_sizes)
 
 
 def watched(
@@ -95,56 +105,66 @@ def watched(
     blocks: Iterable[np.ndarray | jax.Array],
     ended: Callable[[Forms], None],
 ) -> Iterator[np.ndarray | jax.Array]:
-    """Pass on a Jacobian some rows at a time, and in the end its forms."""
-    total, size, start = np.zeros(()), 0.0, 0
+    """Yield the blocks of rows of a Jacobian J as they come, and in the end report u^T J J^T w.
+
+    ``vectors`` are the u (m, n r), and ``ended`` is called with the :class:`Forms`.
+    """
+    images, size, start = np.zeros(()), 0.0, 0
     for block in blocks:
         stop = start + len(block)
-        total = total + product_on_host(vectors[:, start:stop].astype(block.dtype), block)
+        images = images + product_on_host(vectors[:, start:stop].astype(block.dtype), block)
         size = math.hypot(size, size_of(block))
         start = stop
         yield block
-    ended(_forms_of_rows(total, size, start))
+    ended(_forms_of_rows(images, size, start))
 
 
 def forms_of_kernel(vectors: np.ndarray, kernel: np.ndarray) -> Forms:
-    """The forms from a kernel (n r, n r) that was formed."""
+    """u^T K w from vectors u (m, n r) and a kernel K (n r, n r) that was formed."""
     left = vectors.astype(kernel.dtype)
     rounding = 2 * _rounding(len(kernel), kernel.dtype) * length(kernel)
     return Forms((left @ (kernel @ left.T)).astype(np.float64), rounding)
 
 
 def forms_of_products(vectors: np.ndarray, products: np.ndarray) -> Forms:
-    """The forms from products (n, m) of a kernel with the vectors (n, m), by any program."""
+    """u^T K w from products K w (n, m) of a kernel with the vectors (n, m), by any program."""
     values = np.array([[dot(v, product) for product in products.T] for v in vectors.T])
     return Forms(values, 2 * _rounding(len(products), np.dtype(float)) * length(products))
 
 
 def _rounding(rows: int, dtype: np.dtype) -> float:
-    """The error of a product with a vector of directions, relative to the Frobenius norm.
+    """The error of A v relative to ||A||_F, for a v of random direction and squared length n.
 
-    Sums of n terms of either sign, rounded at random, have errors that grow like the root of n.
+    A has n ``rows``, or columns. Sums of n terms of either sign, rounded at random, have errors
+    that grow like the root of n.
     """
     return SAFETY * math.sqrt(2 * rows) * unit_roundoff(dtype)
 
 
 def checked(error: Error, of_products: Forms, of_matrix: Forms) -> Error:
-    """A bound on the error of J that also holds for what was formed, from that of products.
+    """The error of J, or a larger one if what was formed of J is further from products than that.
 
-    The distance of the forms is a sum of products of J^T u and E^T w where J + E was formed, with
-    |E^T w|^2 about ||E||_F^2. If it is more than ``error`` allows, all of it counts as ||E||_F^2.
+    If J + E was formed, u^T K w differs from that of products by <E^T u, J^T w> + <J^T u, E^T w> +
+    <E^T u, E^T w>, where |E^T u| is about ||E||_F. If it differs by more than the ``error``
+    allows in place of ||E||_F, all of the distance counts as ||E||_F^2.
+
+    Args:
+      error: the bound on ||E||_F that was measured for products with J.
+      of_products: the numbers u^T K w, K = J J^T, of products.
+      of_matrix: those of the Jacobian or kernel that was formed.
     """
     if not math.isfinite(error.value):
         return error
-    lengths = np.sqrt(np.diag(of_products.values))
+    lengths = np.sqrt(np.diag(of_products.values))  # |J^T u|
     with np.errstate(over="ignore", invalid="ignore"):  # beyond all norms that are answered
         allowed = error.value * (lengths[:, None] + lengths[None] + error.value)
         distances = np.abs(of_matrix.values - of_products.values)
     if (distances <= allowed + of_products.rounding + of_matrix.rounding).all():
         return error
-    size = float(distances.max())
-    if not math.isfinite(size):
+    largest = float(distances.max())
+    if not math.isfinite(largest):
         return unknown(f"{MISTAKE}: it is not finite")
-    bound = error.value + math.sqrt(SAFETY * size)
+    bound = error.value + math.sqrt(SAFETY * largest)
     return Error(bound, weakest(error.kind, MEASURED), error.failure, MISTAKE)
 
 
@@ -161,31 +181,38 @@ class OtherPrograms:
 
     @cached_property
     def _probes(self) -> jax.Array:
+        """The vectors (n, j) that every program multiplies."""
         return self._vectors()
 
     def formed(self, matrix: jax.Array) -> jax.Array:
-        """The matrix, which is multiplied with the probes."""
+        """The formed matrix as it is; its products with the probes are noted."""
         self.images[_FORMED, matrix.shape] = on_host(
             jnp.matmul(matrix, self._probes, precision="highest")
         )
         return matrix
 
     def watched(self, product: _Product, name: str = "") -> _Product:
-        """The product, which multiplies the probes, too, before vectors of a new shape."""
+        """A function that computes ``product(v)`` and notes its products with the probes.
+
+        It multiplies the probes once for each shape of v, as each shape is a program of its own.
+        """
 
         def multiplied(v: jax.Array) -> jax.Array:
             if (name, v.shape) not in self.images:
-                self.images[name, v.shape] = self._multiplied_by(product, v.shape)
+                self.images[name, v.shape] = self._products_with_probes(product, v.shape)
             return product(v)
 
         return multiplied
 
-    def _multiplied_by(self, product: _Product, shape: tuple[int, ...]) -> np.ndarray:
-        """The products with the probes, as vectors or in blocks of this shape."""
-        rows = on_host(self._probes).T
+    def _products_with_probes(self, product: _Product, shape: tuple[int, ...]) -> np.ndarray:
+        """The products (n, j) with the probes (n, j), as vectors (n,) or in blocks (n, b).
+
+        ``shape`` is that of the vector or block. The last block is filled up with probes again.
+        """
+        probes = on_host(self._probes).T
         if len(shape) == 1:
-            return np.stack([on_host(product(jnp.asarray(row))) for row in rows], axis=1)
-        padded = np.resize(rows, (-(-len(rows) // shape[1]) * shape[1], shape[0]))
+            return np.stack([on_host(product(jnp.asarray(probe))) for probe in probes], axis=1)
+        padded = np.resize(probes, (-(-len(probes) // shape[1]) * shape[1], shape[0]))
         blocks = padded.reshape(-1, shape[1], shape[0])
         images = [on_host(product(jnp.asarray(block.T))) for block in blocks]
-        return np.concatenate(images, axis=1)[:, : len(rows)]
+        return np.concatenate(images, axis=1)[:, : len(probes)]

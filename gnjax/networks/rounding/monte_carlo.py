@@ -98,21 +98,31 @@ def products_and_changes(
     """Yield for each v the sum of ``product(v, *batch)`` over batches, and its random change.
 
     The change is the difference to the same sum in Monte Carlo arithmetic. One operation goes after
-    the other, so that nothing is compiled but single operations. Several vectors go together where
-    they are small: ``work`` is about how many numbers are written for all of them and one batch.
+    the other, so that nothing is compiled but single operations.
+
+    Args:
+      product: a function of a vector and the entries of a batch.
+      rng: draws the random signs of the roundings.
+      vectors: the vectors v; several go together where they are small.
+      batches: the other arguments of ``product``, one sequence for each batch.
+      work: about how many numbers are written for all vectors and one batch.
     """
-    size = len(vectors) // _groups(len(vectors), work)
+    size = len(vectors) // _group_count(len(vectors), work)
     for start in range(0, len(vectors), size):
-        some = np.stack([on_host(v) for v in vectors[start : start + size]])
-        image, change = _with_change(product, rng, some, batches[0])
+        group = np.stack([on_host(v) for v in vectors[start : start + size]])
+        image, change = _with_change(product, rng, group, batches[0])
         for batch in batches[1:]:
-            parts = _with_change(product, rng, some, batch)
-            image, change = image + parts[0], change + parts[1]
+            image_of_batch, change_of_batch = _with_change(product, rng, group, batch)
+            image, change = image + image_of_batch, change + change_of_batch
         yield from zip(image, change, strict=True)
 
 
-def _groups(vectors: int, work: float) -> int:
-    """The number of parts of equal size for the vectors; every size needs its own operations."""
+def _group_count(vectors: int, work: float) -> int:
+    """Into how many groups of equal size so many vectors are divided.
+
+    Two sizes would need two sets of compiled operations, so that the count divides ``vectors``. All
+    vectors together write ``work`` numbers, and a group at most ``_AT_ONCE``, if it has several.
+    """
     fewest = int(min(vectors, work / _AT_ONCE + 1))
     return next(count for count in range(fewest, vectors + 1) if vectors % count == 0)
 
@@ -120,7 +130,7 @@ def _groups(vectors: int, work: float) -> int:
 def _with_change(
     product: Partial, rng: np.random.Generator, vectors: np.ndarray, batch: Sequence[Any]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The products with all vectors at once, and their changes.
+    """The products (m, ..) of m vectors (m, p) with a batch, and their changes by other roundings.
 
     Every array has one more axis, along the vectors, so that every vector has its own signs.
     """
@@ -136,12 +146,15 @@ def _with_change(
 
 @bounded_jit
 def _of_each(product: Partial, vectors: jax.Array, *batch: Any) -> jax.Array:
-    """The products with all vectors; it is traced only once for arguments of the same shapes."""
+    """The products with all vectors; each has its own copy of the function's numbers and batch.
+
+    It is traced only once for arguments of the same shapes, and never compiled.
+    """
     return jax.vmap(lambda product, v, batch: product(v, *batch))(product, vectors, batch)
 
 
 def _repeated(times: int, leaf: Any) -> Any:
-    """The leaf repeated along a new first axis; memory is used only if a copy is changed."""
+    """The array repeated so many times along a new first axis; in host memory it is a view."""
     leaf = by_numpy(jnp.asarray(leaf))
     xp = np if isinstance(leaf, np.ndarray) else jnp
     return xp.broadcast_to(leaf, (times, *leaf.shape))
@@ -154,29 +167,33 @@ def perturbed(
 
     Each operation's result is moved by a random sign times its rounding. Constants and arguments
     are taken as they are, but for numbers below the smallest normal one, which a device may take
-    for 0: these are moved by their own size.
+    for 0: these are moved by as much as the smallest normal one.
     """
     consts, args = (list(map(signs.flushed, values)) for values in (consts, args))
     return evaluate(jaxpr, consts, args, partial(_bind, signs), ALL_CALLS)
 
 
 def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
-    """An equation in Monte Carlo arithmetic."""
+    """The results of an equation in Monte Carlo arithmetic, with random roundings by ``signs``."""
     name = eqn.primitive.name
     if name in LOOPS and eqn.params.get("length") != 0:
         with jax.disable_jit():  # a loop goes step by step
             return LOOPS[name](partial(perturbed, signs), eqn, operands)
-    before, after = _sizes(eqn)
-    if before:
-        operands = [signs.moved(_as_wide(eqn, o), before) for o in operands]
-    result = signs.result(eqn, operands)
+    size_of_operands, size_of_results = _relative_changes(eqn)
+    if size_of_operands:
+        operands = [signs.moved(_as_wide(eqn, o), size_of_operands) for o in operands]
+    results = signs.result(eqn, operands)
     if not eqn.primitive.multiple_results:
-        return signs.moved(result, after, _exact_below(eqn))
-    return [signs.moved(one, after) for one in result]
+        return signs.moved(results, size_of_results, _exact_below(eqn))
+    return [signs.moved(result, size_of_results) for result in results]
 
 
-def _sizes(eqn: Any) -> tuple[float, float]:
-    """The relative size of the perturbations of an equation's operands and of its results."""
+def _relative_changes(eqn: Any) -> tuple[float, float]:
+    """By how much an equation's operands and its results are moved, relative to their size.
+
+    In units of the roundoff u of the results' format it is what XLA errs by at most in this kind
+    of operation; an exact one moves nothing.
+    """
     floating = [v.aval for v in eqn.outvars if inexact(v.aval)]
     if not floating or eqn.primitive.name in _EXACT:
         return 0.0, 0.0
@@ -189,12 +206,12 @@ def _sizes(eqn: Any) -> tuple[float, float]:
     if name in _BASIC:
         return 0.0, u
     if name in _CONTRACTIONS:
-        runs = 1 + math.sqrt(_terms(eqn)) / _RUN
-        return max(runs * u, _multiplier_roundoff(eqn)), runs * u
+        roundings = 1 + math.sqrt(_terms(eqn)) / _RUN
+        return max(roundings * u, _multiplier_roundoff(eqn)), roundings * u
     if name in _SUMS:
         return u, u
-    before, after = _FUNCTIONS.get(name, _OTHER)
-    return before * u, after * u
+    units_of_operands, units_of_results = _FUNCTIONS.get(name, _OTHER)
+    return units_of_operands * u, units_of_results * u
 
 
 def _narrows(eqn: Any) -> bool:
@@ -238,13 +255,13 @@ def _multiplier_roundoff(eqn: Any) -> float:
     """
     precision = str(eqn.params["precision"]).upper()
     device, single = jax.default_backend(), eqn.outvars[0].aval.dtype == jnp.float32
-    plain = (
+    by_default = (
         precision in ("NONE", "DEFAULT")
         or "PRECISION.DEFAULT" in precision
         or ".DEFAULT" in precision
     )
-    if "BF16" in precision or (single and plain and device == "tpu"):
+    if "BF16" in precision or (single and by_default and device == "tpu"):
         return unit_roundoff(jnp.dtype(jnp.bfloat16))
-    if "TF32" in precision or (single and plain and device == "gpu"):
-        return 2.0**-11
+    if "TF32" in precision or (single and by_default and device == "gpu"):
+        return 2.0**-11  # TF32 keeps ten bits behind the first
     return unit_roundoff(jnp.dtype(jnp.float16)) if "F16" in precision else 0.0

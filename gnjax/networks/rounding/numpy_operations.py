@@ -22,7 +22,10 @@ _PLAIN_DTYPES = frozenset(np.dtype(kind) for kind in ("f8", "f4", "i8", "i4", "u
 
 
 def result_by_numpy(eqn: Any, operands: Sequence[Any]) -> Any:
-    """The results of an equation, as NumPy's arrays where NumPy computes them."""
+    """The results of an equation, as arrays of NumPy where it has the operation and the dtypes.
+
+    Other equations, and operands on an accelerator, go to JAX.
+    """
     operation = OPERATIONS.get(eqn.primitive.name)
     if operation is None or not _plain([*eqn.invars, *eqn.outvars], operands):
         return bind(eqn, operands)
@@ -37,7 +40,10 @@ def result_by_numpy(eqn: Any, operands: Sequence[Any]) -> Any:
 
 
 def _array(operand: Any, v: Any) -> np.ndarray:
-    """An operand in the dtype of its equation, or in a wider one that it has for its rounding."""
+    """An operand in the dtype that the equation says, or in a wider one that it comes in.
+
+    Monte Carlo arithmetic hands in some operands in the wider format of the result.
+    """
     dtype = v.aval.dtype
     if hasattr(operand, "dtype"):
         dtype = np.promote_types(operand.dtype, dtype)
@@ -55,10 +61,16 @@ Operation = Callable[..., Any]
 
 
 def _entrywise(function: Callable[..., Any]) -> Operation:
+    """A function of entries as an operation, which has no parameters."""
     return lambda params, *arrays: function(*arrays)
 
 
 def _reduced(function: np.ufunc) -> Operation:
+    """The reduction by a function of two numbers over the axes of the equation.
+
+    A maximum over no entries has no value in NumPy, and is left to JAX.
+    """
+
     def reduce(params: Any, array: np.ndarray) -> Any:
         if function.identity is None and not array.size:
             return NotImplemented
@@ -68,10 +80,12 @@ def _reduced(function: np.ufunc) -> Operation:
 
 
 def _divide(params: Any, a: np.ndarray, b: np.ndarray) -> Any:
+    """a / b of floating numbers; integers round differently in JAX."""
     return np.divide(a, b) if a.dtype.kind == "f" else NotImplemented
 
 
 def _select(params: Any, which: np.ndarray, *cases: np.ndarray) -> Any:
+    """The entries of the second of two cases where a mask is true, and of the first elsewhere."""
     return np.where(which, cases[1], cases[0]) if which.dtype == bool else NotImplemented
 
 
@@ -80,10 +94,12 @@ def _power(params: Any, array: np.ndarray) -> Any:
 
 
 def _convert(params: Any, array: np.ndarray) -> Any:
+    """The array in another dtype."""
     return array.astype(params["new_dtype"])
 
 
 def _broadcast(params: Any, array: np.ndarray) -> Any:
+    """``broadcast_in_dim``: the array's axes at the given axes of a larger shape, as a view."""
     shape = [1] * len(params["shape"])
     for axis, size in zip(params["broadcast_dimensions"], array.shape, strict=True):
         shape[axis] = size
@@ -95,30 +111,37 @@ def _reshape(params: Any, array: np.ndarray) -> Any:
 
 
 def _slice(params: Any, array: np.ndarray) -> Any:
+    """The entries from start to limit along each axis, as a view."""
     strides = params["strides"] or (1,) * array.ndim
-    ends = zip(params["start_indices"], params["limit_indices"], strides, strict=True)
-    return array[tuple(slice(*one) for one in ends)]
+    bounds = zip(params["start_indices"], params["limit_indices"], strides, strict=True)
+    return array[tuple(slice(*start_stop_step) for start_stop_step in bounds)]
 
 
 def _pad(params: Any, array: np.ndarray, value: np.ndarray) -> Any:
-    config = params["padding_config"]
+    """The array with ``value`` before, after and between its entries, along each axis.
+
+    Negative padding, which cuts entries off, is left to JAX.
+    """
+    config = params["padding_config"]  # for each axis (before, after, between two entries)
     if any(low < 0 or high < 0 for low, high, _ in config):
         return NotImplemented
     lengths = [max(n + (n - 1) * gap, 0) for n, (*_, gap) in zip(array.shape, config, strict=True)]
     shape = [low + n + high for n, (low, high, _) in zip(lengths, config, strict=True)]
     padded = np.full(shape, value)
-    places = zip(config, lengths, strict=True)
-    padded[tuple(slice(low, low + n, gap + 1) for (low, _, gap), n in places)] = array
+    axes = zip(config, lengths, strict=True)
+    padded[tuple(slice(low, low + n, gap + 1) for (low, _, gap), n in axes)] = array
     return padded
 
 
 def _iota(params: Any) -> Any:
+    """0, 1, 2, .. along one axis of a shape."""
     shape, axis = params["shape"], params["dimension"]
     row = np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
     return np.broadcast_to(row, shape)
 
 
 def _split(params: Any, array: np.ndarray) -> Any:
+    """Consecutive parts of given sizes along an axis."""
     return np.split(array, np.cumsum(params["sizes"])[:-1], axis=params["axis"])
 
 
@@ -133,24 +156,29 @@ def _argmax(params: Any, array: np.ndarray) -> Any:
 
 
 def _dot_general(params: Any, a: np.ndarray, b: np.ndarray) -> Any:
-    """A product of matrices for every index of the batch."""
+    """A product of matrices for every index of the batch axes.
+
+    The result has the batch axes first, then the free ones of a and those of b. Products of
+    integers alone are left to JAX.
+    """
     if "f" not in (a.dtype.kind, b.dtype.kind):
         return NotImplemented
     (summed_a, summed_b), (batch_a, batch_b) = params["dimension_numbers"]
-    kind = params["preferred_element_type"] or np.result_type(a, b)
-    free_a, free_b = _others(a, summed_a, batch_a), _others(b, summed_b, batch_b)
+    dtype = params["preferred_element_type"] or np.result_type(a, b)
+    free_a, free_b = _other_axes(a, summed_a, batch_a), _other_axes(b, summed_b, batch_b)
     shape = [a.shape[axis] for axis in (*batch_a, *free_a)] + [b.shape[axis] for axis in free_b]
-    left = _stacked(a.astype(kind, copy=False), batch_a, free_a, summed_a)
-    right = _stacked(b.astype(kind, copy=False), batch_b, summed_b, free_b)
+    left = _with_axes_joined(a.astype(dtype, copy=False), batch_a, free_a, summed_a)
+    right = _with_axes_joined(b.astype(dtype, copy=False), batch_b, summed_b, free_b)
     return np.matmul(left, right).reshape(shape)
 
 
-def _others(array: np.ndarray, *excluded: Sequence[int]) -> list[int]:
+def _other_axes(array: np.ndarray, *excluded: Sequence[int]) -> list[int]:
+    """The axes of an array that are in none of the groups."""
     return [axis for axis in range(array.ndim) if not any(axis in axes for axes in excluded)]
 
 
-def _stacked(array: np.ndarray, *groups: Sequence[int]) -> np.ndarray:
-    """The array with one axis for every group of its axes, in this order."""
+def _with_axes_joined(array: np.ndarray, *groups: Sequence[int]) -> np.ndarray:
+    """The array with the axes of each group joined to one axis, in the order of the groups."""
     shape = [math.prod(array.shape[axis] for axis in axes) for axes in groups]
     return array.transpose([axis for axes in groups for axis in axes]).reshape(shape)
 

@@ -16,7 +16,8 @@ from gnjax.networks.rounding.numpy_operations import result_by_numpy
 from gnjax.numerics.host import by_numpy
 
 _SIGNS_OF_BYTES = 1.0 - 2.0 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
-_ABOVE = 1 + 2.0**-6  # with u itself a power of two would stay where it is, as ties go to even
+# (1 + u) times a power of two lies in the middle of two floats and would be rounded back to it
+_ABOVE = 1 + 2.0**-6
 _PRODUCTS = frozenset(
     str.split("mul div square integer_pow dot_general conv_general_dilated")
 )  # whose results may be zero for operands that are not
@@ -35,7 +36,8 @@ class RandomSigns:
         """value (1 + size xi) for independent random signs xi, one for every entry.
 
         Entries of absolute value below ``least`` stay as they are, and so does an infinity, as of a
-        mask before a softmax: it is no rounded number, and inf - inf would be nan.
+        mask before a softmax: it is no rounded number, and inf - inf would be nan. Numbers below
+        the smallest normal one are moved by that number. What does not float comes back as it is.
         """
         if not (hasattr(value, "dtype") and _perturbs(value, size)):
             return value
@@ -54,7 +56,10 @@ class RandomSigns:
         return self.flushed(moved)
 
     def flushed(self, value: Any) -> Any:
-        """The value, with each number below the smallest normal one moved by that number."""
+        """The value, with nonzero numbers below the smallest normal one moved by that number.
+
+        XLA takes such numbers for zero.
+        """
         if not (hasattr(value, "dtype") and _perturbs(value, 1.0)):
             return value
         array = by_numpy(value)
@@ -64,7 +69,11 @@ class RandomSigns:
         return self._shaken(array, (sizes < tiny) & (sizes > 0), tiny)
 
     def result(self, eqn: Any, operands: Sequence[Any]) -> Any:
-        """The results of an equation, where zeros that are products of tiny numbers are moved."""
+        """The results of an equation, with zeros that may have underflowed moved.
+
+        They are moved by the smallest normal number. A zero may have underflowed if the equation
+        multiplies, and a product of the smallest nonzero entries of its operands is below that.
+        """
         results = result_by_numpy(eqn, operands)
         if eqn.primitive.name not in _PRODUCTS or not inexact(eqn.outvars[0].aval):
             return results
@@ -77,12 +86,16 @@ class RandomSigns:
         return self._shaken(array, array == 0, tiny)
 
     def _shaken(self, array: Any, where: Any, tiny: Any) -> Any:
+        """The array with ``tiny`` added or subtracted at random at the entries of a mask."""
         if not where.any():
             return array
         return _numpy_of(array).where(where, array + self._signs(float(tiny), array), array)
 
     def _signs(self, step: float, like: Any) -> Any:
-        """``step`` with random signs; in host memory every random byte gives eight of them."""
+        """An array like ``like`` of ``step`` or -``step`` at random.
+
+        In host memory every random byte gives eight signs.
+        """
         if not isinstance(like, np.ndarray):
             key = jax.random.key(int(self.rng.integers(2**32)))
             return step * jax.random.rademacher(key, like.shape, jnp.finfo(like.dtype).dtype)
@@ -97,7 +110,10 @@ def _numpy_of(array: Any) -> Any:
 
 
 def _least_product(eqn: Any, operands: Sequence[Any]) -> float:
-    """A number that no product or quotient of non-zero entries of the operands lies below."""
+    """A lower bound on the absolute values of products or quotients of nonzero operands' entries.
+
+    It is 0 where nothing better is known.
+    """
     least, most = zip(*map(_ends, operands), strict=True)
     if eqn.primitive.name == "div":
         return least[0] / max(most[1], 1.0)
@@ -120,4 +136,5 @@ def _ends(operand: Any) -> tuple[float, float]:
 
 
 def _perturbs(value: jax.Array, size: float) -> bool:
+    """Whether an array floats, has entries, and is moved by a relative ``size`` above zero."""
     return inexact(value) and value.size > 0 and size > 0
