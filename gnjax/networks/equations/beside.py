@@ -33,7 +33,7 @@ _COARSEST = 0.1  # formats of half the bits round so much that only this is left
 
 _Flat = Callable[..., list[Any]]
 _Product = tuple[list[Any], list[Any]]
-"""The outputs of a function, and u^T J by the leaves of its first argument."""
+"""The outputs of a function, and u^T J, by the leaves of its first argument; J is by this one."""
 
 
 def compare_maxima(name: str, function: Any, *args: Any) -> None:
@@ -52,12 +52,17 @@ def compare_maxima(name: str, function: Any, *args: Any) -> None:
 
 
 def compare_by_steps(name: str, function: Any, *args: Any) -> None:
-    """Compare a function, as it came, with its maxima by comparison, operation by operation."""
-    plain, _ = equations_of(function, *args)
-    if not differentiates_maxima(plain.jaxpr):
+    """Refuse a function whose outputs or derivatives change when its maxima go by comparison.
+
+    Both are computed one operation after the other, since XLA may round a number in two ways within
+    one program. ``name`` is what a refusal calls the function, and the derivative is that by the
+    first argument.
+    """
+    as_it_came, _ = equations_of(function, *args)
+    if not differentiates_maxima(as_it_came.jaxpr):
         return
-    replaced = Partial(ByComparison(), function)
-    both = [_by_steps(closed_jaxpr) for closed_jaxpr in (equations_of(replaced, *args)[0], plain)]
+    by_comparison, _ = equations_of(Partial(ByComparison(), function), *args)
+    both = [_by_steps(closed_jaxpr) for closed_jaxpr in (by_comparison, as_it_came)]
     cotangents = _cotangents(function, *args)
     with jax.disable_jit():  # loops, too, go step by step
         results = [_product(flat, args, cotangents) for flat in both]
@@ -71,10 +76,13 @@ def compare_by_steps(name: str, function: Any, *args: Any) -> None:
 
 
 def _replaces(function: Any) -> bool:
+    """Whether the maxima of a function have been replaced by ones that go by comparison."""
     return isinstance(function, Partial) and isinstance(function.func, ByComparison)
 
 
 def _by_steps(closed_jaxpr: Any) -> _Flat:
+    """The equations as a function of pytrees to a list of arrays, one operation after the other."""
+
     def flat(*args: Any) -> list[Any]:
         return _steps(closed_jaxpr.jaxpr, closed_jaxpr.consts, jax.tree.leaves(args))
 
@@ -82,10 +90,12 @@ def _by_steps(closed_jaxpr: Any) -> _Flat:
 
 
 def _steps(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+    """The results of equations, one operation after the other, also those inside of calls."""
     return evaluate(jaxpr, consts, args, _bind, CALLS_AND_CHECKPOINTS)
 
 
 def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
+    """The results of one equation; loops and branches have their inner equations go by steps."""
     if eqn.primitive.name in LOOPS:
         return LOOPS[eqn.primitive.name](_steps, eqn, operands)
     return bind(eqn, operands)
@@ -101,11 +111,18 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
 def _in_one_program(
     function: Any, args: tuple[Any, ...], cotangents: Sequence[Any]
 ) -> list[_Product]:
-    """The product with maxima by comparison, and with those of the function itself."""
+    """Outputs and u^T J of a function with maxima by comparison, and of the function as it came.
+
+    ``cotangents`` is u, an array for each floating output.
+    """
     return [_product(flat, args, cotangents) for flat in (function, function.args[0])]
 
 
 def _product(function: Callable[..., Any], args: tuple[Any, ...], cotangents: Any) -> _Product:
+    """The floating outputs of a function, and u^T J with its Jacobian J by the first argument.
+
+    ``cotangents`` is u, an array for each of these outputs.
+    """
     first, *others = args
 
     def outputs_at(point: Any) -> list[Any]:
@@ -116,11 +133,12 @@ def _product(function: Callable[..., Any], args: tuple[Any, ...], cotangents: An
 
 
 def _floating(outputs: Any) -> list[Any]:
+    """The leaves of a pytree that float."""
     return [leaf for leaf in jax.tree.leaves(outputs) if jnp.issubdtype(leaf.dtype, jnp.floating)]
 
 
 def _cotangents(function: Any, *args: Any) -> list[np.ndarray]:
-    """u, with normal entries."""
+    """An array u of normal numbers for each floating output of ``function(*args)``."""
     rng = np.random.default_rng(0)
     shapes = _floating(jax.eval_shape(function, *args))
     return [rng.standard_normal(leaf.shape).astype(leaf.dtype) for leaf in shapes]
@@ -128,27 +146,36 @@ def _cotangents(function: Any, *args: Any) -> list[np.ndarray]:
 
 @by_shapes
 def _tolerance(function: Any, *args: Any) -> float:
+    """By how much two computations of the function may differ, relative to the largest number."""
     eps = coarsest_eps(equations_of(function, *args)[0].jaxpr)
     return min(_ROUNDINGS * eps, _COARSEST)
 
 
 def _differing(results: Sequence[_Product], tolerance: float) -> str:
-    """Which of two results differ: the outputs, each by its size, or the derivatives, by theirs."""
+    """Which of two results differ in words, "the outputs" or "the derivatives"; "" if none does.
+
+    Each output is compared relative to its own largest entry, and all derivatives together relative
+    to the largest one.
+    """
     (outputs, derivatives), (expected_outputs, expected_derivatives) = results
-    for ours, theirs in zip(outputs, expected_outputs, strict=True):
-        if _apart([ours], [theirs]) > tolerance:
+    for output, expected_output in zip(outputs, expected_outputs, strict=True):
+        if _distance([output], [expected_output]) > tolerance:
             return "the outputs"
-    return "the derivatives" if _apart(derivatives, expected_derivatives) > tolerance else ""
+    return "the derivatives" if _distance(derivatives, expected_derivatives) > tolerance else ""
 
 
-def _apart(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
-    """The largest distance of entries over the largest entry; where both are NaN, it is 0."""
-    numbers, expected = (
-        np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in leaves])
-        for leaves in (ours, theirs)
+def _distance(computed: Sequence[Any], expected: Sequence[Any]) -> float:
+    """The largest difference of entries over the largest entry that is expected.
+
+    Entries that are NaN or the same infinity in both do not differ. Others that are not finite
+    differ by infinity.
+    """
+    numbers, expected_numbers = (
+        np.concatenate([np.asarray(array, np.float64).ravel() for array in arrays])
+        for arrays in (computed, expected)
     )
-    same = (numbers == expected) | (np.isnan(numbers) & np.isnan(expected))
-    largest = np.abs(expected[np.isfinite(expected)]).max(initial=0.0)
+    same = (numbers == expected_numbers) | (np.isnan(numbers) & np.isnan(expected_numbers))
+    largest = np.abs(expected_numbers[np.isfinite(expected_numbers)]).max(initial=0.0)
     with np.errstate(invalid="ignore", over="ignore"):
-        distance = np.abs(numbers - expected)[~same] / (largest or 1.0)
-    return float(np.nan_to_num(distance, nan=np.inf, posinf=np.inf).max(initial=0.0))
+        differences = np.abs(numbers - expected_numbers)[~same] / (largest or 1.0)
+    return float(np.nan_to_num(differences, nan=np.inf, posinf=np.inf).max(initial=0.0))

@@ -15,16 +15,21 @@ _KNOWN = (math.sqrt(2 / math.pi), math.pi, 2 * math.pi, math.log(2), 1 / 3, 2 / 
 
 
 def unrounded(number: Any) -> Any:
-    """The float64 from which a float32 number was rounded, where it is easily recognised."""
+    """The float64 from which a float32 number was rounded, where it is easily recognised.
+
+    That is a decimal of few digits, a known constant, the root of an integer or its inverse, if it
+    rounds to this float32. Any other float32 is converted as it is; what is no float32, not finite
+    or zero comes back unchanged.
+    """
     if getattr(number, "dtype", None) != jnp.float32 or isinstance(number, jax.core.Tracer):
         return number
     value = np.float32(number)
-    size = abs(float(value))
-    if not np.isfinite(value) or size == 0:
+    magnitude = abs(float(value))
+    if not np.isfinite(value) or magnitude == 0:
         return number
-    square = round(size**2) if size < _LARGEST_ROOT else 0
-    inverse = round(size**-2) if size > 1 / _LARGEST_ROOT else 0
-    guesses = [float(f"{size:.{_DIGITS}g}"), *_KNOWN, square**0.5]
+    square = round(magnitude**2) if magnitude < _LARGEST_ROOT else 0
+    inverse = round(magnitude**-2) if magnitude > 1 / _LARGEST_ROOT else 0
+    guesses = [float(f"{magnitude:.{_DIGITS}g}"), *_KNOWN, square**0.5]
     guesses += [inverse**-0.5] if inverse else []
-    matches = [guess for guess in guesses if np.float32(guess) == np.float32(size)]
+    matches = [guess for guess in guesses if np.float32(guess) == np.float32(magnitude)]
     return np.float64(np.copysign(matches[0], float(value)) if matches else float(value))

@@ -20,13 +20,16 @@ Evaluate = Callable[[Any, Sequence[Any], Sequence[Any]], list[Any]]
 
 
 def _checkpoint(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    """A checkpoint whose inner equations are computed by ``evaluate``, and again backwards."""
     jaxpr, consts = called(eqn)
-    again = {name: eqn.params[name] for name in ("prevent_cse", "policy")}
-    run = partial(evaluate, jaxpr, consts)
-    return list(jax.checkpoint(lambda *a: run(a), **again)(*operands))
+    options = {name: eqn.params[name] for name in ("prevent_cse", "policy")}
+    inner = partial(evaluate, jaxpr, consts)
+    return list(jax.checkpoint(lambda *args: inner(args), **options)(*operands))
 
 
 def _scan(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    """A scan whose body is computed by ``evaluate``."""
+
     def step(closed_jaxpr: Any, args: Sequence[Any], row: None) -> tuple[list[Any], None]:
         return evaluate(closed_jaxpr.jaxpr, closed_jaxpr.consts, args), row
 
@@ -34,10 +37,14 @@ def _scan(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
 
 
 def _while(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    """A while loop whose condition and body are computed by ``evaluate``.
+
+    Its operands are constants of the condition, constants of the body, and what it carries.
+    """
     condition, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
-    first = eqn.params["cond_nconsts"]
-    second = first + eqn.params["body_nconsts"]
-    condition_consts, body_consts = operands[:first], operands[first:second]
+    body_start = eqn.params["cond_nconsts"]
+    carry_start = body_start + eqn.params["body_nconsts"]
+    condition_consts, body_consts = operands[:body_start], operands[body_start:carry_start]
 
     def goes_on(values: list[Any]) -> Any:
         return evaluate(condition.jaxpr, condition.consts, [*condition_consts, *values])[0]
@@ -45,10 +52,11 @@ def _while(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     def step(values: list[Any]) -> list[Any]:
         return evaluate(body.jaxpr, body.consts, [*body_consts, *values])
 
-    return jax.lax.while_loop(goes_on, step, list(operands[second:]))
+    return jax.lax.while_loop(goes_on, step, list(operands[carry_start:]))
 
 
 def _cond(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    """A choice among branches, by the first operand, that are computed by ``evaluate``."""
     index, *values = operands
     branches = [
         lambda *arguments, inner=inner: evaluate(inner.jaxpr, inner.consts, arguments)

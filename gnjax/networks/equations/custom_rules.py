@@ -1,7 +1,7 @@
 """Functions with custom derivative rules, whose equations are evaluated in another way.
 
 The rule is traced to equations, in the formats that its function was written for. A function
-``inside`` then evaluates the equations of the rule, as it does those of the function.
+``evaluate`` then computes the equations of the rule, as it does those of the function.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from gnjax.networks.jaxprs import bind, called
 
 
 def _shape(v: Any) -> jax.ShapeDtypeStruct:
+    """The shape and dtype of a variable of a jaxpr."""
     return jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype)
 
 
 def _inexact(v: Any) -> bool:
+    """Whether a variable of a jaxpr is of floating or complex numbers."""
     return bool(jnp.issubdtype(v.aval.dtype, jnp.inexact))
 
 
@@ -39,49 +41,62 @@ def _calling(eqn: Any, operands: Sequence[Any]) -> Callable[..., tuple[Any, ...]
 
 
 def _floating(eqn: Any, values: Sequence[Any]) -> list[Any]:
+    """Of values for all operands of an equation those for its floating operands."""
     return [value for v, value in zip(eqn.invars, values, strict=True) if _inexact(v)]
 
 
-def custom_jvp(inside: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    """A function with a forward rule: both are traced in float32 and evaluated in float64."""
+def custom_jvp(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    """The results of a function with a forward rule, of which both are computed by ``evaluate``.
+
+    Function and rule are traced in the formats that they were written for, such as float32, and
+    ``evaluate`` may compute their equations in others. The results keep a rule: the derivative is
+    that of the function's own rule.
+    """
     jaxpr, consts = called(eqn)
 
     @jax.custom_jvp
     def function(*args: Any) -> tuple[Any, ...]:
-        return tuple(inside(jaxpr, consts, args))
+        return tuple(evaluate(jaxpr, consts, args))
 
     @function.defjvp
     def _(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
-        def pushed(args: list[Any], moves: list[Any]) -> Any:
-            return jax.jvp(_calling(eqn, args), tuple(_floating(eqn, args)), tuple(moves))
+        def own_rule(args: list[Any], floating_tangents: list[Any]) -> Any:
+            floating_args = tuple(_floating(eqn, args))
+            return jax.jvp(_calling(eqn, args), floating_args, tuple(floating_tangents))
 
         shapes = [_shape(v) for v in eqn.invars]
-        rule = jax.make_jaxpr(pushed)(shapes, _floating(eqn, shapes))
+        rule = jax.make_jaxpr(own_rule)(shapes, _floating(eqn, shapes))
         arguments = [*primals, *_floating(eqn, tangents)]
-        results = inside(rule.jaxpr, rule.consts, arguments)
-        count = len(eqn.outvars)
+        results = evaluate(rule.jaxpr, rule.consts, arguments)
+        count = len(eqn.outvars)  # first the values, then their tangents
         return tuple(results[:count]), tuple(results[count:])
 
     return list(function(*operands))
 
 
-def custom_vjp(inside: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    """A function with a reverse rule: both are traced in float32 and evaluated in float64."""
+def custom_vjp(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    """The results of a function with a reverse rule, of which both are computed by ``evaluate``.
+
+    Function and rule are traced in the formats that they were written for, such as float32, and
+    ``evaluate`` may compute their equations in others. The results keep a rule: the derivative is
+    that of the function's own rule.
+    """
     jaxpr, consts = called(eqn)
 
     @jax.custom_vjp
     def function(*args: Any) -> tuple[Any, ...]:
-        return tuple(inside(jaxpr, consts, args))
+        return tuple(evaluate(jaxpr, consts, args))
 
     def backwards(args: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
-        def pulled(primals: list[Any], weights: list[Any]) -> Any:
-            pullback = jax.vjp(_calling(eqn, primals), *_floating(eqn, primals))[1]
-            return pullback(tuple(weights))
+        def own_rule(args: list[Any], cotangents: list[Any]) -> Any:
+            pullback = jax.vjp(_calling(eqn, args), *_floating(eqn, args))[1]
+            return pullback(tuple(cotangents))
 
-        ins, outs = [_shape(v) for v in eqn.invars], [_shape(v) for v in eqn.outvars]
-        rule = jax.make_jaxpr(pulled)(ins, outs)
-        cotangents_of_inputs = iter(inside(rule.jaxpr, rule.consts, [*args, *cotangents]))
+        inputs, outputs = [_shape(v) for v in eqn.invars], [_shape(v) for v in eqn.outvars]
+        rule = jax.make_jaxpr(own_rule)(inputs, outputs)
+        cotangents_of_inputs = iter(evaluate(rule.jaxpr, rule.consts, [*args, *cotangents]))
         return tuple(next(cotangents_of_inputs) if _inexact(v) else None for v in eqn.invars)
 
+    # the rule needs the arguments alone, and runs the function again
     function.defvjp(lambda *args: (function(*args), args), backwards)
     return list(function(*operands))

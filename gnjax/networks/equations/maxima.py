@@ -47,6 +47,7 @@ class ByComparison:
     """(function, *args) -> function(*args), with maxima and minima by comparison."""
 
     def __call__(self, function: Callable[..., Any], *args: Any) -> Any:
+        """The value of the function; without maxima that are differentiated it is called as is."""
         closed_jaxpr, shapes = equations_of(function, *args)
         replaced = _differentiated(closed_jaxpr.jaxpr, closed_jaxpr.jaxpr.outvars)
         if not replaced:
@@ -70,10 +71,11 @@ def _inside(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]
 
 
 def _differentiated(jaxpr: Any, results: Sequence[Any]) -> frozenset[int]:
-    """The ids of the equations that depend on a maximum in a way that is differentiated.
+    """The ids of the maxima and minima through which the ``results`` are differentiated.
 
-    These are maxima themselves, and loops, branches and checkpoints with maxima inside.
-    ``results`` are the variables that are differentiated.
+    Loops, branches and checkpoints with maxima inside are among them. The equations are followed
+    backwards from the results, and no further than floating numbers and ``stop_gradient``; what is
+    inside of calls counts, and what is inside of functions with derivative rules does not.
     """
     needed, equation_ids = set(variables(results)), set[int]()
     for eqn in reversed(jaxpr.eqns):
@@ -94,6 +96,7 @@ def _differentiated(jaxpr: Any, results: Sequence[Any]) -> frozenset[int]:
 
 
 def _holds_maxima(eqn: Any) -> bool:
+    """Whether an equation is a loop, a branch or a checkpoint with a maximum or minimum inside."""
     if eqn.primitive.name not in CONTROL_FLOW:
         return False
     names = {inner.primitive.name for inner in equations_inside(eqn)}
@@ -113,46 +116,56 @@ def _bind(replaced: frozenset[int], eqn: Any, operands: Sequence[Any]) -> Any:
 
 
 def _further(compare: Callable[..., jax.Array], x: Any, y: Any) -> jax.Array:
-    """The larger of two numbers for ``jnp.greater``, the smaller for ``jnp.less``."""
+    """The larger of two numbers for ``jnp.greater``, the smaller for ``jnp.less``.
+
+    At a tie each of them has half of the derivative.
+    """
     tied = 0.5 * x + 0.5 * y  # where one is NaN, this is NaN, as both comparisons are false
     return jnp.where(compare(x, y), x, jnp.where(compare(y, x), y, tied))
 
 
 def _over_axes(compare: Callable[..., jax.Array], x: jax.Array, axes: Sequence[int]) -> jax.Array:
-    """The largest entry over some axes, or the smallest, by halving what they hold."""
+    """The largest entry over some axes, or the smallest, by comparing halves of the entries.
+
+    Beside each number goes the count of entries that are equal to it, so that each of c entries
+    that are largest has 1 / c of the derivative.
+    """
     kept = [axis for axis in range(x.ndim) if axis not in axes]
     length = math.prod(x.shape[axis] for axis in axes)
     rows = jnp.transpose(x, (*kept, *axes)).reshape(*(x.shape[axis] for axis in kept), length)
     best = rows, jnp.ones_like(rows)
-    odd_parts = []
+    unpaired_entries = []
     while best[0].shape[-1] > 1:
         half = best[0].shape[-1] // 2
         parts = [jnp.split(array, [half, 2 * half], axis=-1) for array in best]
-        first, second, odd_part = zip(*parts, strict=True)
-        if odd_part[0].shape[-1]:
-            odd_parts.append(odd_part)
+        first, second, unpaired = zip(*parts, strict=True)
+        if unpaired[0].shape[-1]:  # the last entry of an odd number of them
+            unpaired_entries.append(unpaired)
         best = _better(compare, first, second)
-    for odd_part in odd_parts:
-        best = _better(compare, best, odd_part)
+    for unpaired in unpaired_entries:
+        best = _better(compare, best, unpaired)
     return jnp.squeeze(best[0], -1)
 
 
 Counted = tuple[jax.Array, jax.Array]
-"""The largest entries of some groups, and how many entries of each group are equal to them."""
+"""The largest numbers of some groups, and how many entries of each group are equal to them."""
 
 
 def _better(compare: Callable[..., jax.Array], a: Counted, b: Counted) -> Counted:
-    """The larger entries of two groups; entries that are equal have equal parts of the derivative.
+    """The larger number x or y of two groups of entries, and how many entries are equal to it.
 
-    What the parts add up to is rounded, and so its value is not taken where it is finite.
+    At a tie every entry has an equal part of the derivative: with the counts c of x and d of y that
+    is the derivative of c / (c + d) x + d / (c + d) y. The value of this sum is rounded, so that
+    x itself is taken in its place where it is finite.
     """
     (x, x_count), (y, y_count) = a, b
     share = x_count / (x_count + y_count)
-    parts = share * x + (1 - share) * y  # where one is NaN, this is NaN
-    value = jax.lax.stop_gradient(x) + (parts - jax.lax.stop_gradient(parts))
-    tied = jnp.where(jnp.isfinite(x) & jnp.isfinite(y), value, parts)
-    first, second = compare(x, y), compare(y, x)
+    weighted = share * x + (1 - share) * y  # where one is NaN, this is NaN
+    # the value of x with the derivative of the weighted sum
+    value = jax.lax.stop_gradient(x) + (weighted - jax.lax.stop_gradient(weighted))
+    tied = jnp.where(jnp.isfinite(x) & jnp.isfinite(y), value, weighted)
+    x_wins, y_wins = compare(x, y), compare(y, x)
     return (
-        jnp.where(first, x, jnp.where(second, y, tied)),
-        jnp.where(first, x_count, jnp.where(second, y_count, x_count + y_count)),
+        jnp.where(x_wins, x, jnp.where(y_wins, y, tied)),
+        jnp.where(x_wins, x_count, jnp.where(y_wins, y_count, x_count + y_count)),
     )

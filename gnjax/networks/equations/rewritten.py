@@ -33,7 +33,10 @@ def rewritten(function: Callable[..., Any], *args: Any) -> tuple[Any, Any]:
 
 
 def rewritten_alike(function: Callable[..., Any], example: Any) -> Any:
-    """The function with its equations rewritten as those of ``example`` are."""
+    """The function with its equations rewritten as those of ``example`` are.
+
+    ``example`` comes from :func:`rewritten`; the numbers that it holds fixed do not matter.
+    """
     if isinstance(example, Partial) and isinstance(example.func, ByComparison | Widened):
         return Partial(example.func, rewritten_alike(function, example.args[0]))
     return function

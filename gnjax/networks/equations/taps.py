@@ -20,11 +20,22 @@ def evaluate_tapped(
     points: Points,
     taps: Mapping[int, jax.Array],
 ) -> tuple[list[Any], dict[int, Any]]:
-    """The results with the taps added, and the operands of the tapped equations.
+    """The results of a jaxpr with arrays, the taps, added to results of some of its equations.
 
-    The tap and the operand of an equation in the body of a scan have a row for each step. A
-    parameter that only such equations use is then a constant of the scan, and its derivative is
-    not summed up step by step.
+    The derivative of the results by a tap is that by the equation's result. The tap and the operand
+    of an equation in the body of a scan have a row for each step. A parameter that only such
+    equations use is then a constant of the scan, and its derivative is not summed up step by step.
+
+    Args:
+      jaxpr: the equations.
+      consts: the values of its constants.
+      args: the values of its arguments.
+      points: the equations that are tapped, by the variables of their results: for each the index
+        of its tap, and which of its operands is kept.
+      taps: the arrays, by their indices.
+
+    Returns:
+      The results, and the kept operand of each tapped equation, by the index of its tap.
     """
     operands_of_points: dict[int, Any] = {}
 
@@ -46,12 +57,14 @@ def evaluate_tapped(
 
 
 def _inside(eqn: Any, points: Points) -> Points:
-    """The points in the body of a scan."""
+    """Of the ``points`` those whose equations are in the body of a scan."""
     results = (v for inner in equations(eqn.params["jaxpr"].jaxpr) for v in inner.outvars)
     return {v: points[v] for v in results if v in points}
 
 
 def _stepping(points: Points) -> Any:
+    """A function that runs the body of a scan for one step, with this step's rows of the taps."""
+
     def step(body: Any, args: Sequence[Any], taps: Mapping[int, jax.Array]) -> Any:
         return evaluate_tapped(body.jaxpr, body.consts, args, points, taps)
 

@@ -73,6 +73,7 @@ class Widened:
     traced_narrow: bool = False
 
     def __call__(self, function: Callable[..., Any], *args: Any) -> Any:
+        """The value of the function in float64."""
         traced_args = jax.tree.map(_narrow_shape, args) if self.traced_narrow else args
         closed_jaxpr, shapes = equations_of(function, *traced_args)
         results = _inside(closed_jaxpr.jaxpr, closed_jaxpr.consts, jax.tree.leaves(args))
@@ -80,9 +81,11 @@ class Widened:
 
 
 def traced(function: Callable[..., Any], *args: Any) -> tuple[Any, Any, Widened | None]:
-    """The equations of function(*args) in 64-bit mode without float32, and its results' shapes.
+    """The equations of function(*args) in 64-bit mode without float32.
 
-    Also returned is how the function is widened; None if it needs no widening.
+    Returns:
+      The closed jaxpr, the shapes of its results, and how the function is widened; None if it has
+      no float32.
     """
     try:
         closed_jaxpr, shapes = equations_of(function, *args)
@@ -103,26 +106,30 @@ def uses_float32(closed_jaxpr: Any) -> bool:
 
 
 def _values(eqn: Any) -> list[Any]:
+    """The variables and literals that an equation reads, and those that it writes."""
     return [*eqn.invars, *eqn.outvars]
 
 
 def _is_narrow(aval: Any) -> bool:
+    """Whether a type of values is float32 or complex64."""
     return getattr(aval, "dtype", None) in _WIDER
 
 
 def _narrow_shape(leaf: Any) -> Any:
+    """The shape of an array, with float32 in place of float64."""
     narrow = {wide: thin for thin, wide in _WIDER.items()}
     return jax.ShapeDtypeStruct(leaf.shape, narrow.get(leaf.dtype, leaf.dtype))
 
 
 def _inside(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-    """The results of equations, where every float32 is a float64."""
+    """The results of equations with float64 in place of float32; single constants are unrounded."""
     unrounded_consts = [unrounded(const) if jnp.ndim(const) == 0 else const for const in consts]
     results = evaluate(jaxpr, [_wide(const) for const in unrounded_consts], list(args), _bind)
     return [_wide(result) for result in results]
 
 
 def _wide(value: Any) -> Any:
+    """A float32 array as float64; other values come back as they are."""
     dtype = getattr(value, "dtype", None)
     return value.astype(_WIDER[dtype]) if dtype in _WIDER else value
 
@@ -133,7 +140,10 @@ def _in_traced_dtype(operand: Any, v: Any) -> Any:
 
 
 def _wide_operand(operand: Any, v: Any) -> Any:
-    """The operand in float64 where the variable ``v`` of its equation was traced in float32."""
+    """The operand in float64 where the variable ``v`` of its equation was traced in float32.
+
+    A number that stands in the equation itself gets back the digits that it was written with.
+    """
     dtype = getattr(v.aval, "dtype", None)
     if dtype not in _WIDER:
         return operand
@@ -143,9 +153,13 @@ def _wide_operand(operand: Any, v: Any) -> Any:
 
 
 def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
-    """An equation with float64 in the place of float32."""
-    all_of_it = (eqn, *equations_inside(eqn))
-    if not any(_is_narrow(v.aval) for e in all_of_it for v in _values(e)):
+    """The results of an equation with float64 in place of float32.
+
+    Primitives that mean the same in every format are computed in float64, and those with equations
+    inside have these widened; any other one is computed in float32, and its results are widened.
+    """
+    with_inner = (eqn, *equations_inside(eqn))
+    if not any(_is_narrow(v.aval) for inner in with_inner for v in _values(inner)):
         return bind(eqn, operands)
     values = [_wide_operand(o, v) for o, v in zip(operands, eqn.invars, strict=True)]
     name = eqn.primitive.name
@@ -158,8 +172,8 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     if name in _ANY_FORMAT:
         return _bind_in_float64(eqn, values)
     narrow = [_in_traced_dtype(o, v) for o, v in zip(values, eqn.invars, strict=True)]
-    bound = bind(eqn, narrow)
-    return [_wide(b) for b in bound] if eqn.primitive.multiple_results else _wide(bound)
+    results = bind(eqn, narrow)
+    return [_wide(r) for r in results] if eqn.primitive.multiple_results else _wide(results)
 
 
 def _bind_in_float64(eqn: Any, operands: Sequence[Any]) -> Any:
@@ -169,11 +183,13 @@ def _bind_in_float64(eqn: Any, operands: Sequence[Any]) -> Any:
 
 
 def _wide_parameter(value: Any) -> Any:
+    """A parameter of an equation, with float64 in place of the dtype float32."""
     is_dtype = isinstance(value, np.dtype | type) and value in (jnp.float32, jnp.complex64)
     return _WIDER[jnp.dtype(value)] if is_dtype else value
 
 
 def _convert(eqn: Any, operands: Sequence[Any]) -> Any:
+    """A conversion of the dtype; one to float32 goes to float64."""
     dtype = jnp.dtype(eqn.params["new_dtype"])
     return jax.lax.convert_element_type(operands[0], _WIDER.get(dtype, dtype))
 
@@ -186,6 +202,7 @@ def _reduce_precision(eqn: Any, operands: Sequence[Any]) -> Any:
 
 
 def _scatter(eqn: Any, operands: Sequence[Any]) -> Any:
+    """A scatter, called by name, as its primitive holds a function that was traced in float32."""
     names = ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
     scatter = _SCATTERS[eqn.primitive.name]
     return scatter(*operands, **{name: eqn.params[name] for name in names})
