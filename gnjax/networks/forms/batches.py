@@ -42,6 +42,7 @@ class Batches:
     digests: tuple[bytes, ...]
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        """Yield the batches (x, y); a pass that differs from the first one is refused."""
         count = 0
         for batch in self.source:
             x, y = pair_of(batch)
@@ -54,6 +55,7 @@ class Batches:
 
 
 def _differ(count: int) -> str:
+    """The message that the batch of this number is another one than in the first pass."""
     return f"two passes over the batches differ, at batch {count}; {_AGAIN}"
 
 
@@ -65,7 +67,7 @@ def check_again(source: Any) -> None:
 
 
 def pair_of(batch: Any) -> tuple[Any, Any]:
-    """x and y of a batch."""
+    """x and y of a batch, which must be a pair of them."""
     if not (isinstance(batch, tuple | list) and len(batch) == 2):
         entries = f" of {len(batch)}" if hasattr(batch, "__len__") else ""
         msg = (

@@ -15,9 +15,11 @@ from gnjax.numerics.bounded_jit import BoundedJit
 def check_differentiable(
     function: Callable[[Any], jax.Array], point: Any, *, forward: bool
 ) -> None:
-    """Refuse a model without a reverse mode, or without products J v where it has no forward mode.
+    """Refuse a model of which JAX cannot make the derivatives that are needed; it is traced only.
 
-    A function with a ``jax.custom_vjp`` has no forward mode, and J v is the transpose of its rule.
+    Every model needs a reverse mode. Where ``forward`` is false, as for a function with a
+    ``jax.custom_vjp``, the model has no forward mode, and J v is the transpose of its reverse rule;
+    a rule that is not linear has no transpose and is refused.
     """
 
     def backward(point: Any) -> Any:

@@ -32,12 +32,16 @@ Apply = Callable[[Params, Any], Any]
 
 @dataclass(frozen=True)
 class Keywords:
-    """The keywords of a call; arrays and random keys are handed in as ``arrays``, a pytree."""
+    """The keywords of a model's call without their arrays and random keys.
 
-    fixed: tuple[tuple[str, Any], ...]
+    The arrays are kept apart, as a pytree, so that they can be traced.
+    """
+
+    fixed: tuple[tuple[str, Any], ...]  # keywords that hold no array
     graphs: tuple[tuple[str, Any], ...]  # of nnx.Rngs among the keywords
 
     def joined(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        """All keywords, with the arrays put back; nnx.Rngs are new copies, which start anew."""
         keywords_of_call = {**dict(self.fixed), **arrays}
         for name, graph in self.graphs:
             keywords_of_call[name] = nnx.merge(graph, keywords_of_call[name], copy=True)
@@ -67,7 +71,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def like(params: Params, constants: Any) -> Any:
-    """The numbers that are held fixed, converted to the precision of the parameters."""
+    """The arrays that a model holds fixed, those that float in the precision of the parameters."""
     dtype = jnp.finfo(jnp.result_type(*jax.tree.leaves(params))).dtype  # real, of complex ones too
 
     def cast(leaf: Any) -> Any:
@@ -88,6 +92,7 @@ class _ModuleCall:
 
 
 def of_nnx(model: nnx.Module, call: dict[str, Any]) -> tuple[Apply, Params]:
+    """(apply, params) of an NNX module, called with the keywords ``call``."""
     if not call:
         _check_dropout(model)
     rebuild, params = nnx_parts(model)
@@ -103,6 +108,8 @@ def nnx_parts(model: nnx.Module) -> tuple[Callable[[Params], Any], Params]:
 
 @dataclass(frozen=True)
 class _NnxRebuilt:
+    """(constants, params) to the NNX module of this graph, as a copy of its own."""
+
     graph: Any
 
     def __call__(self, constants: Any, params: Params) -> Any:
@@ -125,6 +132,7 @@ def _check_dropout(model: nnx.Module) -> None:
 
 
 def _drops(node: Any) -> bool:
+    """Whether a node of an NNX module is dropout that is switched on."""
     if isinstance(node, nnx.Dropout):
         return node.rate > 0 and not node.deterministic
     if isinstance(node, nnx.MultiHeadAttention):
@@ -135,6 +143,7 @@ def _drops(node: Any) -> bool:
 def of_linen(
     module: flax.linen.Module, variables: Any, call: dict[str, Any]
 ) -> tuple[Apply, Params]:
+    """(apply, params) of a Linen module; all variables but its parameters are held fixed."""
     if not hasattr(variables, "keys") or "params" not in variables:
         msg = (
             "a Linen model is (module, variables) with variables['params'], as module.init "
@@ -148,6 +157,8 @@ def of_linen(
 
 @dataclass(frozen=True)
 class _LinenCall:
+    """The call of a Linen module with its parameters, and other variables that are held fixed."""
+
     module: flax.linen.Module
     names: Keywords
 
@@ -185,6 +196,8 @@ def of_function(apply: Any, params: Params, call: dict[str, Any]) -> tuple[Apply
 
 @dataclass(frozen=True)
 class _FunctionCall:
+    """The call of a caller's function apply(params, x) with further keywords."""
+
     names: Keywords
 
     def __call__(self, apply: Any, arrays: Any, params: Params, x: Any) -> Any:
@@ -204,10 +217,13 @@ def is_equinox_state(value: Any) -> bool:
 
 
 def of_equinox(model: Any, call: dict[str, Any], *state: Any) -> tuple[Apply, Params]:
-    """A module of one sample, mapped over the samples; its ``state``, if it has one, is fixed."""
+    """(apply, params) of an Equinox module of one sample, mapped over the samples.
+
+    Its ``state``, if it has one, is held fixed, and ``call`` are keywords of the call.
+    """
     equinox = sys.modules["equinox"]
-    indices = jax.tree.leaves(model, is_leaf=lambda node: isinstance(node, equinox.nn.StateIndex))
-    has_state = any(isinstance(node, equinox.nn.StateIndex) for node in indices)
+    nodes = jax.tree.leaves(model, is_leaf=lambda node: isinstance(node, equinox.nn.StateIndex))
+    has_state = any(isinstance(node, equinox.nn.StateIndex) for node in nodes)
     if len(state) != has_state and "state" not in call:
         form = "(module, state), as eqx.nn.make_with_state returns them" if has_state else "module"
         msg = f"this Equinox module has {'a' if has_state else 'no'} state; pass {form}"
@@ -219,22 +235,27 @@ def of_equinox(model: Any, call: dict[str, Any], *state: Any) -> tuple[Apply, Pa
 
 @dataclass(frozen=True)
 class _EquinoxCall:
+    """The call of an Equinox module for each sample, with its state held fixed."""
+
     names: Keywords
     axis_name: Any  # over which a BatchNorm in training mode takes means
 
     def __call__(self, rebuild: Any, arrays: Any, state: Any, params: Params, x: Any) -> Any:
         module, call = rebuild(params), self.names.joined(arrays)
-        before = like(params, state)
+        fixed_state = like(params, state)  # a tuple of one state, or of none
 
-        def one(sample: Any) -> Any:
-            returned = module(*positional(sample), *before, **call)
+        def of_sample(sample: Any) -> Any:
+            returned = module(*positional(sample), *fixed_state, **call)
             return returned[0] if state else returned  # without the new state
 
-        return jax.vmap(one, axis_name=self.axis_name)(x)
+        return jax.vmap(of_sample, axis_name=self.axis_name)(x)
 
 
 def _axis_name(model: Any) -> Any:
-    """The name that the layers of an Equinox module give to the axis of the samples."""
+    """The name that layers of an Equinox module give to the axis of the samples, None if none does.
+
+    BatchNorm in training mode takes means over the axis of this name.
+    """
 
     def is_named(node: Any) -> bool:
         return is_equinox(node) and getattr(node, "axis_name", None) is not None
@@ -263,6 +284,7 @@ def equinox_parts(model: Any) -> tuple[Callable[[Params], Any], Params]:
 
 
 def _kind(leaf: Any) -> str:
+    """What a leaf of an Equinox module is: a "parameter" floats, and other arrays are "fixed"."""
     if not _is_array(leaf):
         return "other"
     return "parameter" if jnp.issubdtype(leaf.dtype, jnp.inexact) else "fixed"
@@ -270,11 +292,14 @@ def _kind(leaf: Any) -> str:
 
 @dataclass(frozen=True)
 class _EquinoxRebuilt:
+    """(fixed arrays, params) to the Equinox module with these leaves."""
+
     structure: Any
-    kinds: tuple[str, ...]
-    others: tuple[Any, ...]
+    kinds: tuple[str, ...]  # of the leaves: "parameter", "fixed" or "other"
+    others: tuple[Any, ...]  # the leaves that are no arrays
 
     def __call__(self, fixed: Any, params: Params) -> Any:
+        """The module, with each leaf taken from the list of its kind, in order."""
         sources = {"parameter": jax.tree.leaves(params), "fixed": fixed, "other": self.others}
         remaining = {kind: iter(leaves) for kind, leaves in sources.items()}
         return jax.tree.unflatten(self.structure, [next(remaining[kind]) for kind in self.kinds])
@@ -287,7 +312,10 @@ def is_keras(model: Any) -> bool:
 
 
 def of_keras(model: Any, call: dict[str, Any]) -> tuple[Apply, Params]:
-    """Its trainable variables are the parameters, by their paths; all others are held fixed."""
+    """(apply, params) of a Keras model: its trainable variables, by their paths, are the params.
+
+    All other variables are held fixed.
+    """
     backend = sys.modules["keras"].backend.backend()
     if backend != "jax":
         msg = (
@@ -299,8 +327,8 @@ def of_keras(model: Any, call: dict[str, Any]) -> tuple[Apply, Params]:
         msg = "the Keras model has no variables yet; call it once on samples, or add keras.Input"
         raise ValueError(msg)
     paths = [variable.path for variable in model.trainable_variables]
-    if len(set(paths)) < len(paths):
-        paths = [f"{path}_{place}" for place, path in enumerate(paths)]
+    if len(set(paths)) < len(paths):  # two variables have the same path
+        paths = [f"{path}_{index}" for index, path in enumerate(paths)]
     values = [variable.value for variable in model.trainable_variables]
     constants = [variable.value for variable in model.non_trainable_variables]
     names, arrays = keywords(call)
@@ -310,6 +338,8 @@ def of_keras(model: Any, call: dict[str, Any]) -> tuple[Apply, Params]:
 
 @dataclass(frozen=True)
 class _KerasCall:
+    """The call of a Keras model with its parameters by their paths."""
+
     model: Any
     paths: tuple[str, ...]
     names: Keywords
@@ -345,7 +375,11 @@ def is_haiku(transformed: Any) -> bool:
 def of_haiku(
     transformed: Any, variables: tuple[Any, ...], call: dict[str, Any]
 ) -> tuple[Apply, Params]:
-    """(transformed, params), or with state (transformed, params, state)."""
+    """(apply, params) of a Haiku model (transformed, params) or (transformed, params, state).
+
+    ``variables`` are the params, and the state if there is one, which is held fixed. ``call`` are
+    keywords of the call; of these rng is the random key.
+    """
     haiku = sys.modules["haiku"]
     stateful = isinstance(transformed, haiku.TransformedWithState)
     if stateful and len(variables) == 1 and isinstance(variables[0], tuple):
@@ -365,11 +399,14 @@ def of_haiku(
 
 @dataclass(frozen=True)
 class _HaikuCall:
+    """The call of a Haiku model with its state and random key held fixed, if it has them."""
+
     apply: Any
     takes_key: bool
     names: Keywords
 
     def __call__(self, state: Any, key: Any, arrays: Any, params: Params, x: Any) -> Any:
-        before = [*like(params, state), *([key] if self.takes_key else [])]
-        returned = self.apply(params, *before, *positional(x), **self.names.joined(arrays))
+        # Haiku's order of arguments is parameters, state, key, inputs
+        state_and_key = [*like(params, state), *([key] if self.takes_key else [])]
+        returned = self.apply(params, *state_and_key, *positional(x), **self.names.joined(arrays))
         return returned[0] if state else returned

@@ -36,7 +36,7 @@ def real_form(params: Any) -> Any:
 
 
 def complex_form(params: Any) -> Any:
-    """The parameters of which ``params`` is the real form."""
+    """The parameters, complex ones as such, of which ``params`` is the real form."""
 
     def joined(leaf: Any) -> Any:
         if not isinstance(leaf, RealForm):
@@ -47,7 +47,10 @@ def complex_form(params: Any) -> Any:
 
 
 def of_real_parameters(function: Any, params: Any) -> tuple[Any, Any]:
-    """``function(params, ...)`` as a function of real parameters, and these."""
+    """A function of parameters as a function of real ones, and the real parameters.
+
+    Complex parameters become :class:`RealForm`; without any, both come back as they are.
+    """
     if not any(map(is_complex, jax.tree.leaves(params))):
         return function, params
     return Partial(_OfRealForm(), function), real_form(params)
@@ -55,25 +58,29 @@ def of_real_parameters(function: Any, params: Any) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class _OfRealForm:
+    """(function, params in real form, ...) to function(params, ...)."""
+
     def __call__(self, function: Any, params: Any, *args: Any) -> Any:
         return function(complex_form(params), *args)
 
 
 def for_both_parts(tree: Any, params: Any) -> Any:
-    """A real tree like the complex parameters of which ``params`` is the real form, in real form.
+    """A mask or a metric of the caller's in the structure of parameters in real form.
 
-    Each number of it, as of a mask or of a metric, stands for both parts of its parameter. Other
-    trees come back as they are.
+    The caller gives ``tree`` for the parameters as they are, with one real number for a complex
+    one. ``params`` is their real form, in which a complex parameter has two numbers: each of them
+    gets the same number of the tree. A tree of another structure comes back as it is.
     """
     nodes, structure = jax.tree.flatten(params, is_leaf=_is_real_form)
-    leaves, given = jax.tree.leaves(tree), cast(Any, jax.tree.structure(tree))
-    if given != structure:
+    leaves, structure_of_tree = jax.tree.leaves(tree), cast(Any, jax.tree.structure(tree))
+    if structure_of_tree != structure:
         return tree
     pairs = zip(leaves, nodes, strict=True)
     return jax.tree.unflatten(structure, [_for_parts_of(node, leaf) for leaf, node in pairs])
 
 
 def _for_parts_of(node: Any, leaf: Any) -> Any:
+    """The numbers of a leaf twice, if they are real and ``node`` is a parameter in real form."""
     if not _is_real_form(node) or is_complex(leaf):
         return leaf
     return RealForm(np.stack((leaf, leaf), axis=-1))
@@ -91,5 +98,6 @@ def _is_real_form(node: Any) -> bool:
 
 
 def _parts(array: Any) -> Any:
+    """A complex array (...) as its real and imaginary parts (..., 2)."""
     stack = jnp.stack if isinstance(array, jax.Array) else np.stack
     return stack((array.real, array.imag), axis=-1)

@@ -63,14 +63,17 @@ def told(error: BaseException) -> str:
 
 
 def raised_by(who: str, argument: str, shapes: Any, types: Any, error: BaseException) -> str:
-    """Say what a function of the user's raises at its ``argument``, and where.
+    """One sentence on what a function of the user's raises, where, and for which argument.
 
-    An error that asks for numbers which are not there while JAX traces says so.
+    ``who`` names the function, ``argument`` what it is given, and ``shapes`` and ``types`` are
+    those of its arrays. An error that asks for numbers which are not there while JAX traces says
+    so.
     """
     if asks_for_numbers(error):
-        place = _place(error) or " somewhere"
-        return f"{who} cannot be traced by JAX{place}: {told(error)}; {_NOT_TRACED}"
-    raised = f"{who} raises {type(error).__name__}{_place(error)} at {argument} of shape {shapes}"
+        line = _line_of_user(error) or " somewhere"
+        return f"{who} cannot be traced by JAX{line}: {told(error)}; {_NOT_TRACED}"
+    line = _line_of_user(error)
+    raised = f"{who} raises {type(error).__name__}{line} at {argument} of shape {shapes}"
     message = f": {told(error)}" if str(error).strip() else ""
     return f"{raised} and dtype {types}{message}"
 
@@ -81,8 +84,11 @@ def asks_for_numbers(error: BaseException) -> bool:
     return sizes or isinstance(error, _NUMBERS_IN_PYTHON)
 
 
-def _place(error: BaseException) -> str:
-    """The last line of the user's code that an error has passed."""
+def _line_of_user(error: BaseException) -> str:
+    """The last line of the user's code that an error has passed, in brackets; "" if there is none.
+
+    Code of installed packages and of gnjax is not the user's.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     frames_of_user = [f for f in frames if not any(package in f.filename for package in _PACKAGES)]
     return (
@@ -93,15 +99,20 @@ def _place(error: BaseException) -> str:
 
 
 def shapes_of(tree: Any) -> Any:
+    """The shapes of the arrays of a pytree, in its structure, for messages."""
     return jax.tree.map(lambda leaf: tuple(leaf.shape), tree)
 
 
 def types_of(tree: Any) -> Any:
+    """The dtypes of the arrays of a pytree, in its structure, for messages."""
     return jax.tree.map(lambda leaf: str(leaf.dtype), tree)
 
 
 def refusal(error: BaseException, x: Any) -> str:
-    """The sentence for what a model has raised on inputs x."""
+    """What a model has raised on inputs x as one sentence that says what to do.
+
+    Errors of Flax that ask for a keyword or for statistics have sentences of their own.
+    """
     if isinstance(error, Refused):
         return str(error)
     if isinstance(error, flax.errors.ModifyScopeVariableError):

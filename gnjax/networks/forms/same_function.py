@@ -74,7 +74,10 @@ class _Compared:
 
 
 def compared(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function so that it compares by what it does; unchanged where that cannot be told."""
+    """The function as an object that is equal to others whose code and what it reads are the same.
+
+    It comes back unchanged, and compares by identity, where it reads what may change unseen.
+    """
     try:
         return _Compared(_key(function, {}), function)
     except _UnknownError:
@@ -82,6 +85,7 @@ def compared(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_still(function: Callable[..., Any], key: Any) -> bool:
+    """Whether the function still has this key, so that it reads what it read before."""
     try:
         return bool(_key(function, {}) == key)
     except _UnknownError:
@@ -89,7 +93,11 @@ def _is_still(function: Callable[..., Any], key: Any) -> bool:
 
 
 def _key(value: Any, numbers: dict[int, int]) -> Any:
-    """A hashable key; two values have the same key only if they act alike."""
+    """A hashable key of something that a function reads, equal only for values that act alike.
+
+    What may change unseen, such as a list, has none and raises :class:`_UnknownError`. ``numbers``
+    has the functions that were met on the way, by their ids, in the order of meeting.
+    """
     kind = type(value)
     if kind in _PLAIN:
         return kind, repr(value)  # tells 1 from 1.0 and 0.0 from -0.0
@@ -120,24 +128,30 @@ def _key(value: Any, numbers: dict[int, int]) -> Any:
 
 
 def _of_a_library(value: Any) -> bool:
-    """A module, a function or a class of a library that nobody edits while it is loaded."""
+    """Whether this is a module, a function or a class of a library, which nobody edits at work."""
     if isinstance(value, types.ModuleType):
         return _top(value.__name__) in _LIBRARIES
     if isinstance(value, types.BuiltinFunctionType) and not isinstance(
         value.__self__, types.ModuleType
     ):
         return False  # a method of an object
-    plain = isinstance(value, type | types.FunctionType | types.BuiltinFunctionType | np.ufunc)
+    is_function_or_class = isinstance(
+        value, type | types.FunctionType | types.BuiltinFunctionType | np.ufunc
+    )
     # jax.nn.relu and jnp.add are objects of classes of JAX
     of_jax = callable(value) and _top(type(value).__module__) in ("jax", "jaxlib")
-    return (plain or of_jax) and _top(getattr(value, "__module__", "numpy")) in _LIBRARIES
+    return (is_function_or_class or of_jax) and _top(
+        getattr(value, "__module__", "numpy")
+    ) in _LIBRARIES
 
 
 def _top(name: str | None) -> str:
+    """The name of the package that a module of this name is in."""
     return (name or "").split(".")[0]
 
 
 def _hashable(value: Any) -> Any:
+    """The value as its own key, if it can be hashed."""
     try:
         hash(value)
     except TypeError as error:  # a module with an array or a list among its fields
@@ -146,7 +160,11 @@ def _hashable(value: Any) -> Any:
 
 
 def _function_key(function: types.FunctionType, numbers: dict[int, int]) -> Any:
-    """A key of the code, the defaults, and the values that the function reads from outside."""
+    """A key of the code, the defaults, and the values that the function reads from outside.
+
+    ``numbers`` has the functions that were met on the way, by their ids: one that is met again, as
+    in a recursion, has its number as key.
+    """
     if id(function) in numbers:  # it calls itself
         return "seen", numbers[id(function)]
     numbers[id(function)] = len(numbers)
@@ -180,7 +198,7 @@ def _reaches_out(step: dis.Instruction, code: types.CodeType) -> bool:
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """The code of a function and of those that it makes."""
+    """Yield the code of a function, and that of the functions written inside it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

@@ -32,7 +32,10 @@ def reshaped(array: jax.Array, *shape: int) -> jax.Array:
 
 
 def converted(array: jax.Array | np.ndarray, dtype: Any) -> jax.Array:
-    """The array in a dtype; one of NumPy is copied, so that later changes of it are not seen."""
+    """The array in a dtype, as an array of JAX.
+
+    One of NumPy is copied, so that later changes of it by the caller are not seen.
+    """
     if isinstance(array, np.ndarray):
         return on_device(array, dtype)
     if array.dtype == dtype:
@@ -51,7 +54,11 @@ def as_floats(name: str, array: jax.Array, dtype: Any) -> jax.Array:
 
 
 def _rearranged(array: Any, change: Callable[[Any], Any]) -> Any:
-    """Apply ``change``, on one CPU by NumPy: JAX would compile a program for every shape."""
+    """``change(array)`` for a change that only moves or converts entries.
+
+    In the memory of one CPU it is done by NumPy, as JAX would compile a program for every shape. An
+    array that was put on a device stays there.
+    """
     if isinstance(array, jax.Array) and on_cpu(array) and len(array.devices()) == 1:
         result = change(np.asarray(array))
         return jax.device_put(result, *array.devices()) if array.committed else on_device(result)
@@ -67,11 +74,11 @@ def even_size(n: int, most: int) -> int:
 
 
 def same_size(n: int, near: int) -> int:
-    """The size of equal parts into which n samples are divided, if there is one.
+    """How many samples a part has if n samples are divided into parts of about ``near`` samples.
 
-    It is the largest divisor of n between half of ``near`` and ``near``, or the smallest up to a
-    quarter above it. Otherwise the last part is shorter, and every function of a part is compiled
-    twice.
+    Parts of one size need one compiled program. So it is the largest divisor of n between half of
+    ``near`` and ``near``, or else the smallest up to a quarter above. If there is none, it is the
+    size by :func:`even_size`, where the last part is shorter.
     """
     sizes = itertools.chain(range(near, near // 2, -1), range(near + 1, near + near // 4 + 1))
     return next((size for size in sizes if n % size == 0), even_size(n, near))
@@ -116,7 +123,10 @@ def check_samples(name: str, tree: Any) -> Any:
 
 
 def _checked_leaf(name: str, leaf: Any) -> jax.Array:
-    """The array of one leaf, finite, with at least one sample, in the working precision."""
+    """The array (n, ...) of one leaf, finite, with at least one sample, or a refusal.
+
+    Floating numbers are converted to the working precision, and ``name`` is for messages.
+    """
     unchecked = _as_array(name, leaf)
     if jnp.issubdtype(unchecked.dtype, jnp.integer) or unchecked.dtype == bool:
         array = converted(unchecked, unchecked.dtype)
@@ -133,6 +143,7 @@ def _checked_leaf(name: str, leaf: Any) -> jax.Array:
 
 
 def _not_real(name: str, leaf: Any, dtype: Any) -> str:
+    """The message that an argument holds no real numbers, and what to pass instead."""
     if jnp.issubdtype(dtype, jnp.complexfloating):
         hint = "pass the real and the imaginary part as two arrays"
     else:
@@ -143,6 +154,7 @@ def _not_real(name: str, leaf: Any, dtype: Any) -> str:
 
 
 def _as_array(name: str, leaf: Any) -> Any:
+    """A leaf as an array of JAX or NumPy; a list of rows of different lengths is refused."""
     if isinstance(leaf, jax.Array):
         return leaf
     try:

@@ -16,13 +16,13 @@ def torch() -> Any:
 
 
 def type_name(dtype: Any) -> str:
-    """float32 for torch.float32."""
+    """The name of a type of PyTorch in NumPy, such as float32 for torch.float32."""
     name = str(dtype).removeprefix("torch.")
     return {"complex32": "complex64"}.get(name, name)
 
 
 def from_tensor(tensor: Any) -> np.ndarray:
-    """A copy of the numbers; NumPy has bfloat16 by way of JAX alone."""
+    """A copy of a tensor's numbers as an array; NumPy has bfloat16 by way of JAX alone."""
     values = tensor.detach().cpu().contiguous()
     if values.dtype == torch().bfloat16:
         return values.view(torch().int16).numpy().view(jnp.bfloat16).copy()
@@ -58,15 +58,15 @@ def as_float64(tensor: Any) -> np.ndarray:
     return np.array(tensor.detach().to(torch().float64).numpy())
 
 
-def apart(ours: Any, theirs: np.ndarray) -> np.ndarray:
-    """How far two arrays are apart: 0 where both are NaN, infinite where one is."""
-    wide = np.asarray(ours, np.float64)
-    same = (wide == theirs) | (np.isnan(wide) & np.isnan(theirs))
+def apart(computed: Any, expected: np.ndarray) -> np.ndarray:
+    """The distance of the entries of two arrays: 0 where both are NaN, infinite where one is."""
+    wide = np.asarray(computed, np.float64)
+    same = (wide == expected) | (np.isnan(wide) & np.isnan(expected))
     with np.errstate(invalid="ignore", over="ignore"):
-        distance = np.where(same, 0.0, np.abs(wide - theirs))
+        distance = np.where(same, 0.0, np.abs(wide - expected))
     return np.nan_to_num(distance, nan=np.inf, posinf=np.inf)
 
 
 def largest(array: np.ndarray) -> float:
-    """The largest size of a finite entry."""
+    """The largest absolute value of the finite entries, 0 where there is none."""
     return float(np.abs(array[np.isfinite(array)]).max(initial=0.0))

@@ -27,7 +27,7 @@ from gnjax.networks.torch_modules.names import flat
 from gnjax.networks.torch_modules.original import Original, same_numbers_afterwards
 from gnjax.networks.torch_modules.torch_rounding import moved, step_of
 
-_FEW = 4  # samples
+_FEW = 4  # samples at which a module is compared, if it takes so few
 _ROUNDINGS = 1000.0  # in units of eps; networks of public packages differ by 30
 _COARSEST = 0.1  # formats of half the bits round so much that only this is left
 
@@ -47,10 +47,13 @@ _BY_ROUNDING = (
 
 
 class _Jacobian(NamedTuple):
-    """The outputs, and u^T J by the paths of the parameters; or the same numbers of something."""
+    """The outputs of a function of parameters, and u^T J with its Jacobian J for one u.
+
+    Bounds on their errors, and how much they change, have the same form.
+    """
 
     outputs: list[np.ndarray]
-    product: dict[str, np.ndarray]
+    product: dict[str, np.ndarray]  # the parts of u^T J, by the paths of the parameters
 
 
 @dataclass
@@ -80,25 +83,33 @@ def noticing(like: Apply | None = None) -> Iterator[Notice]:
 
 
 def compare_modules(apply: Apply, params: Params, x: Any, *, like: Apply, any_size: bool) -> None:
-    """Compare every module of PyTorch that a model calls with its translation, at a few samples.
+    """Call a model so that every module of PyTorch in it is compared with its translation.
 
-    The equations of the translation are rewritten as those of the model are in ``like``. All
-    samples are taken where a module, or what the model does around it, takes no fewer.
+    Args:
+      apply: the model.
+      params: its parameters.
+      x: the samples, of which a few are taken, or all where the model takes no fewer.
+      like: the model with its equations rewritten; those of the translations are rewritten alike.
+      any_size: whether all modules take any number of samples.
     """
-    few = take(x, slice(0, _FEW)) if any_size else x
+    samples = take(x, slice(0, _FEW)) if any_size else x
     with noticing(like):
         try:
-            apply(params, few)
+            apply(params, samples)
         except Refused:
             raise
         except RAISED:
             if not any_size:
                 raise
-            apply(params, x)
+            apply(params, x)  # what the model does around the modules may need all samples
 
 
 def noticed(*, any_size: bool) -> Apply | None:
-    """Say that a module of PyTorch is called; like what it is to be compared, if it is."""
+    """Note that a module of PyTorch is called, which takes samples of any number or does not.
+
+    Returns the rewritten model like which its translation is to be compared with it; None where
+    modules are not compared.
+    """
     watch = _WATCH.get()
     if watch is None:
         return None
@@ -109,15 +120,18 @@ def noticed(*, any_size: bool) -> Apply | None:
 def compare(
     function: Any, params: Any, x: Any, original: Original, eps: float, blame: Callable[[], str]
 ) -> list[np.ndarray]:
-    """The outputs of the module, after a comparison with those of its translation.
+    """The outputs of a module of PyTorch, after a comparison with its translation.
+
+    The outputs and one product u^T J of both are compared. A translation that differs by more than
+    rounding is refused, by the operator that differs if there is one.
 
     Args:
       function: the translation as the library differentiates it, function(params, x) -> outputs.
-      params: by the paths of the module, as x on the device.
-      x: the samples.
+      params: the parameters by the paths of the module, as arrays of JAX.
+      x: the samples, as arrays of JAX.
       original: the module at these parameters and samples.
-      eps: of the coarsest floating format in which anything is computed.
-      blame: the words for the operator that differs, or none.
+      eps: that of the coarsest floating format in which anything is computed.
+      blame: compares each operator, and says which one differs, or "".
     """
     with same_numbers_afterwards():
         outputs = original.outputs()
@@ -131,6 +145,7 @@ def compare(
     if operator := blame():
         msg = f"what gnjax.from_torch has made is not the module: {difference}. {operator}"
         raise Refused(msg)
+    # only rounding is left; see by how much the module itself amplifies it
     with same_numbers_afterwards():
         changes = moved(
             lambda: _Jacobian(original.outputs(), original.product(cotangents)),
@@ -145,15 +160,21 @@ def compare(
 def _check_beside_changes(
     computed: _Jacobian, expected: _Jacobian, changes: _Jacobian, eps: float
 ) -> None:
-    """Refuse a difference that is no rounding which the module amplifies.
+    """Refuse a translation that differs from the module by more than the module amplifies rounding.
 
-    The module's own numbers have changed by ``changes``, when those on the way to them were moved
-    by a share h. So one rounding along the way changes them by eps / h of this.
+    Args:
+      computed: the outputs and u^T J of the translation.
+      expected: those of the module.
+      changes: by how much those of the module changed, when all numbers on the way to them were
+        moved by a share h. So one rounding along the way changes them by eps / h of this.
+      eps: that of the coarsest floating format in which anything is computed.
     """
     difference = _difference(computed, expected, _roundings(expected, eps, changes))
     if not difference:
         return
-    if _difference(computed, expected, jax.tree.map(lambda change: 2 * change, _spread(changes))):
+    # a difference within the changes themselves may be a kink or a tie, which is no mistake
+    twice_changes = jax.tree.map(lambda change: 2 * change, _largest_changes(changes))
+    if _difference(computed, expected, twice_changes):
         msg = f"what gnjax.from_torch has made is not the module: {difference}. {_LOST}"
         raise Refused(msg)
     msg = (
@@ -164,31 +185,38 @@ def _check_beside_changes(
 
 
 def _random_like(outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """u, with normal entries over the size of every output, so that all outputs count."""
+    """Arrays u like the outputs, of normal numbers over the size of every output.
+
+    So no output is lost beside larger ones in u^T f.
+    """
     rng = np.random.default_rng(0)
-    return [rng.standard_normal(array.shape) / _sizes(array) for array in outputs]
+    return [rng.standard_normal(array.shape) / _output_sizes(array) for array in outputs]
 
 
-def _sizes(array: np.ndarray) -> Any:
-    """The largest finite entry of every output among the samples, 1 where all are 0.
+def _output_sizes(array: np.ndarray) -> np.ndarray:
+    """How large each output of a module is, as the scale on which its errors are judged.
 
-    Of one sample alone an entry can be near 0 by chance, as one logit of many thousands is. It
-    counts as large as the root of the mean square of all.
+    Of outputs (n, ...) that is (1, ...): for each output the largest finite absolute value among
+    the n samples, and 1 where all are 0. If n = 1 there is one value for each output, which can be
+    near 0 by chance, as one logit of many thousands is. Then no output counts as smaller than the
+    root mean square of all outputs.
     """
     finite = np.where(np.isfinite(array), np.abs(array), 0.0)
-    size = _largest_of_samples(finite)
-    if size.size == finite.size and finite.size:
-        largest_entry = finite.max() or 1.0  # whose square may not be a number
-        typical = largest_entry * np.sqrt(np.mean((finite / largest_entry) ** 2))
-        size = np.maximum(size, typical)
-    return np.where(size > 0, size, 1.0)
+    sizes = _largest_of_samples(finite)
+    one_sample = sizes.size == finite.size
+    if one_sample and finite.size:
+        largest_entry = finite.max() or 1.0  # divided out, as its square may overflow
+        root_mean_square = largest_entry * np.sqrt(np.mean((finite / largest_entry) ** 2))
+        sizes = np.maximum(sizes, root_mean_square)
+    return np.where(sizes > 0, sizes, 1.0)
 
 
 def _largest_of_samples(array: np.ndarray) -> np.ndarray:
+    """The largest entries (1, ...) of an array (n, ...) over its samples; a number is its own."""
     return array.max(axis=0, initial=0.0, keepdims=True) if array.ndim else array
 
 
-def _spread(changes: _Jacobian) -> _Jacobian:
+def _largest_changes(changes: _Jacobian) -> _Jacobian:
     """The largest change of every output among the samples, and of every parameter's derivative."""
     return _Jacobian(
         [_largest_of_samples(array) for array in changes.outputs],
@@ -197,14 +225,17 @@ def _spread(changes: _Jacobian) -> _Jacobian:
 
 
 def _roundings(expected: _Jacobian, eps: float, changes: _Jacobian | None = None) -> _Jacobian:
-    """What a difference by rounding may be: 1,000 roundings, amplified where it has been measured.
+    """By how much rounding may change the outputs and derivatives that are ``expected``.
 
-    A change beyond the size itself says no more than one of that size.
+    It is 1,000 times eps times their size: each output has its own, and all derivatives have that
+    of the largest one. If ``changes`` by a share h = sqrt(eps) of all numbers on the way were
+    measured, the change over h takes the place of the size where it is larger. A change beyond the
+    size itself says no more than one of that size.
     """
-    whole = max(map(largest, expected.product.values()), default=0.0) or 1.0
+    largest_derivative = max(map(largest, expected.product.values()), default=0.0) or 1.0
     sizes = _Jacobian(
-        [_sizes(array) for array in expected.outputs],
-        dict.fromkeys(expected.product, np.array(whole)),
+        [_output_sizes(array) for array in expected.outputs],
+        dict.fromkeys(expected.product, np.array(largest_derivative)),
     )
     if changes is None:
         return jax.tree.map(lambda size: min(_ROUNDINGS * eps, _COARSEST) * size, sizes)
@@ -213,10 +244,11 @@ def _roundings(expected: _Jacobian, eps: float, changes: _Jacobian | None = None
         amplified = np.minimum(change, size) / step_of(eps)
         return np.minimum(_ROUNDINGS * eps * np.maximum(size, amplified), _COARSEST * size)
 
-    return jax.tree.map(allowed, sizes, _spread(changes))
+    return jax.tree.map(allowed, sizes, _largest_changes(changes))
 
 
 def _by_jax(function: Any, params: Any, x: Any, cotangents: Sequence[np.ndarray]) -> _Jacobian:
+    """The outputs and u^T J of a translation, as float64; ``cotangents`` is u."""
     outputs, gradient = _outputs_and_product(function, params, x, list(cotangents))
     return _Jacobian(
         [np.asarray(array, np.float64) for array in outputs],
@@ -232,48 +264,62 @@ def _by_jax(function: Any, params: Any, x: Any, cotangents: Sequence[np.ndarray]
         "xla_llvm_disable_expensive_passes": True,
     },
 )
-def _outputs_and_product(function: Any, params: Any, x: Any, cotangents: list[Any]) -> Any:
-    def floating(p: Any) -> tuple[list[Any], list[Any]]:
+def _outputs_and_product(
+    function: Any, params: Any, x: Any, cotangents: list[Any]
+) -> tuple[list[Any], Any]:
+    """The outputs of ``function(params, x)``, and u^T J in the structure of the parameters.
+
+    ``cotangents`` is u, an array for each output.
+    """
+
+    def wide_outputs(p: Any) -> tuple[list[Any], list[Any]]:
         outputs = jax.tree.leaves(function(p, x))
         wide = [array.astype(jnp.result_type(float)) for array in outputs]
-        return wide, wide
+        return wide, wide  # the second for ``has_aux``, which returns it as it is
 
     with jax.default_matmul_precision("highest"):
-        _, pull, outputs = jax.vjp(floating, params, has_aux=True)
-        (gradient,) = pull([u.astype(jnp.result_type(float)) for u in cotangents])
+        _, pullback, outputs = jax.vjp(wide_outputs, params, has_aux=True)
+        (gradient,) = pullback([u.astype(jnp.result_type(float)) for u in cotangents])
     return outputs, gradient
 
 
 def _difference(computed: _Jacobian, expected: _Jacobian, allowed: _Jacobian) -> str:
-    """The words for the first output or derivative beyond what is allowed, or nothing."""
+    """The words for the first output or derivative beyond what is allowed, or "" if none is."""
     return _different_output(computed, expected, allowed) or _different_derivative(
         computed, expected, allowed
     )
 
 
 def _different_output(computed: _Jacobian, expected: _Jacobian, allowed: _Jacobian) -> str:
+    """The words for the first output that differs by more than is allowed, or "" if none does."""
     triples = zip(computed.outputs, expected.outputs, allowed.outputs, strict=True)
-    for number, (ours, theirs, most) in enumerate(triples):
-        if ours.shape != theirs.shape:
-            return f"its outputs have the shape {ours.shape}, and those of PyTorch {theirs.shape}"
-        distance = apart(ours, theirs)
+    for number, (by_jax, by_torch, most) in enumerate(triples):
+        if by_jax.shape != by_torch.shape:
+            return (
+                f"its outputs have the shape {by_jax.shape}, and those of PyTorch {by_torch.shape}"
+            )
+        distance = apart(by_jax, by_torch)
         if (distance > most).any():
             which = f"output {number}" if len(computed.outputs) > 1 else "its output"
-            share = _percent(distance / _sizes(theirs))
+            share = _percent(distance / _output_sizes(by_torch))
             return f"{which} differs from PyTorch's by {share} of its size"
     return ""
 
 
 def _different_derivative(computed: _Jacobian, expected: _Jacobian, allowed: _Jacobian) -> str:
-    """The words for the last parameter whose derivative differs: the cause comes behind it."""
-    for name, theirs in reversed(list(expected.product.items())):
-        distance = apart(computed.product[name], theirs)
+    """The words for the last parameter whose derivative differs by more than is allowed, or "".
+
+    A mistake behind a parameter changes its derivative, so the last one is nearest to the cause.
+    """
+    for name, by_torch in reversed(list(expected.product.items())):
+        distance = apart(computed.product[name], by_torch)
         if (distance > allowed.product[name]).any():
-            share = _percent(distance / (largest(theirs) or 1.0))
+            share = _percent(distance / (largest(by_torch) or 1.0))
             return f"the derivative by {name} differs from PyTorch's by {share} of its size"
     return ""
 
 
 def _percent(distance: np.ndarray) -> str:
+    """The largest of relative distances in words."""
     most = float(distance.max())
     return f"{100 * most:.2g}%" if np.isfinite(most) else "NaN or Inf"

@@ -10,7 +10,10 @@ from gnjax.networks.forms.frameworks import Params
 
 
 def paths_of(module: Any) -> dict[str, str]:
-    """For every name of a parameter or buffer the first name of the same tensor."""
+    """For every name of a parameter or buffer the first name of the same tensor.
+
+    Layers that share a tensor have several names for it.
+    """
     first: dict[int, str] = {}
     everything = (
         *module.named_parameters(remove_duplicate=False),
@@ -20,18 +23,22 @@ def paths_of(module: Any) -> dict[str, str]:
 
 
 def nested(flat: Mapping[str, Any]) -> Params:
-    """A dict of dicts by the parts of the names, in their order."""
+    """Values by names such as "layers.0.weight" as a dict of dicts, in the order of the names."""
     nested: OrderedDict[str, Any] = OrderedDict()
     for name, value in flat.items():
-        *modules, last = name.split(".")
-        place = nested
-        for part in modules:
-            place = place.setdefault(part, OrderedDict())
-        place[last] = value
+        *modules, own_name = name.split(".")
+        parameters = nested
+        for module in modules:
+            parameters = parameters.setdefault(module, OrderedDict())
+        parameters[own_name] = value
     return nested
 
 
 def flat(nested: Any, before: str = "") -> dict[str, Any]:
+    """The values of a dict of dicts by names such as "layers.0.weight".
+
+    ``before`` is the name of ``nested`` itself, with which all names start.
+    """
     if not isinstance(nested, Mapping):
         return {before: nested}
     parts = (flat(value, f"{before}.{key}" if before else key) for key, value in nested.items())

@@ -19,9 +19,9 @@ class Original:
 
     Args:
       module: the module, which stays as it is.
-      parameters: the arrays by the paths of the module.
-      leaves: the leaves of x.
-      forward: (module, tensors) to the tensors that count.
+      parameters: the parameters as arrays, by their paths in the module.
+      leaves: the arrays of x, the samples.
+      forward: (module, tensors of the samples) to the tensors that count as outputs.
       widens: whether everything that floats becomes float64; the module has its own types if not.
     """
 
@@ -47,12 +47,15 @@ class Original:
         self._tensors: list[Any] = []
 
     def outputs(self) -> list[np.ndarray]:
-        """The outputs, all of them as float64."""
+        """The outputs of the module, as float64; their graph is kept for :meth:`product`."""
         self._tensors = self._called()
         return [as_float64(tensor) for tensor in self._tensors]
 
     def product(self, cotangents: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-        """u^T J by the parameters' paths, for the outputs computed last."""
+        """u^T J by the parameters' paths, for the outputs that :meth:`outputs` computed last.
+
+        ``cotangents`` is u, an array for each output.
+        """
         tensors, self._tensors = self._tensors, []  # the graph is freed afterwards
         with _differentiating(), _told("PyTorch cannot differentiate the module"):
             derivatives = gradients(tensors, list(self._trained.values()), cotangents)
@@ -73,6 +76,7 @@ class Original:
         raise Refused(msg)
 
     def _called(self) -> list[Any]:
+        """The output tensors of one call of the module."""
         with _differentiating(), _told("the module cannot be called"):
             copies = [leaf.clone() for leaf in self._leaves]  # a module may write into its input
             return self._forward(self._module, copies)
@@ -81,7 +85,10 @@ class Original:
 def gradients(
     outputs: Sequence[Any], inputs: Sequence[Any], directions: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
-    """The sum of u^T (d output / d input) over the outputs, for every input."""
+    """The sum of u^T (d output / d input) over the outputs, for every input, by autograd.
+
+    ``directions`` has the array u for each output. An output that depends on no input adds zero.
+    """
     pairs = [
         (tensor, torch().from_numpy(u).to(tensor.dtype))
         for tensor, u in zip(outputs, directions, strict=True)
@@ -100,7 +107,7 @@ def gradients(
 
 
 def in_format(module: Any, floating: Any) -> Any:
-    """A copy whose floating numbers have this type; complex ones stay as they are."""
+    """A copy of a module whose floating numbers have this type; complex ones stay as they are."""
     return copy.deepcopy(module)._apply(  # what Module.double does
         lambda tensor: tensor.to(floating) if tensor.is_floating_point() else tensor
     )
@@ -108,14 +115,17 @@ def in_format(module: Any, floating: Any) -> Any:
 
 @contextmanager
 def _differentiating() -> Iterator[None]:
-    """Derivatives are recorded, whatever the thread of the caller has switched off."""
+    """A context in which PyTorch records derivatives, whatever the caller has switched off."""
     with torch().inference_mode(mode=False), torch().enable_grad():
         yield
 
 
 @contextmanager
 def same_numbers_afterwards() -> Iterator[None]:
-    """Random numbers that are drawn meanwhile are drawn by the caller once more."""
+    """A context behind which the random generators of Python, NumPy and PyTorch are as before.
+
+    So the caller draws the same numbers as without it.
+    """
     of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         with torch().random.fork_rng(devices=[]):
@@ -127,6 +137,7 @@ def same_numbers_afterwards() -> Iterator[None]:
 
 @contextmanager
 def _told(what: str) -> Iterator[None]:
+    """A context in which what PyTorch raises becomes one sentence that starts with ``what``."""
     try:
         yield
     except Refused:

@@ -26,7 +26,7 @@ def moved(
     eps: float,
     enough: Callable[[Numbers], bool],
 ) -> Numbers:
-    """The largest change of every entry that ``compute`` gives, among random moves of size h.
+    """By how much each entry of ``compute()`` changes, at most, when all numbers before it move.
 
     Every result of every operator is multiplied by 1 + h or 1 - h at random, entry by entry, where
     h = sqrt(eps), both in the function and in its derivatives. So the change over h is how much
@@ -35,10 +35,13 @@ def moved(
     change to NaN or Inf counts as none.
 
     Args:
-      compute: evaluates arrays by PyTorch, from numbers that it clones.
+      compute: evaluates a pytree of arrays by PyTorch, from numbers that it clones.
       expected: what it gives when nothing is moved.
-      eps: of the coarsest floating format in which anything is computed.
-      enough: whether the changes so far explain a difference, so that no more are drawn.
+      eps: that of the coarsest floating format in which anything is computed.
+      enough: whether the changes so far explain a difference, so that no more moves are drawn.
+
+    Returns:
+      The largest changes among the random moves, in the structure of ``expected``.
     """
 
     def larger(change: np.ndarray, computed: np.ndarray, exact: np.ndarray) -> np.ndarray:
@@ -56,10 +59,10 @@ def moved(
 
 
 def _moving(step: float, seed: int) -> Any:
-    """A context in which what PyTorch's operators give is off by a share ``step``."""
+    """A context in which all results of PyTorch's operators move by a share ``step`` at random."""
     generator = torch().Generator().manual_seed(seed)
 
-    def off(value: Any, operands: list[Any]) -> Any:
+    def with_move(value: Any, operands: list[Any]) -> Any:
         if not _floats(value) or _picked(value, operands):
             return value
         signs = torch().randint(0, 2, value.shape, generator=generator).mul_(2).sub_(1)
@@ -75,12 +78,13 @@ def _moving(step: float, seed: int) -> Any:
             operands = [leaf for leaf in jax.tree.leaves((args, kwargs)) if _floats(leaf)]
             if func is torch().ops.aten.clone.default:
                 operands = []  # what is given is moved as well
-            return jax.tree.map(lambda value: off(value, operands), result)
+            return jax.tree.map(lambda value: with_move(value, operands), result)
 
     return Moving()
 
 
 def _floats(value: Any) -> bool:
+    """Whether this is a tensor of floating or complex numbers."""
     is_tensor = isinstance(value, torch().Tensor)
     return is_tensor and (value.is_floating_point() or value.is_complex())
 
@@ -88,13 +92,14 @@ def _floats(value: Any) -> bool:
 def _picked(value: Any, operands: list[Any]) -> bool:
     """Whether an operator has only picked numbers of an operand, as a maximum does.
 
-    Nothing is rounded then, and derivatives look for the operand that the result equals.
+    Nothing is rounded then, and derivatives look for the operand that the result equals. Signs do
+    not count. A few entries of the ``value`` are looked for before all of them are.
     """
-    few = value.reshape(-1)[:: max(1, value.numel() // _FEW)].abs()
-    for other in operands:
-        sizes = other.abs()
-        if all(bool((sizes == entry).any()) for entry in few):
-            pair = [tensor.double().reshape(-1) for tensor in (value.abs(), sizes)]
-            if torch().isin(*pair).all():
+    few_entries = value.reshape(-1)[:: max(1, value.numel() // _FEW)].abs()
+    for operand in operands:
+        sizes = operand.abs()
+        if all(bool((sizes == entry).any()) for entry in few_entries):
+            value_and_operand = [t.double().reshape(-1) for t in (value.abs(), sizes)]
+            if torch().isin(*value_and_operand).all():
                 return True
     return False
