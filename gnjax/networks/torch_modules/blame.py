@@ -28,10 +28,13 @@ _REMEDY = "put another in its place"
 
 
 class _Product(NamedTuple):
-    """The results of an operator, and u^T J by its operands; or their sizes."""
+    """The results of an operator, and u^T J with its Jacobian J, by its operands, for one u.
 
-    results: list[Any]
-    derivatives: list[Any]
+    Their sizes, and how much they change, have the same form.
+    """
+
+    results: list[Any]  # those that float
+    derivatives: list[Any]  # by the operands that float
 
 
 def blamed(
@@ -41,7 +44,7 @@ def blamed(
     parameters: Mapping[str, Any],
     leaves: Sequence[Any],
 ) -> str:
-    """The words for the first operator that differs, or none.
+    """The words for the first operator whose rule differs from PyTorch's, or "" if none does.
 
     Each operator is given what PyTorch has computed before it, so that no difference is handed on.
 
@@ -50,7 +53,7 @@ def blamed(
       steps: its translation.
       paths: for each name of a parameter or buffer the path of the array that it stands for.
       parameters: arrays by their paths, in place of those of the program.
-      leaves: the leaves of x.
+      leaves: the arrays of x, the samples.
     """
     known, values = {step.name: step for step in steps}, dict[str, Any]()
     blames: list[str] = []
@@ -71,7 +74,10 @@ def blamed(
 def _inputs(
     exported: Any, paths: Mapping[str, str], parameters: Mapping[str, Any], leaves: Sequence[Any]
 ) -> Iterator[Any]:
-    """What the graph is given, in the order of its signature."""
+    """Yield the tensors that the graph is given, in the order of its signature.
+
+    Parameters in ``parameters`` take the place of those of the program.
+    """
     kept, remaining = {**exported.constants, **exported.state_dict}, iter(leaves)
     floating = getattr(torch(), jnp.result_type(*parameters.values()).name)
     samples = torch().export.graph_signature.InputKind.USER_INPUT
@@ -85,49 +91,64 @@ def _inputs(
 
 
 def _difference(step: Step, node: Any, values: Mapping[str, Any]) -> str:
-    """How the rule of a step differs from PyTorch's operator, or nothing."""
-    names = [before.name for before in node.all_input_nodes]
-    if wrapped := _wrapped(values[name] for name in (*names, node.name)):
-        return wrapped
-    floats = [name for name in names if _floats(values[name])]
-    given = {name: jax.tree.map(_to_jax, values[name]) for name in names}
+    """How the rule of a step differs from PyTorch's operator, in words, or "" if it does not.
 
-    def rule(moved: Mapping[str, Any]) -> list[Any]:
-        args, kwargs = filled((step.args, dict(step.kwargs)), {**given, **moved})
+    Both are given the same operands, and compared by their results and by u^T J with one random u.
+    A difference beyond rounding counts only if it is also beyond what PyTorch's own results do when
+    numbers inside of the operator are moved a little.
+
+    Args:
+      step: the operator in the translation.
+      node: the operator in PyTorch's graph.
+      values: what PyTorch has computed up to this node, by the names of the nodes.
+    """
+    names = [operand.name for operand in node.all_input_nodes]
+    if too_large := _integers_too_large(values[name] for name in (*names, node.name)):
+        return too_large
+    floating = [name for name in names if _floats(values[name])]
+    operands = {name: jax.tree.map(_to_jax, values[name]) for name in names}
+
+    def rule(floating_operands: Mapping[str, Any]) -> list[Any]:
+        all_operands = {**operands, **floating_operands}
+        args, kwargs = filled((step.args, dict(step.kwargs)), all_operands)
         results = typed(OPERATORS[step.operator](*args, **kwargs), step.dtype)
         return [array for array in jax.tree.leaves(results) if _inexact(array)]
 
     try:
-        ours, pull = jax.vjp(rule, {name: given[name] for name in floats})
+        results, pullback = jax.vjp(rule, {name: operands[name] for name in floating})
     except RAISED as error:
         return f"raises {type(error).__name__}: {told(error)}; {_REMEDY}"
     rng = np.random.default_rng(0)
-    directions = [rng.standard_normal(array.shape) for array in ours]
+    directions = [rng.standard_normal(array.shape) for array in results]
     try:
-        theirs = _by_torch(node, values, floats, directions)
+        expected = _by_torch(node, values, floating, directions)
     except RuntimeError:  # PyTorch takes an operand as a constant, such as a running mean
-        floats = []
-        theirs = _by_torch(node, values, floats, directions)
-    (product,) = pull([jnp.asarray(u, a.dtype) for u, a in zip(directions, ours, strict=True)])
-    computed = _Product(ours, [product[name] for name in floats])
+        floating = []
+        expected = _by_torch(node, values, floating, directions)
+    pairs = zip(directions, results, strict=True)
+    (product,) = pullback([jnp.asarray(u, result.dtype) for u, result in pairs])
+    computed = _Product(results, [product[name] for name in floating])
     formats = [array.dtype for array in (*computed.results, *computed.derivatives)]
     eps = max([step.eps, *(float(jnp.finfo(dtype).eps) for dtype in formats)])
-    sizes = jax.tree.map(largest, theirs)
-    if not _beyond(computed, theirs, sizes, eps):
+    sizes = jax.tree.map(largest, expected)
+    if not _beyond(computed, expected, sizes, eps):
         return ""
 
     def beyond_changes(changes: _Product) -> str:
         amplified = jax.tree.map(lambda change: largest(change) / step_of(eps), changes)
-        return _beyond(computed, theirs, jax.tree.map(max, sizes, amplified), eps)
+        return _beyond(computed, expected, jax.tree.map(max, sizes, amplified), eps)
 
     def compute() -> _Product:
-        return _by_torch(node, values, floats, directions)
+        return _by_torch(node, values, floating, directions)
 
-    return beyond_changes(moved(compute, theirs, eps, lambda changes: not beyond_changes(changes)))
+    def explained(changes: _Product) -> bool:
+        return not beyond_changes(changes)
+
+    return beyond_changes(moved(compute, expected, eps, explained))
 
 
-def _wrapped(values: Iterable[Any]) -> str:
-    """What integers are no integers of JAX in its mode, or nothing."""
+def _integers_too_large(values: Iterable[Any]) -> str:
+    """The words for integers that JAX does not hold in its 32-bit mode, or "" if it holds all."""
     for value in values:
         if not isinstance(value, torch().Tensor) or value.dtype != torch().int64:
             continue
@@ -141,13 +162,16 @@ def _wrapped(values: Iterable[Any]) -> str:
 
 
 def _beyond(computed: _Product, exact: _Product, sizes: _Product, eps: float) -> str:
-    """How two products differ by more than rounding that is relative to these sizes."""
+    """How a rule's results or derivatives differ from the exact ones beyond rounding, or "".
 
-    def differ(ours: Any, theirs: np.ndarray, size: Any) -> bool:
+    Rounding is relative to ``sizes``, a number for each array, and ``eps`` is that of the format.
+    """
+
+    def differ(array: Any, exact_array: np.ndarray, size: Any) -> bool:
         """Whether shapes differ, or numbers by more than rounding does at this magnitude."""
-        if ours.shape != theirs.shape:
+        if array.shape != exact_array.shape:
             return True
-        return bool(apart(ours, theirs).max(initial=0.0) > _ROUNDINGS * eps * size)
+        return bool(apart(array, exact_array).max(initial=0.0) > _ROUNDINGS * eps * size)
 
     if any(map(differ, computed.results, exact.results, sizes.results)):
         return f"computes something else than PyTorch's; {_REMEDY}"
@@ -159,7 +183,10 @@ def _beyond(computed: _Product, exact: _Product, sizes: _Product, eps: float) ->
 def _by_torch(
     node: Any, values: Mapping[str, Any], names: Sequence[str], directions: Sequence[np.ndarray]
 ) -> _Product:
-    """PyTorch's results that float, and their u^T J by the operands of these names."""
+    """PyTorch's results of a node that float, and their u^T J by the operands of these ``names``.
+
+    ``values`` are the results of all nodes before it, by name, and ``directions`` is u.
+    """
     operands = {name: values[name].detach().clone().requires_grad_() for name in names}
     args, kwargs = torch().fx.node.map_arg(
         (node.args, node.kwargs), lambda before: {**values, **operands}[before.name]
@@ -172,12 +199,15 @@ def _by_torch(
 
 
 def _floats(value: Any) -> bool:
+    """Whether this is a tensor of real floating numbers."""
     return isinstance(value, torch().Tensor) and value.is_floating_point()
 
 
 def _inexact(array: Any) -> bool:
+    """Whether this is an array of JAX, or a number, of real floating type."""
     return bool(jnp.issubdtype(jnp.result_type(array), jnp.floating))
 
 
 def _to_jax(value: Any) -> Any:
+    """A tensor as an array of JAX; other values come back as they are."""
     return jnp.asarray(from_tensor(value)) if isinstance(value, torch().Tensor) else value

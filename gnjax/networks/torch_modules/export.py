@@ -13,7 +13,7 @@ from gnjax.networks.forms.refusals import RAISED, Refused, told
 from gnjax.networks.torch_modules.arrays import torch
 
 _Forward = Callable[[Any, Sequence[Any]], list[Any]]
-"""(module, the leaves of x) to the tensors that count."""
+"""(module, the tensors of x) to the tensors that count as outputs."""
 
 _WHOLE = (
     *("adaptive_avg_pool2d", "detach", "linear", "matmul", "scaled_dot_product_attention"),
@@ -38,7 +38,12 @@ def exported(
     """The exported program of a module, and whether it is for any number of samples.
 
     A module that asks how many samples there are, or whose shapes fix it, gets a program for the
-    number at hand. ``example`` makes the leaves of x for a number of samples, None for that.
+    number of samples at hand.
+
+    Args:
+      module: the module.
+      forward: calls it, and gives the tensors that count as outputs.
+      example: makes tensors like those of x for a number of samples; None for the number at hand.
     """
     try:
         program = _export(module, forward, example(_SAMPLES), any_size=True)
@@ -70,6 +75,12 @@ def exported(
 
 
 def _export(module: Any, forward: _Forward, leaves: Sequence[Any], *, any_size: bool) -> Any:
+    """The program of ``forward(module, leaves)`` by ``torch.export``, in operators of few kinds.
+
+    With ``any_size`` the first axis of the tensors ``leaves``, the samples, may have any length.
+    Composite operators are taken apart, but for those in ``_WHOLE``.
+    """
+
     class Whole(torch().nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
@@ -114,7 +125,10 @@ class _InForwardError(Exception):
 
 @contextmanager
 def _unlogged() -> Iterator[None]:
-    """What this thread's export logs about itself is dropped; all else is logged as ever."""
+    """A context in which what this thread's export logs about itself is dropped.
+
+    What other threads log goes on.
+    """
     own = threading.get_ident()
     loggers = [logging.getLogger(f"torch.{name}") for name in _LOGGERS]
 
@@ -144,8 +158,8 @@ def _is_for_any_size(program: Any) -> bool:
 def _cut_where_no_grad(program: Any) -> None:
     """Put a detach behind what is computed under ``torch.no_grad()``, which the graph forgets."""
     for node in list(program.graph.nodes):
-        under = node.target is torch().ops.higher_order.wrap_with_set_grad_enabled
-        if not under or node.args[0]:
+        sets_grad = node.target is torch().ops.higher_order.wrap_with_set_grad_enabled
+        if not sets_grad or node.args[0]:  # the first argument says whether it is enabled
             continue
         for result in list(node.users):
             with program.graph.inserting_after(result):

@@ -91,6 +91,7 @@ def from_torch(
 
 
 def _check_module(module: Any) -> None:
+    """Refuse what is no module of PyTorch, and one whose parameters cannot be differentiated by."""
     if not frameworks.is_torch(module):
         msg = f"gnjax.from_torch takes a torch.nn.Module; got {type(module).__name__}"
         raise ValueError(msg)
@@ -109,7 +110,7 @@ def _check_module(module: Any) -> None:
 
 
 def _problem(parameter: Any) -> str:
-    """Why a parameter cannot be differentiated by; nothing where it can."""
+    """Why a parameter cannot be differentiated by, in words; "" if it can."""
     if parameter.is_meta:
         return (
             'has no numbers yet, as it is on the device "meta"; call module.to_empty(device="cpu") '
@@ -161,16 +162,17 @@ def _remedy(module: Any) -> str:
 
 
 def _array(tensor: Any, dtype: DTypeLike | None) -> jax.Array:
+    """A tensor as an array of JAX in a dtype, or in its own, as far as JAX's mode has it."""
     values = from_tensor(tensor)
     return on_device(values, jax.dtypes.canonicalize_dtype(dtype or values.dtype))
 
 
 class _Translation(NamedTuple):
-    """A program, the structure of its results, and whether it takes any number of samples."""
+    """A module translated for inputs of certain shapes."""
 
-    program: Program
-    results: Any
-    any_size: bool
+    program: Program  # evaluated by JAX
+    results: Any  # the pytree structure of its results
+    any_size: bool  # it takes any number of samples
     exported: Any  # what PyTorch has written down
 
 
@@ -178,19 +180,24 @@ class _Translation(NamedTuple):
 class _TorchCall:
     """The call of a module, with the programs of the shapes that it has met."""
 
-    module: Any
-    paths: Mapping[str, str]
-    trained: tuple[str, ...]
-    output: Output
+    module: Any  # a copy, in evaluation mode
+    paths: Mapping[str, str]  # of each name of a parameter or buffer the first name of the tensor
+    trained: tuple[str, ...]  # the paths of the parameters that are differentiated
+    output: Output  # which of several outputs counts
     programs: dict[Any, _Translation] = field(default_factory=dict)
     compared: dict[bytes, list[np.ndarray]] = field(default_factory=dict)  # outputs of the last
 
     def __call__(self, fixed: dict[str, jax.Array], params: Params, x: Any) -> Any:
+        """The outputs of the translation at samples x; ``fixed`` are buffers by their paths.
+
+        Where a comparison is asked for, and nothing is traced, the module itself is called as well,
+        and its outputs are returned.
+        """
         arrays = flat(params)
         dtype = jnp.result_type(*arrays.values())
-        several = len({value.dtype for value in arrays.values()}) > 1
-        keeps_types = several and self._has_types_of(arrays)
-        if not keeps_types:
+        several_dtypes = len({value.dtype for value in arrays.values()}) > 1
+        keeps_types = several_dtypes and self._has_types_of(arrays)
+        if not keeps_types:  # everything is computed in one dtype
             arrays = {name: jnp.asarray(value, dtype) for name, value in arrays.items()}
             fixed = frameworks.like(arrays, fixed)
         leaves, structure = jax.tree.flatten(x)
@@ -220,7 +227,18 @@ class _TorchCall:
         *,
         keeps_types: bool,
     ) -> Any:
-        """The outputs by PyTorch itself, after a comparison with those of the translation."""
+        """The outputs by PyTorch itself, after a comparison with those of the translation.
+
+        Those of the last parameters and samples are kept, so that they are not compared twice.
+
+        Args:
+          made: the translation.
+          fixed: buffers, and parameters that are not differentiated, by their paths.
+          params: the parameters that are.
+          x: the samples.
+          like: the model with its equations rewritten; those of the translation are rewritten so.
+          keeps_types: parameters have several dtypes, those that they have in the module.
+        """
         key = tree_digest((params, x))
         if key not in self.compared:
             arrays = flat(params)
@@ -239,12 +257,16 @@ class _TorchCall:
         return jax.tree.unflatten(made.results, outputs)
 
     def _blamed(self, made: _Translation, arrays: Mapping[str, Any], leaves: Sequence[Any]) -> str:
+        """The words for the first operator that differs at these parameters and samples, or ""."""
         return blamed(made.exported, made.program.steps, self.paths, arrays, leaves)
 
     def _translation(
         self, leaves: Sequence[Any], structure: Any, dtype: Any, keeps_types: bool
     ) -> _Translation:
-        """The program for inputs of these shapes; made once."""
+        """The translation for inputs of these shapes and dtypes, made once.
+
+        One that takes any number of samples serves all inputs that differ in that number alone.
+        """
         shapes = tuple((leaf.shape[1:], leaf.dtype) for leaf in leaves)
         count = leaves[0].shape[0] if leaves and leaves[0].ndim else None
         key = (dtype, keeps_types, structure, shapes)
@@ -257,6 +279,10 @@ class _TorchCall:
     def _translated(
         self, leaves: Sequence[Any], structure: Any, dtype: Any, keeps_types: bool
     ) -> _Translation:
+        """The translation for inputs like the arrays ``leaves`` of x, with this pytree structure.
+
+        The module computes in ``dtype``, or in its own types if ``keeps_types``.
+        """
         floating = getattr(torch(), jnp.dtype(dtype).name)
         module = self.module if keeps_types else in_format(self.module, floating)
         forward = _Forward(structure, self.output)
@@ -275,25 +301,33 @@ class _TorchCall:
 
 
 class _Forward:
-    """(module, the leaves of x) to the tensors that count; keeps how these stand together."""
+    """A function of a module and the tensors of x to the list of tensors that count as outputs.
+
+    ``structure`` is the pytree of x, and ``output`` says which outputs count. After a call
+    ``results`` is the pytree structure of these outputs.
+    """
 
     def __init__(self, structure: Any, output: Output) -> None:
         self._structure, self._output, self.results = structure, output, None
 
     def __call__(self, module: Any, tensors: Sequence[Any]) -> list[Any]:
+        """The outputs that count, of one call of the module."""
         returned = _call(module, jax.tree.unflatten(self._structure, list(tensors)))
         outputs, self.results = jax.tree.flatten(choose_output(returned, self._output))
         return list(outputs)
 
 
 def _as_floats(leaf: Any, dtype: Any) -> jax.Array:
-    """A leaf of x, where it is of floats in the precision of the parameters."""
+    """An array of x; one that floats is converted to the precision of the parameters."""
     array = jnp.asarray(leaf)
     return array.astype(dtype) if jnp.issubdtype(array.dtype, jnp.floating) else array
 
 
 def _call(module: Any, x: Any) -> Any:
-    """A tuple is several arguments, and a dict keywords where the module has them."""
+    """The value of ``module`` at x: a tuple is several arguments, and a dict may be keywords.
+
+    A dict is keywords if the module's forward has arguments of all these names.
+    """
     if type(x) is dict:
         names = inspect.signature(module.forward).parameters
         takes_any = any(p.kind is p.VAR_KEYWORD for p in names.values())

@@ -13,7 +13,7 @@ Output = str | int | Callable[[Any], Any] | None
 
 
 def choose_output(returned: Any, output: Output) -> Any:
-    """A tensor, or a dict or a tuple of tensors, of what a module returns."""
+    """The part of what a module returns that counts: a tensor, or a dict or a tuple of tensors."""
     if callable(output):
         return output(returned)
     if output is None:
@@ -56,6 +56,7 @@ def _listed(returned: Any) -> str:
 
 
 def _entry(name: Any, value: Any) -> str:
+    """An output by its name and shape, such as "logits (n, 10)", for a message."""
     if not isinstance(value, torch().Tensor):
         return f"{name} (a {type(value).__name__})"
     sizes = ["n", *(str(size) for size in value.shape[1:])] if value.ndim else []

@@ -75,7 +75,10 @@ class Program:
     def __call__(
         self, params: Mapping[str, Any], fixed: Mapping[str, Any], samples: Sequence[Any]
     ) -> Any:
-        """The outputs of the module, for parameters and constants by their paths."""
+        """The outputs of the module at samples, the arrays of x in their order.
+
+        ``params`` are the parameters by their paths, and ``fixed`` buffers and frozen parameters.
+        """
         values: dict[str, Any] = {name: params[path] for name, path in self.parameters.items()}
         values.update({name: fixed[path] for name, path in self.fixed.items()})
         values.update({name: jnp.asarray(array) for name, array in self.constants.items()})
@@ -97,7 +100,7 @@ class Program:
 
 
 def filled(tree: Any, values: Mapping[str, Any]) -> Any:
-    """References replaced by values, in lists, tuples and dicts."""
+    """A tree of lists, tuples and dicts with each :class:`Ref` replaced by its value."""
     if isinstance(tree, Ref):
         return values[tree.name]
     if isinstance(tree, dict):

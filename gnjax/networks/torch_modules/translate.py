@@ -18,7 +18,7 @@ _IGNORED = frozenset(
 
 
 def translated(exported: Any, names: Mapping[str, str], parameters: Sequence[str]) -> Program:
-    """The program of an exported one.
+    """The exported program of a module as one that JAX evaluates; unknown operators are refused.
 
     Args:
       exported: by :func:`gnjax.networks.torch_modules.export.exported`.
@@ -77,7 +77,10 @@ def _share_at_ends(*, of_tensors: bool) -> float:
 
 
 def _operator(target: Any) -> str:
-    """The name in our table: without the overload, and for Python's own functions with python."""
+    """The name in the table of operators, such as "add" for aten::add.Tensor.
+
+    Functions of Python get the prefix "python.", and operators of higher order "torch.".
+    """
     if isinstance(target, torch()._ops.HigherOrderOperator):
         return f"torch.{target.__name__}"
     if not isinstance(target, torch()._ops.OpOverload):
@@ -88,7 +91,7 @@ def _operator(target: Any) -> str:
 
 
 def _module(node: Any) -> str:
-    """The path of the submodule that uses an operator."""
+    """The path and the class of the submodule that uses an operator, for messages."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path, kind = stack[-1] if stack else ("", "")
     kind = getattr(kind, "__qualname__", str(kind)).rpartition(".")[2]
@@ -97,7 +100,11 @@ def _module(node: Any) -> str:
 
 
 def _argument(value: Any) -> Any:
-    """An operand of a node: other nodes by name, dtypes by ours, None for whatever JAX has not."""
+    """An argument of a node as one of a :class:`Step`.
+
+    Other nodes become references, and dtypes their names in NumPy; None stands for whatever JAX
+    does not have, such as a device.
+    """
     if isinstance(value, torch().fx.Node):
         return Ref(value.name)
     if isinstance(value, list | tuple):
@@ -108,6 +115,7 @@ def _argument(value: Any) -> Any:
 
 
 def _refs(tree: Any) -> list[Ref]:
+    """The references in a tree of arguments."""
     return [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, Ref)]
 
 

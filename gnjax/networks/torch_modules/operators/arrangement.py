@@ -11,14 +11,15 @@ import numpy as np
 
 
 def _axes(x: jax.Array, dims: int | Sequence[int]) -> tuple[int, ...]:
-    """The axes counted from the front; none where x is a number."""
+    """The axes ``dims`` of x counted from the front; none where x is a single number."""
     axes = (dims,) if isinstance(dims, int) else dims
     return tuple(dim % x.ndim for dim in axes) if x.ndim else ()
 
 
 def _expand(x: jax.Array, sizes: Sequence[int], **_: Any) -> jax.Array:
-    new = len(sizes) - x.ndim
-    shape = [x.shape[i - new] if size == -1 else size for i, size in enumerate(sizes)]
+    """x broadcast to a shape, in which -1 stands for the length that its axis has."""
+    new_axes = len(sizes) - x.ndim  # in front of those of x
+    shape = [x.shape[i - new_axes] if size == -1 else size for i, size in enumerate(sizes)]
     return jnp.broadcast_to(x, shape)
 
 
@@ -27,6 +28,7 @@ def _permute(x: jax.Array, dims: Sequence[int]) -> jax.Array:
 
 
 def _squeeze(x: jax.Array, dims: int | Sequence[int]) -> jax.Array:
+    """x without those of the axes ``dims`` that have the length 1; longer ones stay."""
     return jnp.squeeze(x, tuple(axis for axis in _axes(x, dims) if x.shape[axis] == 1))
 
 
@@ -34,14 +36,18 @@ def _unsqueeze(x: jax.Array, dim: int) -> jax.Array:
     return jnp.expand_dims(x, dim)
 
 
-def _within(place: int, size: int) -> int:
-    """A place from 0 to ``size``: counted from the end if negative, and cut off at both ends."""
-    return min(max(place + size if place < 0 else place, 0), size)
+def _within(bound: int, size: int) -> int:
+    """The bound of a slice as an index from 0 to ``size``, the length of the axis.
+
+    A negative one is counted from the end, and one beyond an end is cut off there.
+    """
+    return min(max(bound + size if bound < 0 else bound, 0), size)
 
 
 def _slice(
     x: jax.Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> jax.Array:
+    """The entries from ``start`` to ``end`` along an axis, which are cut off at its ends."""
     dim, size = dim % x.ndim, x.shape[dim]
     first = _within(0 if start is None else start, size)
     last = _within(size if end is None else end, size)
@@ -53,14 +59,15 @@ def _select(x: jax.Array, dim: int, index: int) -> jax.Array:
 
 
 def _split_with_sizes(x: jax.Array, sizes: Sequence[int], dim: int = 0) -> list[jax.Array]:
+    """Consecutive parts of these sizes along an axis."""
     ends = [int(end) for end in np.cumsum(sizes)]
     return [_slice(x, dim, end - size, end) for end, size in zip(ends, sizes, strict=True)]
 
 
 def _cat(arrays: Sequence[jax.Array], dim: int = 0) -> jax.Array:
-    """An empty vector among arrays of more axes is left out."""
-    full = [a for a in arrays if a.shape != (0,)] or list(arrays)
-    return jnp.concatenate(full, dim)
+    """The arrays joined along an axis; an empty vector among them is left out, as in PyTorch."""
+    not_empty = [a for a in arrays if a.shape != (0,)] or list(arrays)
+    return jnp.concatenate(not_empty, dim)
 
 
 def _repeat(x: jax.Array, times: Sequence[int]) -> jax.Array:
@@ -68,12 +75,16 @@ def _repeat(x: jax.Array, times: Sequence[int]) -> jax.Array:
 
 
 def _pairs(x: jax.Array, pad: Sequence[int]) -> list[tuple[int, int]]:
-    """The numbers before and after each axis; PyTorch lists them from the last axis on."""
-    last = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
-    return [(0, 0)] * (x.ndim - len(last)) + last[::-1]
+    """How many entries are added before and after each axis of x, from PyTorch's list.
+
+    PyTorch lists two numbers for an axis, from the last axis on; other axes have none.
+    """
+    from_last_axis = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
+    return [(0, 0)] * (x.ndim - len(from_last_axis)) + from_last_axis[::-1]
 
 
 def _constant_pad(x: jax.Array, pad: Sequence[int], value: Any = 0.0) -> jax.Array:
+    """x with a value added before and after its axes; negative numbers cut entries off."""
     borders = [(low, high, 0) for low, high in _pairs(x, pad)]
     return jax.lax.pad(x, jnp.asarray(value, x.dtype), borders)
 

@@ -24,7 +24,11 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> jax.Array:
-    """softmax(q k^T scale + mask) v; zero for a query all of whose keys are masked."""
+    """softmax(q k^T scale + mask) v for queries q (.., t, d), keys k and values v (.., s, d).
+
+    A mask (t, s) of booleans says which keys a query sees; one that sees none gets zero. Another
+    mask is added to the scores. With ``enable_gqa`` several heads of q share one of k and v.
+    """
     if dropout_p:
         msg = (
             f"the module draws random numbers in evaluation mode: scaled_dot_product_attention has "
@@ -33,8 +37,8 @@ def _attention(
         raise Refused(msg)
     mask = mask if attn_mask is None else attn_mask
     if enable_gqa:
-        times = q.shape[-3] // k.shape[-3]
-        k, v = jnp.repeat(k, times, -3), jnp.repeat(v, times, -3)
+        heads_sharing = q.shape[-3] // k.shape[-3]
+        k, v = jnp.repeat(k, heads_sharing, -3), jnp.repeat(v, heads_sharing, -3)
     scores = jnp.matmul(q, jnp.swapaxes(k, -1, -2))
     scores *= 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     if is_causal:
@@ -43,9 +47,10 @@ def _attention(
         return jnp.matmul(jax.nn.softmax(scores, -1), v)
     if mask.dtype != bool:
         return jnp.matmul(jax.nn.softmax(scores + mask, -1), v)
-    some = jnp.any(mask, -1, keepdims=True)
-    masked = jnp.where(mask, scores, jnp.where(some, -jnp.inf, 0.0).astype(scores.dtype))
-    return jnp.matmul(jnp.where(some, jax.nn.softmax(masked, -1), 0), v)
+    sees_any = jnp.any(mask, -1, keepdims=True)
+    # a row of -inf alone would make NaN in the softmax and in its derivative
+    masked = jnp.where(mask, scores, jnp.where(sees_any, -jnp.inf, 0.0).astype(scores.dtype))
+    return jnp.matmul(jnp.where(sees_any, jax.nn.softmax(masked, -1), 0), v)
 
 
 TABLE: dict[str, Callable[..., Any]] = {"scaled_dot_product_attention": _attention}

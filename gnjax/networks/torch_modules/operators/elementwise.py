@@ -17,14 +17,17 @@ Entry = Any
 
 
 def _add(a: Entry, b: Entry, alpha: Entry = 1) -> Entry:
+    """a + alpha b."""
     return a + (b if alpha == 1 else alpha * b)
 
 
 def _sub(a: Entry, b: Entry, alpha: Entry = 1) -> Entry:
+    """a - alpha b."""
     return a - (b if alpha == 1 else alpha * b)
 
 
 def _div(a: Entry, b: Entry, rounding_mode: str | None = None) -> jax.Array:
+    """a / b, rounded down ("floor") or towards zero ("trunc") by the mode."""
     if rounding_mode == "floor":
         return jnp.floor_divide(a, b)
     quotient = jnp.true_divide(a, b)
@@ -32,7 +35,7 @@ def _div(a: Entry, b: Entry, rounding_mode: str | None = None) -> jax.Array:
 
 
 def _pow(a: Entry, b: Entry) -> jax.Array:
-    """x^y; integer powers are products, which have derivatives at 0 and for negative x."""
+    """a^b; integer powers are products, which have derivatives at 0 and for negative a."""
     if isinstance(b, float) and b.is_integer():
         b = int(b)
     if isinstance(b, int) and not isinstance(a, int | float):
@@ -48,7 +51,10 @@ def absolute(x: jax.Array) -> jax.Array:
 def _clamp(
     x: jax.Array, low: Entry = None, high: Entry = None, at_ends: float = 1.0, **names: Entry
 ) -> jax.Array:
-    """min(max(x, low), high); of the derivative at an end the share ``at_ends`` is that of x."""
+    """min(max(x, low), high), where the derivative by x at low and at high is ``at_ends``.
+
+    The remaining share of the derivative is that by the bound. PyTorch's releases differ in it.
+    """
     low, high = names.get("min", low), names.get("max", high)
     if low is not None:
         x = jnp.where(x < low, low, jnp.where(x == low, _shared(x, low, at_ends), x))
@@ -58,7 +64,10 @@ def _clamp(
 
 
 def _shared(x: jax.Array, bound: Entry, share: float) -> Entry:
-    """x where it is equal to the bound: a share of the derivative is that of x."""
+    """x where it is equal to the bound, with that ``share`` of the derivative by x.
+
+    The rest of the derivative is by the bound.
+    """
     if share in (0, 1):
         return x if share else bound
     return share * x + (1 - share) * bound
@@ -70,6 +79,7 @@ def _hardtanh(x: jax.Array, low: Entry = -1.0, high: Entry = 1.0, **bounds: Entr
 
 
 def _hardsigmoid(x: jax.Array) -> jax.Array:
+    """(x + 3) / 6 between 0 and 1, with the derivative zero at x = -3 and x = 3."""
     return _hardtanh(x + 3, 0.0, 6.0) / 6
 
 
@@ -85,10 +95,13 @@ def _softplus(x: jax.Array, beta: float = 1.0, threshold: float = 20.0) -> jax.A
 
 
 def _leaky_relu(x: jax.Array, negative_slope: float = 0.01) -> jax.Array:
+    """x where it is positive, and ``negative_slope`` x elsewhere, with that derivative at 0."""
     return jnp.where(x > 0, x, negative_slope * x)
 
 
 def _elu(x: jax.Array, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
+    """scale x where x > 0, and scale alpha (exp(input_scale x) - 1) elsewhere."""
+    # zero inside, as an overflow of the branch that is not taken would make its derivative NaN
     negative = alpha * jnp.expm1(jnp.where(x > 0, 0.0, x) * input_scale)
     return scale * jnp.where(x > 0, x, negative)
 

@@ -33,6 +33,7 @@ def _embedding(
 
 
 def _at(indices: Sequence[jax.Array | None]) -> tuple[Any, ...]:
+    """PyTorch's indices in NumPy's form, where None stands for a whole axis; masks are refused."""
     if any(index is not None and index.dtype == bool for index in indices):
         msg = (
             "the module picks entries by a boolean mask, so that the shape of the result depends "
@@ -53,8 +54,9 @@ def _index_put(
     values: jax.Array,
     accumulate: bool = False,
 ) -> jax.Array:
-    place = x.at[_at(indices)]
-    return place.add(values) if accumulate else place.set(values)
+    """x with the entries x[indices] set to ``values``, or with these added."""
+    entries = x.at[_at(indices)]
+    return entries.add(values) if accumulate else entries.set(values)
 
 
 def _index_select(x: jax.Array, dim: int, index: jax.Array) -> jax.Array:
@@ -62,11 +64,15 @@ def _index_select(x: jax.Array, dim: int, index: jax.Array) -> jax.Array:
 
 
 def _gather(x: jax.Array, dim: int, index: jax.Array, **_: Any) -> jax.Array:
+    """The entries of x whose position along ``dim`` is ``index``, in the shape of ``index``."""
     return x.at[_grid(x, dim, index)].get(mode="fill") if x.ndim else x
 
 
 def _grid(x: jax.Array, dim: int, index: jax.Array) -> tuple[jax.Array, ...]:
-    """Indices of every axis: ``index`` along ``dim``, and along the others the entry's place."""
+    """Indices of every axis of x, as NumPy takes them, for the entries that an ``index`` picks.
+
+    Along ``dim`` they are the index, and along another axis the position within the index.
+    """
     ranges = [jnp.arange(size) for size in index.shape]
     grid = jnp.meshgrid(*ranges, indexing="ij")
     grid[dim % x.ndim] = index
@@ -76,16 +82,21 @@ def _grid(x: jax.Array, dim: int, index: jax.Array) -> tuple[jax.Array, ...]:
 def _scatter(
     x: jax.Array, dim: int, index: jax.Array, source: Any, reduce: str = "set"
 ) -> jax.Array:
-    """Entries set to those of ``source``, or added to or multiplied by them."""
-    place = x.at[_grid(x, dim, index)]
-    return getattr(place, reduce)(_cut(source, index))
+    """x with the entries that ``index`` picks set to ``source``.
+
+    With another ``reduce`` than "set" the source is added to them, or multiplied with them.
+    """
+    entries = x.at[_grid(x, dim, index)]
+    return getattr(entries, reduce)(_cut(source, index))
 
 
 def _scatter_add(x: jax.Array, dim: int, index: jax.Array, source: jax.Array) -> jax.Array:
+    """x with ``source`` added to the entries whose position along ``dim`` is ``index``."""
     return x.at[_grid(x, dim, index)].add(_cut(source, index))
 
 
 def _cut(source: Any, index: jax.Array) -> Any:
+    """The entries of ``source`` that an ``index``, which may be smaller, uses; a number is kept."""
     if not hasattr(source, "shape") or not source.ndim:
         return source
     return source[tuple(slice(0, size) for size in index.shape)]
@@ -99,9 +110,10 @@ def _slice_scatter(
     end: int | None = None,
     step: int = 1,
 ) -> jax.Array:
-    place = [slice(None)] * x.ndim
-    place[dim] = slice(start, end, step)
-    return x.at[tuple(place)].set(source)
+    """x with the entries from ``start`` to ``end`` along an axis set to ``source``."""
+    entries = [slice(None)] * x.ndim
+    entries[dim] = slice(start, end, step)
+    return x.at[tuple(entries)].set(source)
 
 
 TABLE: dict[str, Callable[..., Any]] = {

@@ -22,6 +22,7 @@ def _linear(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -> j
 def _addmm(
     bias: jax.Array, a: jax.Array, b: jax.Array, *, beta: float = 1, alpha: float = 1
 ) -> jax.Array:
+    """beta bias + alpha a b for matrices a and b."""
     product = jnp.matmul(a, b)
     return (bias if beta == 1 else beta * bias) + (product if alpha == 1 else alpha * product)
 
@@ -37,20 +38,25 @@ def _convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> jax.Array:
-    """A convolution of any number of axes, channels first; one number stands for every axis."""
-    count = weight.ndim - 2
-    alone = x.ndim == count + 1
-    strides, pads, gaps, more = (
-        list(v) * (count if len(v) == 1 else 1) for v in (stride, padding, dilation, output_padding)
+    """A convolution, or its transpose, of images (n, channels, ..) with any number of axes.
+
+    A list of one number stands for that number on every axis. The images may also be a single one,
+    without the axis of the samples. The weight is (out, in / groups, ..), and (in, out / groups,
+    ..) where it is transposed.
+    """
+    axes = weight.ndim - 2
+    single_image = x.ndim == axes + 1
+    strides, pads, dilations, output_pads = (
+        list(v) * (axes if len(v) == 1 else 1) for v in (stride, padding, dilation, output_padding)
     )
-    images = x[None] if alone else x
+    images = x[None] if single_image else x
     if transposed:
-        result = _transposed(images, weight, strides, pads, gaps, more, groups)
+        result = _transposed(images, weight, strides, pads, dilations, output_pads, groups)
     else:
         borders = [(pad, pad) for pad in pads]
-        result = _convolved(images, weight, strides, borders, gaps, groups)
-    result = result if bias is None else result + bias.reshape(-1, *[1] * count)
-    return result[0] if alone else result
+        result = _convolved(images, weight, strides, borders, dilations, groups)
+    result = result if bias is None else result + bias.reshape(-1, *[1] * axes)
+    return result[0] if single_image else result
 
 
 def _convolved(
@@ -58,21 +64,33 @@ def _convolved(
     kernel: jax.Array,
     strides: list[int],
     borders: list[tuple[int, int]],
-    gaps: list[int],
+    dilations: list[int],
     groups: int,
-    holes: list[int] | None = None,
-    transposed: bool = False,
+    image_dilations: list[int] | None = None,
+    kernel_axes: str = "OI",
 ) -> jax.Array:
+    """A convolution of images (n, channels, ..), by numbers for each axis behind the channels.
+
+    Args:
+      x: the images.
+      kernel: the kernel, whose first two axes are outputs ("O") and inputs ("I") as ``kernel_axes``
+        says.
+      strides: the distances of windows.
+      borders: the pixels added before and after each axis.
+      dilations: the distances of the kernel's entries.
+      groups: how many groups of channels have a kernel each.
+      image_dilations: the distances of the pixels, with zeros between them; None: 1.
+      kernel_axes: "OI" or "IO".
+    """
     letters = "DHW"[3 - len(strides) :]
-    sides = "IO" if transposed else "OI"
     return jax.lax.conv_general_dilated(
         x,
         kernel,
         strides,
         borders,
-        lhs_dilation=holes,
-        rhs_dilation=gaps,
-        dimension_numbers=(f"NC{letters}", f"{sides}{letters}", f"NC{letters}"),
+        lhs_dilation=image_dilations,
+        rhs_dilation=dilations,
+        dimension_numbers=(f"NC{letters}", f"{kernel_axes}{letters}", f"NC{letters}"),
         feature_group_count=groups,
     )
 
@@ -82,26 +100,29 @@ def _transposed(
     weight: jax.Array,
     strides: list[int],
     pads: list[int],
-    gaps: list[int],
-    more: list[int],
+    dilations: list[int],
+    output_pads: list[int],
     groups: int,
 ) -> jax.Array:
-    """The transpose of a convolution, with its kernel (in, out / groups, ..).
+    """The transpose of a convolution, of images (n, in, ..) with a kernel (in, out / groups, ..).
 
-    It sees the kernel from the other end. Here the images are turned around in its place, and
-    turned back afterwards.
+    It is a convolution of images whose pixels are ``strides`` apart, with the kernel turned around.
+    Here the images are turned around in place of the kernel, which stays as it is and so shows as a
+    layer, and the result is turned back. ``output_pads`` are added at the end of each axis of the
+    result, which is its beginning while it is turned around.
     """
-    space = tuple(range(2, x.ndim))
-    reach = [gap * (size - 1) for gap, size in zip(gaps, weight.shape[2:], strict=True)]
-    borders = [(r - p + m, r - p) for r, p, m in zip(reach, pads, more, strict=True)]
+    pixel_axes = tuple(range(2, x.ndim))
+    reach = [d * (size - 1) for d, size in zip(dilations, weight.shape[2:], strict=True)]
+    borders = [(r - p + more, r - p) for r, p, more in zip(reach, pads, output_pads, strict=True)]
     ones = [1] * len(strides)
-    flipped = jnp.split(jnp.flip(x, space), groups, axis=1)
+    flipped_groups = jnp.split(jnp.flip(x, pixel_axes), groups, axis=1)
     kernels = jnp.split(weight, groups, axis=0) if groups > 1 else [weight]
     results = [
-        _convolved(part, kernel, ones, borders, gaps, 1, strides, transposed=True)
-        for part, kernel in zip(flipped, kernels, strict=True)
+        _convolved(flipped, kernel, ones, borders, dilations, 1, strides, kernel_axes="IO")
+        for flipped, kernel in zip(flipped_groups, kernels, strict=True)
     ]
-    return jnp.flip(results[0] if groups == 1 else jnp.concatenate(results, axis=1), space)
+    result = results[0] if groups == 1 else jnp.concatenate(results, axis=1)
+    return jnp.flip(result, pixel_axes)
 
 
 TABLE: dict[str, Callable[..., Any]] = {

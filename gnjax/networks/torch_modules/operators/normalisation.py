@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 
 def _by_channel(vector: jax.Array, x: jax.Array) -> jax.Array:
+    """A number for each channel in a shape that broadcasts against x (n, channels, ..)."""
     return vector.reshape(-1, *[1] * (x.ndim - 2))
 
 
@@ -23,9 +24,10 @@ def _batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[jax.Array, None, None]:
-    """(x - mean) / sqrt(variance + eps) weight + bias, with the statistics of training.
+    """(x - mean) / sqrt(variance + eps) weight + bias, with the statistics of training, twice None.
 
-    PyTorch's operator returns the statistics as well, which no later operator of a graph reads.
+    There is one number for each channel of x (n, channels, ..). PyTorch's operator returns the
+    statistics as well, which no later operator of a graph reads.
     """
     scale = jax.lax.rsqrt(variance + eps)
     normalised = (x - _by_channel(mean, x)) * _by_channel(scale, x)
@@ -35,11 +37,13 @@ def _batch_norm(
 def _scaled(
     normalised: jax.Array, weight: jax.Array | None, bias: jax.Array | None, x: jax.Array
 ) -> jax.Array:
+    """``normalised`` times the weight plus the bias of each channel, which may be None."""
     normalised = normalised if weight is None else normalised * _by_channel(weight, x)
     return normalised if bias is None else normalised + _by_channel(bias, x)
 
 
 def _normalised(x: jax.Array, axes: Sequence[int], eps: float) -> jax.Array:
+    """(x - mean) / sqrt(variance + eps), with the mean and variance of x over some axes."""
     mean = jnp.mean(x, axes, keepdims=True)
     centred = x - mean
     variance = jnp.mean(jnp.square(centred), axes, keepdims=True)
@@ -54,7 +58,11 @@ def _batch_norm_of_input(
     momentum: float,
     eps: float,
 ) -> tuple[jax.Array, None, None]:
-    """Instance normalisation as PyTorch exports it: samples are channels of one image."""
+    """Normalisation of each channel by its own mean and variance, and twice None.
+
+    PyTorch exports instance normalisation so, with the samples as channels of one image. The two
+    other results of its operator, the statistics, are read by no operator of a graph.
+    """
     axes = [axis for axis in range(x.ndim) if axis != 1]
     return _scaled(_normalised(x, axes, eps), weight, bias, x), None, None
 
@@ -81,12 +89,17 @@ def _group_norm(
     bias: jax.Array | None,
     samples: int,
     channels: int,
-    places: int,
+    pixels: int,
     groups: int,
     eps: float,
 ) -> tuple[jax.Array, None, None]:
-    parts = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
-    normalised = _normalised(parts, (2,), eps).reshape(x.shape)
+    """PyTorch's native_group_norm: each group of channels of a sample is normalised; twice None.
+
+    The numbers of samples, channels and pixels are in the shape of x already. The two other results
+    of the operator, the statistics, are read by no operator of a graph.
+    """
+    by_group = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
+    normalised = _normalised(by_group, (2,), eps).reshape(x.shape)
     return _scaled(normalised, weight, bias, x), None, None
 
 

@@ -1,4 +1,8 @@
-"""Maxima and means over windows, of one, two or three axes behind the channels."""
+"""Maxima and means over windows, of one, two or three axes behind the channels.
+
+A window of size w starts at every ``stride``-th pixel, after ``padding`` pixels were added on both
+sides of the axis. With a dilation d it takes every d-th pixel.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,16 @@ import numpy as np
 
 from gnjax.networks.torch_modules.operators.reductions import extreme
 
-Pairs = list[tuple[int, int]]
+Pairs = list[tuple[int, int]]  # for each axis the pixels added before and after it
 
 
 def _for_every_axis(
     numbers: int | Sequence[int] | None, default: Sequence[int], count: int
 ) -> list[int]:
-    """A number for each of ``count`` axes; one number stands for all of them."""
+    """A number for each of ``count`` axes, from PyTorch's argument; one stands for all of them.
+
+    None, or no numbers, stand for the ``default``.
+    """
     values = [numbers] if isinstance(numbers, int) else list(numbers or ()) or list(default)
     return values * count if len(values) == 1 else values
 
@@ -29,23 +36,31 @@ def _borders(
     windows: Sequence[int],
     strides: Sequence[int],
     pads: Sequence[int],
-    gaps: Sequence[int],
+    dilations: Sequence[int],
     ceil_mode: bool,
 ) -> Pairs:
-    """The padding on both sides of every axis; ceil_mode lets the last window stick out."""
+    """The padding before and after every axis, from PyTorch's arguments for each axis.
+
+    Windows start at multiples of the stride, as far as they fit. With ``ceil_mode`` one more window
+    may stick out at the end, for which more padding is added there.
+    """
     borders = []
-    for size, window, stride, pad, gap in zip(sizes, windows, strides, pads, gaps, strict=True):
-        room, more = size + 2 * pad - gap * (window - 1) - 1, 0
-        if ceil_mode and room % stride:
-            steps = -(-room // stride)
+    for size, window, stride, pad, dilation in zip(
+        sizes, windows, strides, pads, dilations, strict=True
+    ):
+        last_start, more = size + 2 * pad - dilation * (window - 1) - 1, 0
+        if ceil_mode and last_start % stride:
+            steps = -(-last_start // stride)
             if steps * stride < size + pad:  # a window that starts in the padding is left out
-                more = steps * stride - room
+                more = steps * stride - last_start
         borders.append((pad, pad + more))
     return borders
 
 
 def _max_pool(count: int) -> Callable[..., Any]:
-    def pooled(
+    """PyTorch's ``max_pool{n}d_with_indices`` over the last n = ``count`` axes."""
+
+    def max_pooled(
         x: jax.Array,
         kernel_size: Sequence[int],
         stride: Sequence[int] = (),
@@ -53,54 +68,73 @@ def _max_pool(count: int) -> Callable[..., Any]:
         dilation: Sequence[int] = (1,),
         ceil_mode: bool = False,
     ) -> tuple[jax.Array, None]:
+        """The maxima of windows of an array (.., channels, pixels ..), and None.
+
+        PyTorch's operator also returns the indices of the maxima, which its own derivative reads
+        and no other operator of a graph does. JAX's window function has no derivative with a
+        dilation, so that dilated windows are stacked as shifted copies.
+        """
         windows = _for_every_axis(kernel_size, (), count)
         strides = _for_every_axis(stride, windows, count)
         pads = _for_every_axis(padding, (0,), count)
-        gaps = _for_every_axis(dilation, (1,), count)
-        borders = _borders(x.shape[-count:], windows, strides, pads, gaps, ceil_mode)
-        lead = x.ndim - count
+        dilations = _for_every_axis(dilation, (1,), count)
+        borders = _borders(x.shape[-count:], windows, strides, pads, dilations, ceil_mode)
+        other_axes = x.ndim - count  # samples and channels
         lowest = -jnp.inf if jnp.issubdtype(x.dtype, jnp.floating) else jnp.iinfo(x.dtype).min
-        empty = np.asarray(lowest, x.dtype)
-        if any(gap > 1 for gap in gaps):
-            edges = [*[(0, 0, 0)] * lead, *[(low, high, 0) for low, high in borders]]
-            return _dilated(jax.lax.pad(x, empty, edges), windows, strides, gaps), None
-        ones, none = [1] * lead, [(0, 0)] * lead
+        lowest_value = np.asarray(lowest, x.dtype)  # of the padding, which is no maximum
+        if any(dilation > 1 for dilation in dilations):
+            edges = [*[(0, 0, 0)] * other_axes, *[(low, high, 0) for low, high in borders]]
+            padded = jax.lax.pad(x, lowest_value, edges)
+            return _dilated_maxima(padded, windows, strides, dilations), None
+        ones, unpadded = [1] * other_axes, [(0, 0)] * other_axes
         maxima = jax.lax.reduce_window(
-            x, empty, jax.lax.max, (*ones, *windows), (*ones, *strides), [*none, *borders]
+            x,
+            lowest_value,
+            jax.lax.max,
+            (*ones, *windows),
+            (*ones, *strides),
+            [*unpadded, *borders],
         )
         return maxima, None
 
-    return pooled
+    return max_pooled
 
 
-def _dilated(
-    x: jax.Array, windows: Sequence[int], strides: Sequence[int], gaps: Sequence[int]
+def _dilated_maxima(
+    x: jax.Array, windows: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> jax.Array:
-    """Maxima over windows with gaps, by shifted copies: JAX has no derivative of its own."""
-    parts = []
+    """Maxima over dilated windows of a padded array, one window size for each of its last axes.
+
+    For each offset inside a window a strided slice has the pixel at this offset of every window;
+    the maximum is over the stacked slices. The first of equal pixels has the derivative.
+    """
+    slices = []
     for offsets in itertools.product(*map(range, windows)):
-        part = x
-        for axis, (offset, window, stride, gap) in enumerate(
-            zip(offsets, windows, strides, gaps, strict=True), start=x.ndim - len(windows)
+        pixels = x
+        for axis, (offset, window, stride, dilation) in enumerate(
+            zip(offsets, windows, strides, dilations, strict=True), start=x.ndim - len(windows)
         ):
-            last = x.shape[axis] - gap * (window - 1 - offset)
-            part = jax.lax.slice_in_dim(part, gap * offset, last, stride, axis)
-        parts.append(part)
-    values = jnp.stack(parts)
-    return jnp.take_along_axis(values, jnp.argmax(values, 0, keepdims=True), 0)[0]
+            stop = x.shape[axis] - dilation * (window - 1 - offset)
+            pixels = jax.lax.slice_in_dim(pixels, dilation * offset, stop, stride, axis)
+        slices.append(pixels)
+    stacked = jnp.stack(slices)
+    return jnp.take_along_axis(stacked, jnp.argmax(stacked, 0, keepdims=True), 0)[0]
 
 
 def _sums(x: jax.Array, windows: Sequence[int], strides: Sequence[int], borders: Pairs) -> Any:
-    lead = x.ndim - len(windows)
-    ones, none = [1] * lead, [(0, 0)] * lead
+    """Sums over windows of the last axes of an array, with zeros in the padding."""
+    other_axes = x.ndim - len(windows)
+    ones, unpadded = [1] * other_axes, [(0, 0)] * other_axes
     zero = np.zeros((), x.dtype)
     return jax.lax.reduce_window(
-        x, zero, jax.lax.add, (*ones, *windows), (*ones, *strides), [*none, *borders]
+        x, zero, jax.lax.add, (*ones, *windows), (*ones, *strides), [*unpadded, *borders]
     )
 
 
 def _avg_pool(count: int) -> Callable[..., Any]:
-    def pooled(
+    """PyTorch's ``avg_pool{n}d`` over the last n = ``count`` axes."""
+
+    def mean_pooled(
         x: jax.Array,
         kernel_size: Sequence[int],
         stride: Sequence[int] = (),
@@ -109,34 +143,44 @@ def _avg_pool(count: int) -> Callable[..., Any]:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> jax.Array:
+        """The means of windows of an array (.., channels, pixels ..).
+
+        A sum over a window is divided by ``divisor_override``, or else by how many pixels of the
+        window count: those of the image, and with ``count_include_pad`` those of the padding.
+        """
         windows = _for_every_axis(kernel_size, (), count)
         strides = _for_every_axis(stride, windows, count)
         pads = _for_every_axis(padding, (0,), count)
-        space = x.shape[-count:]
-        borders = _borders(space, windows, strides, pads, [1] * count, ceil_mode)
-        total = _sums(x, windows, strides, borders)
+        sizes = x.shape[-count:]
+        borders = _borders(sizes, windows, strides, pads, [1] * count, ceil_mode)
+        sums = _sums(x, windows, strides, borders)
         if divisor_override:
-            return total / divisor_override
-        inside = pads if count_include_pad else [0] * count
+            return sums / divisor_override
+        counted_pads = pads if count_include_pad else [0] * count
         counts_by_axis = [
             _counts(size, window, stride, border, pad)
             for size, window, stride, border, pad in zip(
-                space, windows, strides, borders, inside, strict=True
+                sizes, windows, strides, borders, counted_pads, strict=True
             )
         ]
-        return total / _outer(counts_by_axis).astype(x.dtype)
+        return sums / _outer_product(counts_by_axis).astype(x.dtype)
 
-    return pooled
+    return mean_pooled
 
 
 def _counts(size: int, window: int, stride: int, border: tuple[int, int], pad: int) -> np.ndarray:
-    """How many places of one axis a window counts: those of the input, and ``pad`` beside them."""
+    """How many pixels of one axis each window counts: of its ``size``, and ``pad`` beside them.
+
+    ``border`` is the padding before and after the axis, of which the part beyond ``pad`` on either
+    side does not count.
+    """
     low, high = border
     starts = np.arange(0, size + low + high - window + 1, stride) - low
     return np.minimum(starts + window, size + pad) - np.maximum(starts, -pad)
 
 
-def _outer(vectors: Sequence[np.ndarray]) -> np.ndarray:
+def _outer_product(vectors: Sequence[np.ndarray]) -> np.ndarray:
+    """The array whose entry (i, j, ..) is the product of the entries i, j, .. of the vectors."""
     product = np.ones((), int)
     for counts in vectors:
         product = np.multiply.outer(product, counts)
@@ -144,27 +188,36 @@ def _outer(vectors: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _adaptive_avg_pool(x: jax.Array, sizes: Sequence[int]) -> jax.Array:
-    """Means over as many windows as the output has places, one axis after the other."""
+    """Means over windows, so many of them along each of the last axes as ``sizes`` says.
+
+    Of an axis of length n window i of s goes from floor(i n / s) to ceil((i + 1) n / s). The means
+    are taken along one axis after the other, as products with a matrix.
+    """
     for axis, size in enumerate(sizes, start=x.ndim - len(sizes)):
         length = x.shape[axis]
         if size == 1:
             x = jnp.mean(x, axis, keepdims=True)
             continue
         means = np.zeros((length, size))
-        for place in range(size):
-            first, last = place * length // size, math.ceil((place + 1) * length / size)
-            means[first:last, place] = 1 / (last - first)
+        for i in range(size):
+            start, stop = i * length // size, math.ceil((i + 1) * length / size)
+            means[start:stop, i] = 1 / (stop - start)
         product = jnp.tensordot(x, jnp.asarray(means, x.dtype), ((axis,), (0,)))
         x = jnp.moveaxis(product, -1, axis)
     return x
 
 
 def _adaptive_max_pool(x: jax.Array, sizes: Sequence[int]) -> tuple[jax.Array, None]:
-    """Maxima of windows; of equal entries the first has the derivative, in the order of memory."""
+    """Maxima of windows, so many along each of the last axes as ``sizes`` says, and None.
+
+    The windows are those of :func:`_adaptive_avg_pool`. The last axis goes first, so that of equal
+    entries of a window the first in memory has the derivative. PyTorch's operator also returns the
+    indices of the maxima, which no other operator of a graph reads.
+    """
     first_largest = extreme(jnp.argmax)
     for axis, size in reversed(list(enumerate(sizes, start=x.ndim - len(sizes)))):
         length = x.shape[axis]
-        windows = [(p * length // size, math.ceil((p + 1) * length / size)) for p in range(size)]
+        windows = [(i * length // size, math.ceil((i + 1) * length / size)) for i in range(size)]
         parts = [jax.lax.slice_in_dim(x, *window, axis=axis) for window in windows]
         x = jnp.concatenate([first_largest(part, axis, True)[0] for part in parts], axis)
     return x, None

@@ -15,13 +15,15 @@ Axes = int | Sequence[int] | None
 
 
 def _axis(dims: Axes) -> int | tuple[int, ...] | None:
-    """No axes, or an empty list of them, are all axes."""
+    """PyTorch's axes in NumPy's form: no axes, or an empty list of them, are all axes (None)."""
     if dims is None or isinstance(dims, int):
         return dims
     return tuple(dims) or None
 
 
 def _by_axes(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """A reduction of ``jax.numpy``, such as ``jnp.sum``, with PyTorch's arguments."""
+
     def reduced(x: jax.Array, dim: Axes = None, keepdim: bool = False) -> jax.Array:
         return function(x, axis=_axis(dim), keepdims=keepdim)
 
@@ -31,6 +33,7 @@ def _by_axes(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
 def _variance(
     x: jax.Array, dim: Axes = None, keepdim: bool = False, *, correction: float | None = None
 ) -> jax.Array:
+    """The sum of squared deviations over the number of entries minus ``correction``, 1 if None."""
     ddof = 1 if correction is None else correction
     return jnp.var(x, _axis(dim), ddof=ddof, keepdims=keepdim)  # type: ignore[arg-type]
 
@@ -44,14 +47,17 @@ def _deviation(
 
 def _root(x: jax.Array, power: float) -> jax.Array:
     """x^power, with the derivative 0 at 0."""
-    zero = x == 0
+    zero = x == 0  # replaced inside as well, as 0 times an infinite derivative is NaN
     return jnp.where(zero, 0.0, jnp.where(zero, 1.0, x) ** power)
 
 
 def _norm(
     x: jax.Array, ord: float | None = 2, dim: Axes = None, keepdim: bool = False, **_: Any
 ) -> jax.Array:
-    """(sum |x|^ord)^(1/ord) over all the axes; its derivative is 0 at a vector of zeros."""
+    """(sum |x|^ord)^(1/ord) over the axes ``dim``; its derivative is 0 at a vector of zeros.
+
+    ord = inf and -inf are the largest and the smallest |x|, and 0 counts entries that are not zero.
+    """
     axis, ord = _axis(dim), 2 if ord is None else ord
     if ord == 2:
         return _root(jnp.sum(jnp.square(x), axis, keepdims=keepdim), 0.5)
@@ -67,7 +73,10 @@ def _norm(
 
 
 def extreme(find: Callable[..., jax.Array]) -> Callable[..., Any]:
-    """The value and its index along one axis: of equal ones the first, which has the derivative."""
+    """The largest or smallest entry along one axis, and its index, for ``find`` argmax or argmin.
+
+    Of equal entries it is the first, which alone has the derivative.
+    """
 
     def value_and_index(
         x: jax.Array, dim: int, keepdim: bool = False
@@ -80,10 +89,12 @@ def extreme(find: Callable[..., jax.Array]) -> Callable[..., Any]:
 
 
 def _max(x: jax.Array, *args: Any) -> Any:
+    """The largest of all entries, or with an axis the largest ones along it and their indices."""
     return extreme(jnp.argmax)(x, *args) if args else jnp.max(x)
 
 
 def _min(x: jax.Array, *args: Any) -> Any:
+    """The smallest of all entries, or with an axis the smallest ones along it and their indices."""
     return extreme(jnp.argmin)(x, *args) if args else jnp.min(x)
 
 
@@ -98,17 +109,18 @@ def _log_softmax(x: jax.Array, dim: int, *_: Any) -> jax.Array:
 def _sort(
     x: jax.Array, dim: int = -1, descending: bool = False, **names: Any
 ) -> tuple[jax.Array, jax.Array]:
-    places = jnp.argsort(x, names.get("dim", dim), descending=descending)
-    return jnp.take_along_axis(x, places, dim), places
+    """The entries in order along an axis, and their indices before."""
+    indices = jnp.argsort(x, names.get("dim", dim), descending=descending)
+    return jnp.take_along_axis(x, indices, dim), indices
 
 
 def _topk(
     x: jax.Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> tuple[jax.Array, jax.Array]:
-    """The k largest or smallest entries along an axis, and their places."""
-    places = jnp.argsort(x, dim, descending=largest)
-    places = jax.lax.slice_in_dim(places, 0, k, axis=dim % x.ndim)
-    return jnp.take_along_axis(x, places, dim), places
+    """The k largest or smallest entries along an axis, and their indices."""
+    indices = jnp.argsort(x, dim, descending=largest)
+    indices = jax.lax.slice_in_dim(indices, 0, k, axis=dim % x.ndim)
+    return jnp.take_along_axis(x, indices, dim), indices
 
 
 def _arg(find: Callable[..., jax.Array]) -> Callable[..., jax.Array]:

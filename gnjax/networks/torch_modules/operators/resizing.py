@@ -14,22 +14,26 @@ import numpy as np
 def _lengths(
     x: jax.Array, sizes: Sequence[int] | None, scales: Sequence[float] | None
 ) -> tuple[list[int], list[float]]:
-    """The new lengths, and how far apart in the input the new places lie."""
-    space = x.shape[2:]
+    """The new lengths of the axes of images (n, c, ..), and the distances of the new pixels.
+
+    The distances are in pixels of the old images. Either new sizes are given, or scales.
+    """
+    old_lengths = x.shape[2:]
     if sizes is None:
         assert scales is not None
-        lengths = [math.floor(length * scale) for length, scale in zip(space, scales, strict=True)]
-        return lengths, [1 / scale for scale in scales]
-    return list(sizes), [length / size for length, size in zip(space, sizes, strict=True)]
+        pairs = zip(old_lengths, scales, strict=True)
+        return [math.floor(length * scale) for length, scale in pairs], [1 / s for s in scales]
+    return list(sizes), [length / size for length, size in zip(old_lengths, sizes, strict=True)]
 
 
 def _nearest(
     x: jax.Array, sizes: Sequence[int] | None, scales: Sequence[float] | None = None
 ) -> jax.Array:
+    """Images in new sizes: each new pixel is the old one at or before its position."""
     lengths, steps = _lengths(x, sizes, scales)
     for axis, (length, step) in enumerate(zip(lengths, steps, strict=True), start=2):
-        places = np.minimum(np.floor(np.arange(length) * step).astype(int), x.shape[axis] - 1)
-        x = jnp.take(x, places, axis=axis)
+        old_pixels = np.minimum(np.floor(np.arange(length) * step).astype(int), x.shape[axis] - 1)
+        x = jnp.take(x, old_pixels, axis=axis)
     return x
 
 
@@ -39,6 +43,7 @@ def _linear(
     align_corners: bool,
     scales: Sequence[float] | None = None,
 ) -> jax.Array:
+    """Images in new sizes, interpolated linearly along one axis after the other."""
     lengths, steps = _lengths(x, sizes, scales)
     for axis, (length, step) in enumerate(zip(lengths, steps, strict=True), start=2):
         weights = jnp.asarray(_weights(x.shape[axis], length, step, align_corners), x.dtype)
@@ -47,13 +52,17 @@ def _linear(
 
 
 def _weights(before: int, after: int, step: float, align_corners: bool) -> np.ndarray:
-    """The matrix (after, before) of linear interpolation."""
+    """The matrix (after, before) of linear interpolation from ``before`` pixels to ``after``.
+
+    With ``align_corners`` the centres of the first and last pixels stay where they are; else the
+    edges of the image do, and new pixels are ``step`` old ones apart.
+    """
     if align_corners:
-        places = np.arange(after) * ((before - 1) / (after - 1) if after > 1 else 0.0)
+        positions = np.arange(after) * ((before - 1) / (after - 1) if after > 1 else 0.0)
     else:
-        places = np.maximum((np.arange(after) + 0.5) * step - 0.5, 0)
-    lower = np.minimum(np.floor(places).astype(int), before - 1)
-    upper, share = np.minimum(lower + 1, before - 1), places - lower
+        positions = np.maximum((np.arange(after) + 0.5) * step - 0.5, 0)
+    lower = np.minimum(np.floor(positions).astype(int), before - 1)
+    upper, share = np.minimum(lower + 1, before - 1), positions - lower
     matrix = np.zeros((after, before))
     np.add.at(matrix, (np.arange(after), lower), 1 - share)
     np.add.at(matrix, (np.arange(after), upper), share)

@@ -14,6 +14,7 @@ _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 def _size(x: jax.Array, dim: int) -> int:
+    """The length of an axis."""
     return int(x.shape[dim])
 
 
