@@ -154,6 +154,7 @@ def at_parameters_of(net: Network, model: Any, *, has_aux: bool = False) -> Netw
 
 
 def _shapes(leaves: Sequence[jax.Array]) -> list[tuple[int, ...]]:
+    """The shapes of the arrays, in order."""
     return [leaf.shape for leaf in leaves]
 
 

@@ -124,6 +124,7 @@ def most_bytes(jaxpr: Any) -> int:
 
 
 def _bytes(v: Any) -> int:
+    """The bytes that the value of a variable takes, 0 where it is no array."""
     return int(v.aval.size * v.aval.dtype.itemsize) if hasattr(v.aval, "dtype") else 0
 
 

@@ -48,6 +48,7 @@ class Layer:
 
     @property
     def only_use(self) -> Use | None:
+        """The use, if the parameter has one alone; else None."""
         return self.uses[0] if len(self.uses) == 1 else None
 
 

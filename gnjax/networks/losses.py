@@ -45,6 +45,7 @@ def check_loss(loss: Loss) -> None:
 
 
 def is_squared(loss: Loss) -> bool:
+    """Whether a loss is the squared error, under either of its names."""
     return isinstance(loss, str) and loss in ("squared_error", "mse")
 
 

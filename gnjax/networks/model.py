@@ -231,6 +231,7 @@ def _parameter(name: str, leaf: ArrayLike) -> jax.Array:
 
 @bounded_jit
 def _evaluated(apply: Apply, params: Params, x: Any) -> Any:
+    """apply(params, x), compiled."""
     return apply(params, x)
 
 

@@ -59,14 +59,17 @@ class Network:
 
     @property
     def samples(self) -> int:
+        """n, the number of samples."""
         return sample_count(self.x)
 
     @property
     def k(self) -> int:
+        """The number of outputs of a sample; a complex one counts twice."""
         return self.shapes.k
 
     @property
     def parameters(self) -> int:
+        """p, the number of chosen entries of the parameters, and of columns of J."""
         return sum(self.counts)
 
     @property
@@ -76,6 +79,7 @@ class Network:
 
     @property
     def dtype(self) -> jnp.dtype:
+        """The working precision, which all parameters have."""
         return self.leaves[0].dtype
 
     def outputs(self, leaves: Sequence[jax.Array], x: Any) -> jax.Array:
@@ -93,6 +97,7 @@ class Network:
         return self._plain(leaves, x).reshape(-1)
 
     def _plain(self, leaves: Sequence[jax.Array], x: Any) -> jax.Array:
+        """F(x) (n, k), by the model's own equations."""
         params = jax.tree.unflatten(self.structure, list(leaves))
         return self.shapes.ravel(self.apply(params, x), self.dtype)
 

@@ -67,6 +67,7 @@ def positional(x: Any) -> tuple[Any, ...]:
 
 
 def _is_array(leaf: Any) -> bool:
+    """Whether this is an array of JAX or NumPy."""
     return isinstance(leaf, jax.Array | np.ndarray)
 
 
@@ -88,6 +89,7 @@ class _ModuleCall:
     names: Keywords
 
     def __call__(self, rebuild: Any, arrays: Any, params: Params, x: Any) -> Any:
+        """The outputs at x; ``rebuild(params)`` is the module, ``arrays`` are of its keywords."""
         return rebuild(params)(*positional(x), **self.names.joined(arrays))
 
 
@@ -113,6 +115,7 @@ class _NnxRebuilt:
     graph: Any
 
     def __call__(self, constants: Any, params: Params) -> Any:
+        """The module; constants that float get the precision of the parameters."""
         return nnx.merge(self.graph, params, *like(params, constants), copy=True)
 
 
@@ -163,6 +166,7 @@ class _LinenCall:
     names: Keywords
 
     def __call__(self, constants: Any, arrays: Any, params: Params, x: Any) -> Any:
+        """The outputs at x; ``constants`` are the variables that are no parameters."""
         variables = {"params": params, **like(params, constants)}
         return self.module.apply(variables, *positional(x), **self.names.joined(arrays))
 
@@ -201,6 +205,7 @@ class _FunctionCall:
     names: Keywords
 
     def __call__(self, apply: Any, arrays: Any, params: Params, x: Any) -> Any:
+        """apply(params, x) with the keywords; ``arrays`` are those among them."""
         return apply(params, x, **self.names.joined(arrays))
 
 
@@ -241,6 +246,7 @@ class _EquinoxCall:
     axis_name: Any  # over which a BatchNorm in training mode takes means
 
     def __call__(self, rebuild: Any, arrays: Any, state: Any, params: Params, x: Any) -> Any:
+        """The outputs at the samples x; ``state`` is a tuple of one state, or of none."""
         module, call = rebuild(params), self.names.joined(arrays)
         fixed_state = like(params, state)  # a tuple of one state, or of none
 
@@ -345,6 +351,7 @@ class _KerasCall:
     names: Keywords
 
     def __call__(self, constants: Any, arrays: Any, params: Params, x: Any) -> Any:
+        """The outputs at x; ``constants`` are the variables that are not trained."""
         values = [params[path] for path in self.paths]
         fixed = like(params, constants)
         return self.model.stateless_call(values, fixed, x, **self.names.joined(arrays))[0]
@@ -406,6 +413,7 @@ class _HaikuCall:
     names: Keywords
 
     def __call__(self, state: Any, key: Any, arrays: Any, params: Params, x: Any) -> Any:
+        """The outputs at x; ``state`` is a list of one state, or of none."""
         # Haiku's order of arguments is parameters, state, key, inputs
         state_and_key = [*like(params, state), *([key] if self.takes_key else [])]
         returned = self.apply(params, *state_and_key, *positional(x), **self.names.joined(arrays))

@@ -94,6 +94,7 @@ def is_complex(leaf: Any) -> bool:
 
 
 def _is_real_form(node: Any) -> bool:
+    """Whether a node of a pytree is a complex parameter in real form."""
     return isinstance(node, RealForm)
 
 

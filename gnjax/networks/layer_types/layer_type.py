@@ -68,6 +68,7 @@ class Use:
 
     @property
     def loops(self) -> tuple[Loop, ...]:
+        """The loops around the equation, from the outermost on."""
         return tuple(step for step in self.steps if isinstance(step, Loop))
 
     @property
@@ -107,6 +108,7 @@ class Use:
 
     @property
     def _shape(self) -> Any:
+        """The shape and dtype of the equation's result, without axes for loops."""
         return self.equation.outvars[0].aval
 
 

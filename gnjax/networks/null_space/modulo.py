@@ -94,6 +94,7 @@ class Followed:
 
 
 def _is_number(leaf: Any) -> bool:
+    """Whether an argument is of the class :class:`Number`, which counts as a leaf."""
     return isinstance(leaf, Number)
 
 
@@ -105,6 +106,7 @@ def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
 
 
 def _number(operand: Any) -> Number:
+    """The operand as a :class:`Number`; arrays have known values."""
     return operand if isinstance(operand, Number) else number(operand)
 
 
@@ -145,6 +147,7 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
 
 
 def _is_complex(v: Any) -> bool:
+    """Whether a variable of a jaxpr is of complex numbers."""
     return bool(jnp.issubdtype(getattr(v.aval, "dtype", bool), jnp.complexfloating))
 
 

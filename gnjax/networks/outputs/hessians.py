@@ -85,12 +85,15 @@ class DiagonalHessian:
     root: jax.Array  # (n, k) or (n, 1)
 
     def apply(self, u: jax.Array) -> jax.Array:
+        """B u = root^2 u, entry by entry."""
         return self.root * (self.root * u)
 
     def apply_root(self, u: jax.Array) -> jax.Array:
+        """R u = root u, entry by entry."""
         return self.root * u
 
     def apply_root_transposed(self, u: jax.Array) -> jax.Array:
+        """R^T u = root u, as R is diagonal."""
         return self.root * u
 
 
@@ -219,12 +222,15 @@ class StoredRoot:
     root: jax.Array
 
     def apply(self, u: jax.Array) -> jax.Array:
+        """B u = R (R^T u) for u (n, k)."""
         return self.apply_root(self.apply_root_transposed(u))
 
     def apply_root(self, u: jax.Array) -> jax.Array:
+        """R_i u_i (n, k) for each sample i, for u (n, r)."""
         return jnp.einsum("nij,nj->ni", self.root, u, precision="highest")
 
     def apply_root_transposed(self, u: jax.Array) -> jax.Array:
+        """R_i^T u_i (n, r) for each sample i, for u (n, k)."""
         return jnp.einsum("nji,nj->ni", self.root, u, precision="highest")
 
 
@@ -243,9 +249,11 @@ class ByDerivative:
         return image
 
     def apply_root(self, u: jax.Array) -> jax.Array:
+        """R u; R is formed for this product alone, and not kept."""
         return output_hessian(self.target, self.outputs, rooted=True).apply_root(u)
 
     def apply_root_transposed(self, u: jax.Array) -> jax.Array:
+        """R^T u; R is formed for this product alone, and not kept."""
         return output_hessian(self.target, self.outputs, rooted=True).apply_root_transposed(u)
 
 

@@ -90,6 +90,7 @@ def _select(params: Any, which: np.ndarray, *cases: np.ndarray) -> Any:
 
 
 def _power(params: Any, array: np.ndarray) -> Any:
+    """``integer_pow``: an integer power of floating numbers."""
     return np.power(array, params["y"]) if array.dtype.kind == "f" else NotImplemented
 
 
@@ -107,6 +108,7 @@ def _broadcast(params: Any, array: np.ndarray) -> Any:
 
 
 def _reshape(params: Any, array: np.ndarray) -> Any:
+    """The array in another shape; one that reorders the axes as well is left to JAX."""
     return NotImplemented if params.get("dimensions") else array.reshape(params["new_sizes"])
 
 
@@ -146,12 +148,14 @@ def _split(params: Any, array: np.ndarray) -> Any:
 
 
 def _cumsum(params: Any, array: np.ndarray) -> Any:
+    """Sums of all entries up to each one along an axis; from the end by JAX."""
     if params["reverse"]:
         return NotImplemented
     return np.cumsum(array, axis=params["axis"], dtype=array.dtype)
 
 
 def _argmax(params: Any, array: np.ndarray) -> Any:
+    """The index of the first largest entry along an axis."""
     return np.argmax(array, axis=params["axes"][0])
 
 
@@ -184,6 +188,7 @@ def _with_axes_joined(array: np.ndarray, *groups: Sequence[int]) -> np.ndarray:
 
 
 def _erf(a: np.ndarray) -> Any:
+    """The error function."""
     from scipy.special import erf  # 0.1 s of import, which not every user needs
 
     return erf(a)

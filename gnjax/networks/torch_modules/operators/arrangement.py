@@ -24,6 +24,7 @@ def _expand(x: jax.Array, sizes: Sequence[int], **_: Any) -> jax.Array:
 
 
 def _permute(x: jax.Array, dims: Sequence[int]) -> jax.Array:
+    """x with its axes in the order ``dims``."""
     return jnp.transpose(x, _axes(x, dims))
 
 
@@ -33,6 +34,7 @@ def _squeeze(x: jax.Array, dims: int | Sequence[int]) -> jax.Array:
 
 
 def _unsqueeze(x: jax.Array, dim: int) -> jax.Array:
+    """x with a new axis of length 1."""
     return jnp.expand_dims(x, dim)
 
 
@@ -55,6 +57,7 @@ def _slice(
 
 
 def _select(x: jax.Array, dim: int, index: int) -> jax.Array:
+    """The entries at one index of an axis, without that axis."""
     return jax.lax.index_in_dim(x, index, dim % x.ndim, keepdims=False)
 
 
@@ -71,6 +74,7 @@ def _cat(arrays: Sequence[jax.Array], dim: int = 0) -> jax.Array:
 
 
 def _repeat(x: jax.Array, times: Sequence[int]) -> jax.Array:
+    """x repeated so many times along each axis; further axes are new ones in front."""
     return jnp.tile(x, times)
 
 
@@ -90,6 +94,7 @@ def _constant_pad(x: jax.Array, pad: Sequence[int], value: Any = 0.0) -> jax.Arr
 
 
 def _diagonal(x: jax.Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> jax.Array:
+    """The diagonal of two axes, as a last axis."""
     return jnp.diagonal(x, offset, dim1, dim2)
 
 

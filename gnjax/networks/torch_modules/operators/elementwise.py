@@ -107,14 +107,17 @@ def _elu(x: jax.Array, alpha: float = 1.0, scale: float = 1.0, input_scale: floa
 
 
 def _gelu(x: jax.Array, approximate: str = "none") -> jax.Array:
+    """x Phi(x) with the normal distribution function Phi, or its "tanh" approximation."""
     return jax.nn.gelu(x, approximate=approximate == "tanh")
 
 
 def _unchanged(x: Entry, *args: Any, **names: Any) -> Entry:
+    """x itself: copies and changes of memory or type do nothing to values here."""
     return x
 
 
 def _detach(x: jax.Array) -> jax.Array:
+    """x as a constant, without a derivative."""
     return jax.lax.stop_gradient(x)
 
 

@@ -60,6 +60,7 @@ def _index_put(
 
 
 def _index_select(x: jax.Array, dim: int, index: jax.Array) -> jax.Array:
+    """The entries of x at the indices along an axis; one out of range gives NaN."""
     return jnp.take(x, index, axis=dim, mode="fill")
 
 

@@ -99,10 +99,12 @@ def _min(x: jax.Array, *args: Any) -> Any:
 
 
 def _softmax(x: jax.Array, dim: int, *_: Any) -> jax.Array:
+    """The softmax along an axis."""
     return jax.nn.softmax(x, dim)
 
 
 def _log_softmax(x: jax.Array, dim: int, *_: Any) -> jax.Array:
+    """The logarithm of the softmax along an axis."""
     return jax.nn.log_softmax(x, dim)
 
 
