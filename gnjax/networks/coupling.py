@@ -265,9 +265,9 @@ def _keeps_every_bit(net: Network, x: Any, in_batch: Response) -> bool:
 
 @jax.jit
 def _same(before: Response, after: Response, parity: int) -> jax.Array:
-    """Whether every bit of F and T is the same at the samples that were not exchanged.
+    """Whether outputs F and derivatives T (n, k) have every bit in common at unchanged samples.
 
-    These are the samples whose index has this ``parity``.
+    These are the samples whose index has this ``parity``; the others were exchanged.
     """
     unchanged = _unchanged_samples(len(before[0]), parity)[:, None]
     same = [(a == b) | (jnp.isnan(a) & jnp.isnan(b)) for a, b in zip(before, after, strict=True)]

@@ -20,7 +20,10 @@ Evaluate = Callable[[Any, Sequence[Any], Sequence[Any]], list[Any]]
 
 
 def _checkpoint(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    """A checkpoint whose inner equations are computed by ``evaluate``, and again backwards."""
+    """The results of a checkpoint whose inner equations are computed by ``evaluate``.
+
+    They stay a checkpoint: a derivative computes them again.
+    """
     jaxpr, consts = called(eqn)
     options = {name: eqn.params[name] for name in ("prevent_cse", "policy")}
     inner = partial(evaluate, jaxpr, consts)
@@ -28,7 +31,7 @@ def _checkpoint(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[A
 
 
 def _scan(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    """A scan whose body is computed by ``evaluate``."""
+    """The results of a scan whose body is computed by ``evaluate``."""
 
     def step(closed_jaxpr: Any, args: Sequence[Any], row: None) -> tuple[list[Any], None]:
         return evaluate(closed_jaxpr.jaxpr, closed_jaxpr.consts, args), row
@@ -37,7 +40,7 @@ def _scan(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
 
 
 def _while(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    """A while loop whose condition and body are computed by ``evaluate``.
+    """The results of a while loop whose condition and body are computed by ``evaluate``.
 
     Its operands are constants of the condition, constants of the body, and what it carries.
     """
@@ -56,7 +59,7 @@ def _while(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
 
 
 def _cond(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    """A choice among branches, by the first operand, that are computed by ``evaluate``."""
+    """The results of the branch that the first operand chooses, computed by ``evaluate``."""
     index, *values = operands
     branches = [
         lambda *arguments, inner=inner: evaluate(inner.jaxpr, inner.consts, arguments)

@@ -27,7 +27,10 @@ def _inexact(v: Any) -> bool:
 
 
 def _calling(eqn: Any, operands: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
-    """The equation as a function of its floating operands; the other operands are fixed."""
+    """The equation as a function of its floating operands, by which it is differentiated.
+
+    The other operands are fixed.
+    """
 
     def call(*floating: Any) -> tuple[Any, ...]:
         remaining = iter(floating)

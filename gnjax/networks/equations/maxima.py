@@ -133,7 +133,7 @@ def _over_axes(compare: Callable[..., jax.Array], x: jax.Array, axes: Sequence[i
     kept = [axis for axis in range(x.ndim) if axis not in axes]
     length = math.prod(x.shape[axis] for axis in axes)
     rows = jnp.transpose(x, (*kept, *axes)).reshape(*(x.shape[axis] for axis in kept), length)
-    best = rows, jnp.ones_like(rows)
+    best = rows, jnp.ones_like(rows)  # the largest numbers so far, and their counts
     unpaired_entries = []
     while best[0].shape[-1] > 1:
         half = best[0].shape[-1] // 2

@@ -89,12 +89,12 @@ def traced(function: Callable[..., Any], *args: Any) -> tuple[Any, Any, Widened 
     """
     try:
         closed_jaxpr, shapes = equations_of(function, *args)
-    except TypeError:
+    except TypeError:  # such as that of a loop whose first carry is float32
         narrow = Widened(traced_narrow=True)
         try:
             return *equations_of(partial(narrow, function), *args), narrow
         except TypeError:
-            closed_jaxpr, shapes = equations_of(function, *args)  # the first refusal
+            closed_jaxpr, shapes = equations_of(function, *args)  # raises what it raised at first
     if not uses_float32(closed_jaxpr):
         return closed_jaxpr, shapes, None
     return *equations_of(partial(Widened(), function), *args), Widened()

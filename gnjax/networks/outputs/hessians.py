@@ -149,8 +149,9 @@ class Softmax:
     def apply_root_transposed(self, u: jax.Array) -> jax.Array:
         """R^T u (n, t (v - 1)) for u (n, t v), where R R^T = B for each token.
 
-        With the lower triangular R (v, v - 1) of :func:`_elimination`, R_jj = diagonal_j and
-        R_ij = -p_i below_j for i > j, (R^T u)_j = diagonal_j u_j - below_j sum_{i > j} p_i u_i.
+        With the lower triangular R (v, v - 1) of :func:`_elimination`, for the classes in the
+        order that it chooses, R_jj = diagonal_j and R_ij = -p_i below_j for i > j. So
+        (R^T u)_j = diagonal_j u_j - below_j sum_{i > j} p_i u_i.
         """
         class_swapped_last, p, diagonal, below = _elimination(self.logits)
         u = _swapped(u.reshape(self.logits.shape), class_swapped_last)
@@ -338,7 +339,8 @@ def _extreme_quotients(target: Target, outputs: jax.Array) -> tuple[jax.Array, j
 def _check_curvatures(smallest: jax.Array, largest: jax.Array) -> None:
     """Refuse output Hessians with NaN, or with a negative eigenvalue that is no rounding error.
 
-    ``smallest`` is the smallest eigenvalue, and ``largest`` the largest absolute one.
+    ``smallest`` is the smallest eigenvalue, and ``largest`` the largest absolute one. A negative
+    eigenvalue below 1e-8 of the largest one counts as rounding.
     """
     if not (bool(jnp.isfinite(smallest)) and bool(jnp.isfinite(largest))):
         msg = (

@@ -174,9 +174,13 @@ def perturbed(
 
 
 def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
-    """The results of an equation in Monte Carlo arithmetic, with random roundings by ``signs``."""
+    """The results of an equation in Monte Carlo arithmetic, with random roundings by ``signs``.
+
+    Its operands are moved, then the operation is done, and its results are moved; by how much
+    depends on the operation. A loop has the operations inside it done so.
+    """
     name = eqn.primitive.name
-    if name in LOOPS and eqn.params.get("length") != 0:
+    if name in LOOPS and eqn.params.get("length") != 0:  # a scan of no steps does nothing
         with jax.disable_jit():  # a loop goes step by step
             return LOOPS[name](partial(perturbed, signs), eqn, operands)
     size_of_operands, size_of_results = _relative_changes(eqn)

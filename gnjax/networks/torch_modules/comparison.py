@@ -101,7 +101,8 @@ def compare_modules(apply: Apply, params: Params, x: Any, *, like: Apply, any_si
         except RAISED:
             if not any_size:
                 raise
-            apply(params, x)  # what the model does around the modules may need all samples
+            # what the model does around the modules may need all samples
+            apply(params, x)
 
 
 def noticed(*, any_size: bool) -> Apply | None:
