@@ -80,7 +80,10 @@ def _path(path: tuple[Any, ...]) -> str:
 
 
 def _masks(params: Any, mask: Any) -> list[Any]:
-    """The mask of every leaf, None where there is no mask."""
+    """The mask of every leaf of ``params`` in order; None for each where there is no mask.
+
+    A mask that is traced, or of another structure or other shapes than the parameters, is refused.
+    """
     leaves = jax.tree.leaves(params)
     if mask is None:
         return [None] * len(leaves)
@@ -96,15 +99,18 @@ def _masks(params: Any, mask: Any) -> list[Any]:
 
 
 def _wrong_mask(mask_shapes: dict[str, Any], shapes: dict[str, Any]) -> str:
-    """The message about a mask whose shapes are not those of the parameters."""
-    wrong = next((name for name in shapes if mask_shapes.get(name) != shapes[name]), None)
-    about = f"it has entries {', '.join(mask_shapes)} and the parameters {', '.join(shapes)}"
-    if wrong is not None:
-        shape = f"shape {mask_shapes[wrong]}" if wrong in mask_shapes else "no entry"
-        place = f"at {wrong} " if wrong else ""
-        about = f"{place}it has {shape}, and {shapes[wrong]} is needed"
+    """The message about a mask that is not like the parameters, by the first that differs.
+
+    ``mask_shapes`` and ``shapes`` are the shapes of the mask and of the parameters, by their paths.
+    """
+    path = next((path for path in shapes if mask_shapes.get(path) != shapes[path]), None)
+    difference = f"it has entries {', '.join(mask_shapes)} and the parameters {', '.join(shapes)}"
+    if path is not None:
+        shape = f"shape {mask_shapes[path]}" if path in mask_shapes else "no entry"
+        where = f"at {path} " if path else ""  # a single array has the path ""
+        difference = f"{where}it has {shape}, and {shapes[path]} is needed"
     return (
-        f"mask must have the structure and the shapes of the parameters: {about}; make it by "
+        f"mask must have the structure and the shapes of the parameters: {difference}; make it by "
         "jax.tree.map from the params that gnjax.functional(model) returns"
     )
 

@@ -37,11 +37,17 @@ _Product = tuple[list[Any], list[Any]]
 
 
 def compare_maxima(name: str, function: Any, *args: Any) -> None:
-    """Refuse a function with replaced maxima that is not the function that came.
+    """Refuse a function with replaced maxima whose outputs or derivatives differ from its own.
 
-    ``function`` is what :func:`gnjax.networks.equations.rewritten.rewritten` returns, ``name`` is
-    what a refusal calls it, and the derivative is that by the first argument. A function without
+    The outputs and one product u^T J with the Jacobian J by the first argument are compared, with
+    maxima replaced and without. If they differ in one compiled program, where XLA may round a
+    number in two ways, they are compared operation by operation, which decides. A function without
     replaced maxima is not evaluated.
+
+    Args:
+      name: what a refusal calls the function.
+      function: what :func:`gnjax.networks.equations.rewritten.rewritten` returns.
+      args: its arguments.
     """
     if not _replaces(function):
         return

@@ -91,6 +91,8 @@ def custom_vjp(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[An
         return tuple(evaluate(jaxpr, consts, args))
 
     def backwards(args: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The cotangents of the arguments by the function's own rule; None where one is integer."""
+
         def own_rule(args: list[Any], cotangents: list[Any]) -> Any:
             pullback = jax.vjp(_calling(eqn, args), *_floating(eqn, args))[1]
             return pullback(tuple(cotangents))

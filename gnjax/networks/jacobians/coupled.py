@@ -66,8 +66,10 @@ def _trace(net: Network) -> layers.TracedLayers:
 def _items(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
     """An item for each chosen parameter: "narrow" where fewer columns have the same products.
 
-    With the inputs a = L Q of a layer's T positions, Q with orthonormal rows, the T q_out columns
-    sum_t delta_t L_ts stand for the q_in q_out columns of J, if T < q_in.
+    A layer with q_in inputs and q_out outputs at T positions t has the q_in q_out columns
+    sum_t delta_t a_t^T of J, of inputs a and sensitivities delta. With a = L Q, L (T, T) lower
+    triangular and Q (T, q_in) with orthonormal rows, the T q_out columns sum_t delta_t L_ts have
+    the same products with each other, and are fewer if T < q_in.
     """
     layer_by_leaf, items = layer_of_leaf(trace), []
     parameters = zip(net.leaf_indices, net.entry_indices, net.counts, strict=True)

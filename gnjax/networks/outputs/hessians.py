@@ -327,7 +327,8 @@ def _extreme_eigenvalues(target: Target, outputs: jax.Array) -> tuple[jax.Array,
 def _extreme_quotients(target: Target, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The smallest Rayleigh quotient u^T B_i u / u^T u of a sample i, and the largest absolute one.
 
-    They are taken over a few random vectors u, and lie between the extreme eigenvalues of B_i.
+    B_i is the output Hessian of the sample. The quotients of a few random vectors u lie between
+    its extreme eigenvalues.
     """
     hessian = output_hessian(target, outputs, rooted=False)
     probes = jax.random.normal(jax.random.key(0), (_PROBES, *outputs.shape), outputs.dtype)

@@ -342,6 +342,7 @@ def _batch_error(
             for v, forward_image in zip(vectors, forward_images, strict=True)
         ]
         if backward_sums.columns.size:
+            # the mean of the squared changes of (J^T u)_c is |E_b e_c|^2, for a column c
             root_mean = change.astype(np.float64) / math.sqrt(count)
             np.hypot(
                 backward_sums.columns, root_mean, out=backward_sums.columns
