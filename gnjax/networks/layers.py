@@ -113,9 +113,10 @@ def _search(jaxpr: Any, holders: dict[Any, _Held], record: _Record) -> None:
     ``holders`` says which variables hold the entries of a parameter; more are added on the way. A
     parameter is lost in an equation of another structure, or in one that two parameters enter.
     """
+    # what is read anywhere: the slices that a scan stacks may be read by nothing
     reads = {v for eqn in jaxpr.eqns for v in variables(eqn.invars)} | set(variables(jaxpr.outvars))
     for eqn in _needed(jaxpr):
-        sides = {
+        sides = {  # the operands that hold a parameter, by their index
             side: holders[v]
             for side, v in enumerate(eqn.invars)
             if not isinstance(v, core.Literal) and v in holders

@@ -92,8 +92,8 @@ def _narrow_width(net: Network, layer: layers.Layer) -> int | None:
     """
     sizes = layer.uses[0].sizes
     positions = sum(use.positions for use in layer.uses)
-    alike = len(layers.with_same_matrices(layer, net.leaves[layer.leaf].shape)) == 1
-    if positions >= sizes.inputs or not alike or any(use.groups > 1 for use in layer.uses):
+    one_matrix = len(layers.with_same_matrices(layer, net.leaves[layer.leaf].shape)) == 1
+    if positions >= sizes.inputs or not one_matrix or any(use.groups > 1 for use in layer.uses):
         return None
     return positions * sizes.outputs
 

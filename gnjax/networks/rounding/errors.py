@@ -208,9 +208,10 @@ def measured_product(
 ) -> MeasuredProduct:
     """A measured bound on ||computed A - A||_F for a symmetric A (size, size) in exact arithmetic.
 
-    A v is the sum of ``product(v, *batch)`` over the batches. Where one mode computes what the
-    other does not, the computed A is not symmetric: the gap <x, A y> - <A x, y> counts as well.
-    Where the evaluations would not fit into the memory that is left, the error is unknown.
+    A v is the sum of ``product(v, *batch)`` over the batches. Products are computed as they are and
+    with random roundings, and their distance is measured. If forward and reverse mode disagree, the
+    computed A is not symmetric, so that the gap <x, A y> - <A x, y> counts as well. Where the
+    evaluations would not fit into the memory that is left, the error is unknown.
 
     Args:
       product: a JAX function; one that is a pytree (``jax.tree_util.Partial``) is compiled once.

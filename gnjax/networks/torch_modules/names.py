@@ -14,12 +14,14 @@ def paths_of(module: Any) -> dict[str, str]:
 
     Layers that share a tensor have several names for it.
     """
-    first: dict[int, str] = {}
-    everything = (
+    first_names: dict[int, str] = {}
+    parameters_and_buffers = (
         *module.named_parameters(remove_duplicate=False),
         *module.named_buffers(remove_duplicate=False),
     )
-    return {name: first.setdefault(id(tensor), name) for name, tensor in everything}
+    return {
+        name: first_names.setdefault(id(tensor), name) for name, tensor in parameters_and_buffers
+    }
 
 
 def nested(flat: Mapping[str, Any]) -> Params:

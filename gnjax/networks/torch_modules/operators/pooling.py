@@ -48,12 +48,12 @@ def _borders(
     for size, window, stride, pad, dilation in zip(
         sizes, windows, strides, pads, dilations, strict=True
     ):
-        last_start, more = size + 2 * pad - dilation * (window - 1) - 1, 0
+        last_start, extra = size + 2 * pad - dilation * (window - 1) - 1, 0
         if ceil_mode and last_start % stride:
-            steps = -(-last_start // stride)
-            if steps * stride < size + pad:  # a window that starts in the padding is left out
-                more = steps * stride - last_start
-        borders.append((pad, pad + more))
+            next_start = -(-last_start // stride) * stride
+            if next_start < size + pad:  # a window that starts in the padding is left out
+                extra = next_start - last_start
+        borders.append((pad, pad + extra))
     return borders
 
 
