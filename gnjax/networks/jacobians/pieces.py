@@ -130,6 +130,7 @@ def _pieces(
         return jax.lax.dynamic_slice_in_dim(filled, start, rows)
 
     def sample(xi: Any, sample_target: Target | None) -> Pieces:
+        """The pairs and rows of one sample, from one backward pass for each of its rows."""
         pairs_of_items: list[Pair] = []
         columns = [jnp.zeros((rows, 0), net.dtype)]
         weights_of_sample = partial(weights, sample_target)

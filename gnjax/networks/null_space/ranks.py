@@ -167,6 +167,7 @@ def _square(matrix: np.ndarray) -> np.ndarray:
     Random sums of the longer side of ``matrix`` take its place.
     """
     rows, columns = matrix.shape
+    # the seeds 2 and 3 are those of no other draw here, so that the sums are independent of others
     if rows > columns:
         return modular.product(modular.drawn(2, columns, rows), matrix)
     return modular.product(matrix, modular.drawn(3, columns, rows)) if columns > rows else matrix

@@ -196,7 +196,7 @@ def _relative_changes(eqn: Any) -> tuple[float, float]:
     """By how much an equation's operands and its results are moved, relative to their size.
 
     In units of the roundoff u of the results' format it is what XLA errs by at most in this kind
-    of operation; an exact one moves nothing.
+    of operation; an exact one moves nothing. The docstring of the module lists the kinds.
     """
     floating = [v.aval for v in eqn.outvars if inexact(v.aval)]
     if not floating or eqn.primitive.name in _EXACT:

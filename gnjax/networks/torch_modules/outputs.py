@@ -42,7 +42,7 @@ def _usual(returned: Any) -> Any:
 
 
 def _listed(returned: Any) -> str:
-    """The names of the outputs, with their shapes."""
+    """What a module returns in words: its type, and the names and shapes of its entries."""
     if isinstance(returned, torch().Tensor):
         return "one tensor"
     if isinstance(returned, Mapping):
