@@ -147,11 +147,11 @@ def _use(eqn: Any, side: int, held: _Held) -> Use | None:
     only the real part of what the structure gives.
     """
     name = eqn.primitive.name
-    kind = LAYER_TYPES.get(name) if floats(eqn.outvars[0]) else None
-    sizes = None if kind is None else kind.sizes(eqn, side)
-    if kind is None or sizes is None:
+    layer_type = LAYER_TYPES.get(name) if floats(eqn.outvars[0]) else None
+    sizes = None if layer_type is None else layer_type.sizes(eqn, side)
+    if layer_type is None or sizes is None:
         return None
-    terms = sizes.inputs if kind.places is None else 1
+    terms = sizes.inputs if layer_type.places is None else 1
     return Use(held.leaf, eqn, held.steps, name, side, sizes, terms)
 
 

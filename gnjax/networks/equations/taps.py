@@ -40,10 +40,10 @@ def evaluate_tapped(
     operands_of_points: dict[int, Any] = {}
 
     def bind_tapped(eqn: Any, operands: Sequence[Any]) -> Any:
-        inside = _inside(eqn, points) if eqn.primitive.name == "scan" else {}
-        if inside:
-            rows = {index: taps[index] for index, _ in inside.values()}
-            results, operands_of_steps = scanned(eqn, operands, _stepping(inside), rows)
+        points_in_body = _inside(eqn, points) if eqn.primitive.name == "scan" else {}
+        if points_in_body:
+            rows = {index: taps[index] for index, _ in points_in_body.values()}
+            results, operands_of_steps = scanned(eqn, operands, _stepping(points_in_body), rows)
             operands_of_points.update(operands_of_steps)
             return results
         results = bind_widened(eqn, operands)

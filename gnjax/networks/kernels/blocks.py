@@ -32,19 +32,19 @@ PairsAndRows = tuple[list[Pair], jax.Array | np.ndarray]
 class Blocks:
     """The samples of a network in blocks of one size, with their pairs and rows for a group.
 
-    The last block overlaps the one before, so that one program serves all blocks. If ``room`` is
-    not None, pairs and rows are computed once; on a CPU the rows are stored in ``room``, which all
-    groups reuse, because memory that is new to a process costs more time than writing to it.
+    The last block overlaps the one before, so that one program serves all blocks. With a ``buffer``
+    pairs and rows are computed once; on a CPU the rows are stored in the buffer, which all groups
+    reuse, because memory that is new to a process costs more time than writing to it.
     """
 
-    def __init__(self, net: Network, group: tuple[Item, ...], room: np.ndarray | None) -> None:
+    def __init__(self, net: Network, group: tuple[Item, ...], buffer: np.ndarray | None) -> None:
         self._net, self._group = net, group
         self.inputs = [masked.inputs_of_units(net, item) for item in group if item.form != "rows"]
         self.size = block_size(net)
         self.starts = range(0, net.samples, self.size)
         self._pieces: dict[int, PairsAndRows] = {}
-        numbers = 0 if room is None else numbers_of_rows(net, group)
-        self._rooms = None if room is None else np.split(room[:numbers], len(self.starts))
+        numbers = 0 if buffer is None else numbers_of_rows(net, group)
+        self._buffers = None if buffer is None else np.split(buffer[:numbers], len(self.starts))
 
     def pieces(self, index: int) -> PairsAndRows:
         """The pairs (a, delta) and the rows (n, r, p) of the samples of a block."""
@@ -53,9 +53,9 @@ class Blocks:
         first = min(self.starts[index], self._net.samples - self.size)
         samples_and_targets = take((self._net.x, self._net.target), slice(first, first + self.size))
         pairs, rows = zip(*pieces_of(self._net, self._group, samples_and_targets), strict=True)
-        if self._rooms is None:
+        if self._buffers is None:
             return joined(pairs), joined(rows)
-        self._pieces[index] = joined(pairs), _stored_in(self._rooms[index], rows)
+        self._pieces[index] = joined(pairs), _stored_in(self._buffers[index], rows)
         return self._pieces[index]
 
     def new_in_block(self, index: int) -> slice:
@@ -103,11 +103,11 @@ def groups(items: Iterable[Item], *nets: Network) -> Iterator[tuple[Item, ...]]:
     yield group
 
 
-def _stored_in(room: np.ndarray, parts: Sequence[jax.Array]) -> jax.Array | np.ndarray:
-    """Join arrays of rows (n_b, r, p) of some samples each, on a CPU in the memory of ``room``."""
-    if not room.size or not all(on_cpu(part) for part in parts):
+def _stored_in(buffer: np.ndarray, parts: Sequence[jax.Array]) -> jax.Array | np.ndarray:
+    """Join arrays of rows (n_b, r, p) of some samples each, on a CPU in the memory of a buffer."""
+    if not buffer.size or not all(on_cpu(part) for part in parts):
         return joined(parts)
-    rows = room.reshape(-1, *parts[0].shape[1:])
+    rows = buffer.reshape(-1, *parts[0].shape[1:])
     return np.concatenate([np.asarray(part) for part in parts], out=rows)
 
 

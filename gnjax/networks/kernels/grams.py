@@ -72,12 +72,12 @@ def _grams(left: Network, right: Network, parts: Sequence[Sequence[int]]) -> lis
     nets = (left,) if left is right else (left, right)
     all_groups = list(groups(_items(left, right), *nets))
     held = [group for group in all_groups if fit(group, *nets)]
-    rooms = [  # memory for rows of J, which all groups reuse
+    buffers = [  # memory for rows of J, which all groups reuse
         np.empty(max((numbers_of_rows(net, group) for group in held), default=0), net.dtype)
         for net in nets
     ]
     for group in all_groups:
-        _add_group(nets, group, gram_of, rooms)
+        _add_group(nets, group, gram_of, buffers)
     return [gram.reshape(left.samples * left.rows, -1) for gram in grams]
 
 
@@ -124,7 +124,7 @@ def _add_group(
     nets: Sequence[Network],
     group: tuple[Item, ...],
     gram_of: dict[int, np.ndarray],
-    rooms: Sequence[np.ndarray],
+    buffers: Sequence[np.ndarray],
 ) -> None:
     """Add the shares of a group of parameters to the kernels, one block of samples at a time.
 
@@ -135,11 +135,12 @@ def _add_group(
         the columns, if that is another one.
       group: the parameters.
       gram_of: the kernel (n, r, n', r') to which each parameter belongs, by its index.
-      rooms: for each network memory for the rows of J that are held.
+      buffers: for each network memory for the rows of J that are held.
     """
     held = fit(group, *nets)
     blocks = [
-        Blocks(net, group, room if held else None) for net, room in zip(nets, rooms, strict=True)
+        Blocks(net, group, buffer if held else None)
+        for net, buffer in zip(nets, buffers, strict=True)
     ]
     left, right = blocks[0], blocks[-1]
     for i in range(len(left.starts)):

@@ -33,8 +33,8 @@ def by_positions(use: Use, pair: Pair, dtype: Any) -> Pair:
     well (booleans, pixels of eight bits, half precision), whose products in their own type are
     others than those of the layer: this is the one place where inputs of a layer enter a product.
     """
-    kind, loops = LAYER_TYPES[use.kind], use.loops
-    inputs, outputs = partial(kind.inputs, use), partial(kind.sensitivities, use)
+    layer_type, loops = LAYER_TYPES[use.kind], use.loops
+    inputs, outputs = partial(layer_type.inputs, use), partial(layer_type.sensitivities, use)
     for _ in loops:
         inputs, outputs = jax.vmap(inputs), jax.vmap(outputs, 1, 1)
     a, delta = inputs(pair[0]), outputs(pair[1])  # (.., t, g, q_in) and (j, .., t, g, q_out)
@@ -59,9 +59,9 @@ def by_places(use: Use, pair: Pair, dtype: Any) -> Pair:
     ``pair`` are the operand beside the parameter, and the derivatives of j outputs by the result
     of the equation; both have one axis for each loop around the equation first.
     """
-    kind = LAYER_TYPES[use.kind]
-    assert kind.places is not None
-    places, outputs = partial(kind.places, use), partial(kind.sensitivities, use)
+    layer_type = LAYER_TYPES[use.kind]
+    assert layer_type.places is not None
+    places, outputs = partial(layer_type.places, use), partial(layer_type.sensitivities, use)
     for _ in use.loops:
         places, outputs = jax.vmap(places), jax.vmap(outputs, 1, 1)
     deltas = outputs(pair[1]).astype(dtype)

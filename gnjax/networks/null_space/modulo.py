@@ -53,8 +53,8 @@ class Number:
         if not jnp.issubdtype(self.plain.dtype, jnp.integer) and self.plain.dtype != bool:
             raise NotFollowedError("keys of random numbers")
         plain = np.asarray(self.plain)
-        whole = plain if plain.dtype == np.uint64 else plain.astype(np.int64)
-        return (whole % PRIME).astype(np.int64)
+        integers = plain if plain.dtype == np.uint64 else plain.astype(np.int64)
+        return (integers % PRIME).astype(np.int64)
 
 
 def number(array: Any) -> Number:
@@ -211,11 +211,11 @@ def _residues(eqn: Any, numbers: Sequence[Number], values: list[Any] | None) -> 
     raise NotFollowedError(name)
 
 
-def _unchanged(given: Number, converted: Any) -> bool:
+def _unchanged(before: Number, converted: Any) -> bool:
     """Whether floating numbers are the same after they were converted to another format."""
-    if given.residues is None:
+    if before.residues is None:
         return False
-    return bool((np.asarray(converted, np.float64) == np.asarray(given.plain, np.float64)).all())
+    return bool((np.asarray(converted, np.float64) == np.asarray(before.plain, np.float64)).all())
 
 
 def _unknown(name: str, numbers: Sequence[Number], value: Any) -> np.ndarray:
@@ -291,7 +291,7 @@ def _power(eqn: Any, base: Number) -> np.ndarray:
     return power if exponent >= 0 else modular.inverses(power)
 
 
-def _convert(eqn: Any, given: Number) -> np.ndarray:
+def _convert(eqn: Any, operand: Number) -> np.ndarray:
     """The residues of numbers in another format, which must not be coarser.
 
     A coarser format would round them, which is no algebra.
@@ -299,7 +299,7 @@ def _convert(eqn: Any, given: Number) -> np.ndarray:
     before, after = eqn.invars[0].aval.dtype, eqn.params["new_dtype"]
     if jnp.finfo(after).eps > jnp.finfo(before).eps:
         raise NotFollowedError(f"rounding from {before} to {after}")
-    return given.known
+    return operand.known
 
 
 def _chosen(compare: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
@@ -315,12 +315,12 @@ def _chosen(compare: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     return choose
 
 
-def _clamped(eqn: Any, low: Number, given: Number, high: Number) -> np.ndarray:
+def _clamped(eqn: Any, low: Number, operand: Number, high: Number) -> np.ndarray:
     """The residues of numbers that are clamped to an interval, as their floating values are."""
-    _check_decided((given, low))
-    _check_decided((given, high))
-    at_most_high = np.where(given.plain > high.plain, high.known, given.known)
-    return np.where(given.plain < low.plain, low.known, at_most_high)
+    _check_decided((operand, low))
+    _check_decided((operand, high))
+    at_most_high = np.where(operand.plain > high.plain, high.known, operand.known)
+    return np.where(operand.plain < low.plain, low.known, at_most_high)
 
 
 def _extreme(find: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
@@ -329,22 +329,22 @@ def _extreme(find: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     ``find`` is np.argmax or np.argmin.
     """
 
-    def choose(eqn: Any, given: Number) -> np.ndarray:
+    def choose(eqn: Any, operand: Number) -> np.ndarray:
         axes = eqn.params["axes"]
-        kept = [axis for axis in range(given.plain.ndim) if axis not in axes]
-        order, shape = (*kept, *axes), [given.plain.shape[axis] for axis in kept]
+        kept = [axis for axis in range(operand.plain.ndim) if axis not in axes]
+        order, shape = (*kept, *axes), [operand.plain.shape[axis] for axis in kept]
         values, residues = (
-            array.transpose(order).reshape(*shape, -1) for array in (given.plain, given.known)
+            array.transpose(order).reshape(*shape, -1) for array in (operand.plain, operand.known)
         )
         return np.take_along_axis(residues, find(values, axis=-1)[..., None], axis=-1)[..., 0]
 
     return choose
 
 
-def _absolute(eqn: Any, given: Number) -> np.ndarray:
+def _absolute(eqn: Any, operand: Number) -> np.ndarray:
     """The residues of absolute values, by the signs of the floating values."""
-    _check_decided((given, _ZERO))
-    return np.where(given.plain < 0, -given.known % PRIME, given.known)
+    _check_decided((operand, _ZERO))
+    return np.where(operand.plain < 0, -operand.known % PRIME, operand.known)
 
 
 def _scan(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
@@ -408,9 +408,9 @@ def _cond(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
     return _evaluated(branch, numbers[1:])
 
 
-def _decision(given: Any) -> int:
+def _decision(condition: Any) -> int:
     """The value of a condition, or the index of a branch; refused where it is not known."""
-    value = _number(given).plain
+    value = _number(condition).plain
     if value is None:
         raise NotFollowedError("a branch")
     return int(value)

@@ -187,8 +187,8 @@ def product_probes(size: int, dtype: jnp.dtype) -> jax.Array:
     """
     rng = np.random.default_rng(_SEED)
     first = direction(rng, (size,), dtype)
-    more = (direction(rng, (size,), dtype) for _ in range(_compared_count(first) - 1))
-    return on_device(np.stack([first, *more], axis=1))
+    others = (direction(rng, (size,), dtype) for _ in range(_compared_count(first) - 1))
+    return on_device(np.stack([first, *others], axis=1))
 
 
 def _compared_count(v: np.ndarray) -> int:
@@ -259,11 +259,13 @@ def _lacks_memory(count: int, equations: Any, v: np.ndarray) -> str:
     """
     if v.nbytes < _LARGE or jax.default_backend() != "cpu":
         return ""  # an accelerator refuses by itself what it has no memory for
-    room, _ = free_memory()
+    free_bytes, _ = free_memory()
     size_in_bytes = _COPIES * most_bytes(equations) + 2 * count * v.nbytes
-    if room is None or size_in_bytes <= room:
+    if free_bytes is None or size_in_bytes <= free_bytes:
         return ""
-    return f"measuring it takes {size_in_bytes / 1e9:.3g} GB, and {room / 1e9:.3g} GB are left"
+    return (
+        f"measuring it takes {size_in_bytes / 1e9:.3g} GB, and {free_bytes / 1e9:.3g} GB are left"
+    )
 
 
 def draws(work: float, rows: int) -> int:

@@ -239,8 +239,8 @@ def _as_wide(eqn: Any, operand: Any) -> Any:
     if hasattr(operand, "dtype") and not hasattr(operand, "shape"):
         operand = np.asarray(operand, operand.dtype)  # a number that stands in the equation
     result = eqn.outvars[0].aval.dtype
-    mixed = eqn.primitive.name in _CONTRACTIONS and jnp.result_type(operand) != result
-    return jnp.asarray(operand).astype(result) if mixed else operand
+    narrower = eqn.primitive.name in _CONTRACTIONS and jnp.result_type(operand) != result
+    return jnp.asarray(operand).astype(result) if narrower else operand
 
 
 def _terms(eqn: Any) -> int:

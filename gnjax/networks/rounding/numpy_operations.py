@@ -84,9 +84,9 @@ def _divide(params: Any, a: np.ndarray, b: np.ndarray) -> Any:
     return np.divide(a, b) if a.dtype.kind == "f" else NotImplemented
 
 
-def _select(params: Any, which: np.ndarray, *cases: np.ndarray) -> Any:
+def _select(params: Any, mask: np.ndarray, *cases: np.ndarray) -> Any:
     """The entries of the second of two cases where a mask is true, and of the first elsewhere."""
-    return np.where(which, cases[1], cases[0]) if which.dtype == bool else NotImplemented
+    return np.where(mask, cases[1], cases[0]) if mask.dtype == bool else NotImplemented
 
 
 def _power(params: Any, array: np.ndarray) -> Any:

@@ -114,14 +114,14 @@ def _least_product(eqn: Any, operands: Sequence[Any]) -> float:
 
     It is 0 where nothing better is known.
     """
-    least, most = zip(*map(_ends, operands), strict=True)
+    smallest, largest = zip(*map(_ends, operands), strict=True)
     if eqn.primitive.name == "div":
-        return least[0] / max(most[1], 1.0)
+        return smallest[0] / max(largest[1], 1.0)
     if eqn.primitive.name in ("square", "integer_pow"):
         power = eqn.params.get("y", 2)
-        extreme = least[0] if power > 0 else max(most[0], 1.0)
+        extreme = smallest[0] if power > 0 else max(largest[0], 1.0)
         return math.exp(min(power * math.log(extreme), 0.0)) if 0 < extreme < math.inf else 0.0
-    return min(least[0], 1e300) * min(least[1], 1e300)
+    return min(smallest[0], 1e300) * min(smallest[1], 1e300)
 
 
 def _ends(operand: Any) -> tuple[float, float]:

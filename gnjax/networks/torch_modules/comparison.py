@@ -294,13 +294,13 @@ def _difference(computed: _Jacobian, expected: _Jacobian, allowed: _Jacobian) ->
 def _different_output(computed: _Jacobian, expected: _Jacobian, allowed: _Jacobian) -> str:
     """The words for the first output that differs by more than is allowed, or "" if none does."""
     triples = zip(computed.outputs, expected.outputs, allowed.outputs, strict=True)
-    for number, (by_jax, by_torch, most) in enumerate(triples):
+    for number, (by_jax, by_torch, bound) in enumerate(triples):
         if by_jax.shape != by_torch.shape:
             return (
                 f"its outputs have the shape {by_jax.shape}, and those of PyTorch {by_torch.shape}"
             )
         distance = apart(by_jax, by_torch)
-        if (distance > most).any():
+        if (distance > bound).any():
             which = f"output {number}" if len(computed.outputs) > 1 else "its output"
             share = _percent(distance / _output_sizes(by_torch))
             return f"{which} differs from PyTorch's by {share} of its size"
@@ -322,5 +322,5 @@ def _different_derivative(computed: _Jacobian, expected: _Jacobian, allowed: _Ja
 
 def _percent(distance: np.ndarray) -> str:
     """The largest of relative distances in words."""
-    most = float(distance.max())
-    return f"{100 * most:.2g}%" if np.isfinite(most) else "NaN or Inf"
+    largest_distance = float(distance.max())
+    return f"{100 * largest_distance:.2g}%" if np.isfinite(largest_distance) else "NaN or Inf"

@@ -51,9 +51,9 @@ def _slice(
 ) -> jax.Array:
     """The entries from ``start`` to ``end`` along an axis, which are cut off at its ends."""
     dim, size = dim % x.ndim, x.shape[dim]
-    first = _within(0 if start is None else start, size)
-    last = _within(size if end is None else end, size)
-    return jax.lax.slice_in_dim(x, first, max(first, last), step, dim)
+    first_index = _within(0 if start is None else start, size)
+    stop = _within(size if end is None else end, size)
+    return jax.lax.slice_in_dim(x, first_index, max(first_index, stop), step, dim)
 
 
 def _select(x: jax.Array, dim: int, index: int) -> jax.Array:

@@ -113,7 +113,10 @@ def _transposed(
     """
     pixel_axes = tuple(range(2, x.ndim))
     reach = [d * (size - 1) for d, size in zip(dilations, weight.shape[2:], strict=True)]
-    borders = [(r - p + more, r - p) for r, p, more in zip(reach, pads, output_pads, strict=True)]
+    borders = [
+        (r - p + output_pad, r - p)
+        for r, p, output_pad in zip(reach, pads, output_pads, strict=True)
+    ]
     ones = [1] * len(strides)
     flipped_groups = jnp.split(jnp.flip(x, pixel_axes), groups, axis=1)
     kernels = jnp.split(weight, groups, axis=0) if groups > 1 else [weight]
