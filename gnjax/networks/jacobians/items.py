@@ -47,8 +47,9 @@ def uses_of(trace: layers.TracedLayers, item: Item) -> tuple[Use, ...]:
 def items_of(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
     """The form in which the part of each chosen parameter in J J^T takes the least work.
 
-    ``trace`` holds the layers of the network of one sample. A parameter with several uses, or of
-    which a mask keeps some entries, has its columns of J.
+    A table in which rows are looked up at few positions is in the form "places", a layer that acts
+    at one position is in the form "vectors", and any other parameter is in the form "rows": it has
+    its columns of J. ``trace`` holds the layers of the network of one sample.
     """
     layer_by_leaf = layer_of_leaf(trace)
     items = []

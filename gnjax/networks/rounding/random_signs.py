@@ -114,7 +114,7 @@ def _least_product(eqn: Any, operands: Sequence[Any]) -> float:
 
     It is 0 where nothing better is known.
     """
-    smallest, largest = zip(*map(_ends, operands), strict=True)
+    smallest, largest = zip(*map(_smallest_and_largest, operands), strict=True)
     if eqn.primitive.name == "div":
         return smallest[0] / max(largest[1], 1.0)
     if eqn.primitive.name in ("square", "integer_pow"):
@@ -124,15 +124,15 @@ def _least_product(eqn: Any, operands: Sequence[Any]) -> float:
     return min(smallest[0], 1e300) * min(smallest[1], 1e300)
 
 
-def _ends(operand: Any) -> tuple[float, float]:
+def _smallest_and_largest(operand: Any) -> tuple[float, float]:
     """The smallest absolute value of the entries that are not zero, and the largest of all.
 
-    A complex entry counts as its two parts.
+    Zeros alone have infinity as the smallest. A complex entry counts as its two parts.
     """
     array = by_numpy(operand) if hasattr(operand, "dtype") else np.asarray(operand)
     sizes = abs(real_parts(array).astype(float))
-    positive = sizes.min(where=sizes > 0, initial=np.inf)
-    return float(positive), float(sizes.max(initial=0))
+    smallest = sizes.min(where=sizes > 0, initial=np.inf)
+    return float(smallest), float(sizes.max(initial=0))
 
 
 def _perturbs(value: jax.Array, size: float) -> bool:
