@@ -117,7 +117,7 @@ def test_the_paper_profile_is_the_published_network():
     assert sum(leaf.size for leaf in jax.tree.leaves(nnx.state(net, nnx.Param))) == 427_658
     cells = experiment.EXPERIMENT.cells(config)
     kinds = [(cell.keywords["columns"], cell.keywords["pruned"]) for cell in cells]
-    starts = 5 * (5 + 4) * 2  # of five more networks at each rate, with both kinds of columns
+    starts = 2 * (5 + 4) * 2  # of two more networks at each rate, with both kinds of columns
     assert len(cells) == (5 + 30 + 24) * 2 + starts + 5 + 10
     assert ("left", 0.0) not in kinds  # which is a cell of "all"
 
