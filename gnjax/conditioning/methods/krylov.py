@@ -185,6 +185,8 @@ def _incomplete(
         )
     floor = error.value
     chance_of_end = MISSED_AT_EITHER_END / 2
+    # Bounds beyond which the run missed no eigenvalue: between top and 2 top, and from bottom down
+    # to 0 or below; infinite if there is none.
     upper = lanczos.none_missed_beyond(run, top, top, chance_of_end)
     lower = lanczos.none_missed_beyond(run, bottom, -max(bottom, floor), chance_of_end)
     if lower > floor:

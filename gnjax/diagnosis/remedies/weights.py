@@ -154,14 +154,15 @@ def _median_kappa(problem: ModelOnData, chain: list[jax.Array], factor: int) -> 
 def _gaussian_chain(chain: list[jax.Array], factor: int, seed: list[int]) -> list[jax.Array]:
     """W_1 .. W_L with new Gaussian entries and ``factor`` times the hidden widths of the chain.
 
-    The mean square of the entries times the fan-in is as in the chain, for each W_l.
+    The matrices are (inputs, outputs) of their layer. The mean square of the entries times the
+    inputs is as in the chain, for each of them.
     """
     rng = np.random.default_rng(seed)
     last = len(chain) - 1
     weights = []
     for index, weight in enumerate(chain):
-        rows, columns = weight.shape
-        shape = rows * (factor if index else 1), columns * (factor if index < last else 1)
-        deviation = math.sqrt(float(jnp.square(weight).mean()) * rows / shape[0])
+        inputs, outputs = weight.shape
+        shape = inputs * (factor if index else 1), outputs * (factor if index < last else 1)
+        deviation = math.sqrt(float(jnp.square(weight).mean()) * inputs / shape[0])
         weights.append(on_device(deviation * rng.standard_normal(shape), weight.dtype))
     return weights
