@@ -8,8 +8,8 @@ the mean square error, every tensor pruned by magnitude.
 
 smoke: seconds. laptop: 64 images of Fashion-MNIST, every second pixel, narrower layers, which keeps
 p / (k n), batch / n and the 16 steps of an epoch; about three minutes on 2 cores. paper: CIFAR-10,
-one seed as in the paper, and three before training; a kernel of 10,000 x 10,000 for each kappa, half
-a minute on one core, which --published and --archive spread over many runs.
+three seeds before training and one in training, as in the paper; a kernel of 10,000 x 10,000 for
+each kappa, half a minute on one core, which --published and --archive spread over many runs.
 
 Runs. plotted: Kaiming normal with N(0, 1) biases at rate 0.01, what the paper's picture shows.
 default: PyTorch's initialisation at rate 0.05, whose kappas the notebook prints. unit: as plotted,

@@ -25,7 +25,7 @@ def draw(frame: DataFrame) -> Figure:
 
     One colour for each share of every tensor that is pruned.
     """
-    shown = frame[frame["run"] == RUN]
+    shown = _trained(frame)
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.5)
         losses, *kappas = figure.subplots(1, 3)
@@ -46,6 +46,15 @@ def draw(frame: DataFrame) -> Figure:
     return figure
 
 
+def _trained(frame: DataFrame) -> DataFrame:
+    """The rows of the plotted run, without the starts of which kappa is known before training only.
+
+    A mean over more starts at the first epoch than later would move as its starts do.
+    """
+    shown = frame[frame["run"] == RUN]
+    return shown[shown["seed"].isin(shown["seed"][shown["epoch"] > 0])]
+
+
 def _curves(axes: Axes, frame: DataFrame, of: str, looks: Mapping[float, style.Look]) -> None:
     if frame.empty:
         style.blank(axes, "not computed yet")
@@ -61,7 +70,7 @@ def _curves(axes: Axes, frame: DataFrame, of: str, looks: Mapping[float, style.L
 
 def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and certificates of the table behind the figure."""
-    shown = frame[frame["run"] == RUN]
+    shown = _trained(frame)
     depth, width = (distinct(shown, name)[0] for name in ("depth", "width"))
     counts = [f"{count:,}" for count in sorted(set(shown["parameters"]), reverse=True)]
     rates = ", ".join(f"{rate:.0%}" for rate in distinct(shown, "pruned"))
