@@ -68,22 +68,37 @@ class Compared:
         return float(self.values.mean() / self.target.theirs)
 
     @property
-    def differs(self) -> bool:
-        """Whether theirs and ours lie further apart than networks of one distribution do.
+    def spread(self) -> float:
+        """How far apart networks of one distribution are; of one network nobody knows.
 
         Logarithms are compared: with s their standard deviation over our n seeds, means of n and of
-        N draws differ by less than t s sqrt(1/n + 1/N) with 95%. The digits that are printed, and
-        how well a picture can be read, are added.
+        N draws differ by less than t s sqrt(1/n + 1/N) with 95%.
         """
         logs = np.log(self.values)
-        seeds, spread = len(logs), 0.0
-        if seeds > 1:
-            quantile = scipy.stats.t.ppf((1 + _LEVEL) / 2, seeds - 1)
-            apart = math.sqrt(1 / seeds + 1 / self.target.draws)
-            spread = float(quantile * logs.std(ddof=1) * apart)
-        known = half_unit(self.target.theirs) / self.target.theirs
-        known += READ_OFF if self.target.read_off else 0.0
-        return abs(math.log(self.quotient)) > spread + known
+        seeds = len(logs)
+        if seeds == 1:
+            return math.inf
+        quantile = scipy.stats.t.ppf((1 + _LEVEL) / 2, seeds - 1)
+        return float(quantile * logs.std(ddof=1) * math.sqrt(1 / seeds + 1 / self.target.draws))
+
+    @property
+    def known(self) -> float:
+        """How well theirs is known: the digits that are printed, and how a picture can be read."""
+        off = READ_OFF if self.target.read_off else 0.0
+        return half_unit(self.target.theirs) / self.target.theirs + off
+
+    @property
+    def differs(self) -> bool:
+        """Whether theirs and ours lie further apart than networks of one distribution do."""
+        return abs(math.log(self.quotient)) > self.spread + self.known
+
+    def told(self) -> str:
+        """What is to be said of the two numbers."""
+        if self.differs:
+            return f"differs. {self.target.why}".strip()
+        if self.spread < math.inf or abs(math.log(self.quotient)) <= self.known:
+            return "agrees"
+        return f"one network of each, so not to be told. {self.target.why}".strip()
 
 
 def half_unit(number: float) -> float:
@@ -169,8 +184,9 @@ def compared(target: Target, folder: Path) -> Compared | None:
     if missing:
         return None
     rows = where(frame, **target.rows)
-    values = np.asarray(rows[target.of], float)
-    values = values[np.isfinite(values)]
+    known = rows[np.isfinite(rows[target.of].astype(float))]
+    by_network = known.groupby("seed")[target.of].mean() if "seed" in known else known[target.of]
+    values = np.asarray(by_network, float)
     return Compared(target, values) if len(values) else None
 
 
@@ -185,12 +201,13 @@ def page(folder: Path) -> str:
     parts = [
         "# The authors' numbers beside ours",
         "[All findings](../FINDINGS.md)",
-        "Each number that stands in the notebooks of paper A's authors, or can be read off their"
+        "The numbers that stand in the notebooks of paper A's authors, or can be read off their"
         " pictures, with the mean of ours at the paper's sizes and the range of our seeds."
         ' "Differs" means by more than networks of one distribution do: 95% of the differences'
         " between a mean of our seeds and one of their draws are smaller, the digits that are"
-        f" printed and {READ_OFF:.0%} for what was read off a picture added. No verdict rests on"
-        " these numbers.",
+        f" printed and {READ_OFF:.0%} for what was read off a picture added. Of one network here"
+        " nobody knows how far another one would be, and the quotient is all that can be said. No"
+        " verdict rests on these numbers.",
         *_sections(folder),
     ]
     return "\n\n".join(parts) + "\n"
@@ -210,10 +227,10 @@ def _row(target: Target, folder: Path) -> tuple[str, ...]:
     theirs += ", read off" if target.read_off else ""
     found = compared(target, folder)
     if found is None:
-        ours, quotient, told = "", "", target.reason or "not run"
+        ours, quotient, told = "", "", target.reason or "not computed"
     else:
         ours, quotient = _ours(found.values), f"{found.quotient:.3g}"
-        told = f"differs. {target.why}".strip() if found.differs else "agrees"
+        told = found.told()
     return tuple(map(escaped, (target.quantity, theirs, ours, quotient, told, target.place)))
 
 

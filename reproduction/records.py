@@ -34,8 +34,9 @@ LEGEND = (
     " sentence says of a figure that the paper has from one seed is decided by one, and the number"
     " says so; a sentence about networks in general needs several."
     " A reading is made as printed (what the text leaves open is filled from the code that the"
-    " authors of paper A published), as computed (with a slip of that code), certified (the same"
-    " networks, data and steps with the slip mended), or of other data or settings. A sentence has"
+    " authors of paper A published), as computed (with a slip of that code), certified (the"
+    " same data and steps with the slip mended, where that is what was pruned with other networks),"
+    " or of other data or settings. A sentence has"
     " the verdict of its certified readings, or, in a figure without one, of those as printed."
 )
 """How verdicts are to be read, for whoever sees them first."""

@@ -84,6 +84,10 @@ class Standing:
         ]
         return "; ".join(other)
 
+    def against(self) -> list[str]:
+        """The readings that decide and fail, where others are enough for a sentence to hold."""
+        return [claim.statement for claim, status in self.one.deciding if status == FAILS]
+
     def under(self) -> list[str]:
         """The readings under which a sentence holds that fails."""
         held = [claim for claim, status in self.one.readings if status == HOLDS]

@@ -23,6 +23,7 @@ from sweeps.claims import (
     not_testable,
 )
 from sweeps.effects import crossovers
+from sweeps.rows import geometric_means, points
 
 TRUE, COMPUTED = "alpha", "-alpha"  # the entries of Lambda where a unit is off
 ONE, TWO, COLOURS, DRAWN = "one", "two", "colours", "drawn"
@@ -51,7 +52,18 @@ def _wide(rows: Rows, times: int = 1) -> Rows:
 
 
 def _rises(rows: Rows) -> Check:
-    return lambda frame: effects.trend(_wide(rows)(frame), "width", "m", rises=True)
+    """Whether kappa rises with m from m = n on; the text has kappa at smaller widths, too."""
+
+    def check(frame: DataFrame) -> Verdict:
+        found = effects.trend(_wide(rows)(frame), "width", "m", rises=True)
+        below = rows(frame)[rows(frame)["width"] < rows(frame)["samples"]]
+        if below.empty:
+            return found
+        listed = points("m", *geometric_means(below, "width", "kappa"))
+        short = f"{found.short}, and below m = n {listed}"
+        return replace(found, text=f"{found.text}; below m = n: {listed}", short=short)
+
+    return check
 
 
 def _valley(frame: DataFrame) -> Verdict:

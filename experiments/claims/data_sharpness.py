@@ -144,6 +144,7 @@ CLAIMS = (
         "trained from a balanced start on inputs that fit the labels: the same for every n",
         _SIZE,
         _independent(fit=True),
+        panel=(("panel", "a"), ("data", "fitted, orthogonalised")),
     ),
     Claim(
         "C5a",

@@ -128,9 +128,9 @@ def _ends(shown: DataFrame) -> str:
     return (
         "Middle: lambda_max of J J^T with a column of J for every weight, pruned or not, and"
         " BatchNorm's statistics of batches; what the published code draws as kappa is this over"
-        " one fixed number. Right: kappa of J with the columns of the weights that are left, and"
-        " BatchNorm's statistics of all samples. Both are of one initialisation, at the rates and"
-        " stops that are computed; a rate with one stop alone is not drawn."
+        " numbers of another spectrum. Right: kappa of J with the columns of the weights that are"
+        " left, and BatchNorm's statistics of all samples. Both are of one initialisation, at the"
+        " rates and stops that are computed; a rate with one stop alone is not drawn."
     )
 
 
