@@ -181,9 +181,9 @@ def test_before_the_first_step_of_the_optimiser_a_row_has_no_preconditioned_shar
     apply, params = gnjax.functional(mlp())
     optimizer = make(1e-2)
     monitor = gnjax.Monitor(X, Y, **OPTIONS)
-    state = optimizer.init(params)
+    state = jax.jit(optimizer.init)(params)
     assert monitor(0, (apply, params), metric=state).preconditioned is None
-    update, state = optimizer.update(jax.tree.map(jnp.ones_like, params), state)
+    update, state = jax.jit(optimizer.update)(jax.tree.map(np.ones_like, params), state)
     row = monitor(1, (apply, optax.apply_updates(params, update)), metric=state)
     assert row.preconditioned > 0
 

@@ -37,11 +37,11 @@ def _dense(cell, stop):
     def loss(w):
         return optax.softmax_cross_entropy_with_integer_labels(apply(back(w), x), y).mean()
 
-    slope, memory = jax.jit(jax.grad(loss)), rule.init(w)
+    slope, update, memory = jax.jit(jax.grad(loss)), jax.jit(rule.update), jax.jit(rule.init)(w)
     for _ in range(stop):
-        change, memory = rule.update(slope(w), memory)
+        change, memory = update(slope(w), memory)
         w = w + change
-    p = np.asarray(jax.nn.softmax(apply(back(w), x)))
+    p = np.asarray(jax.jit(lambda w: jax.nn.softmax(apply(back(w), x)))(w))
     jacobian = np.asarray(jax.jit(jax.jacobian(lambda w: apply(back(w), x)))(w))
     inner = p[:, :, None] * (np.eye(p.shape[1]) - p[:, None, :])
     gauss_newton = np.einsum("nkp,nkl,nlq->pq", jacobian, inner, jacobian, optimize=True) / len(p)

@@ -15,6 +15,7 @@ from figures import c5
 from gnjax.papers import balanced
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, judge
 from sweeps.storage import archive
+from tests import references
 from tests.experiments.configs import changed, records
 
 RECIPE = {"depth", "width", "initializer"}
@@ -82,7 +83,7 @@ def test_a_row_is_the_largest_eigenvalue_of_the_hessian_of_all_parameters():
         return ((outputs - y) ** 2).sum() / (2 * len(x))
 
     assert row["measured"] == pytest.approx(
-        np.linalg.eigvalsh(jax.hessian(loss)(flat))[-1], rel=1e-8
+        np.linalg.eigvalsh(references.hessian(loss, flat))[-1], rel=1e-8
     )
     assert row["loss"] == pytest.approx(float(loss(flat)), rel=1e-9)
     assert row["share"] == drawn.largest_share

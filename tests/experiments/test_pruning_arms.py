@@ -175,9 +175,9 @@ def test_a_crop_is_a_window_of_the_image_in_black_and_perhaps_its_mirror():
     black = (-1.0, 2.0, 0.5)
     framed = np.broadcast_to(black, (3, 13, 13, 3)).copy()
     framed[:, 4:9, 4:9] = x
-    seen = set()
+    seen, crops = set(), jax.jit(protocol.Crops(black))
     for seed in range(20):
-        found = np.asarray(protocol.Crops(black)(jax.random.key(seed), jnp.asarray(x)))
+        found = np.asarray(crops(jax.random.key(seed), jnp.asarray(x)))
         for image, whole in zip(found, framed, strict=True):
             windows = [
                 (i, j, mirror)
@@ -194,7 +194,7 @@ def test_a_resized_crop_keeps_a_constant_image_and_stays_inside():
     x = jnp.concatenate(
         [jnp.ones((2, 8, 8, 3)), jax.random.uniform(jax.random.key(1), (8, 8, 8, 3))]
     )
-    found = np.asarray(protocol._resized(jax.random.key(0), x))
+    found = np.asarray(jax.jit(protocol._resized)(jax.random.key(0), x))
     np.testing.assert_allclose(found[:2], 1.0, rtol=1e-6)
     assert found[2:].min() >= -1e-6
     assert found[2:].max() <= 1 + 1e-6

@@ -247,7 +247,7 @@ def test_calls_that_differentiation_makes_are_entered():
     names = {eqn.primitive.name for eqn in equations(jax.make_jaxpr(gradient)(w).jaxpr)}
     assert "closed_call" in names
     assert (_spread(gradient, w) < 100 * _U).all()
-    jacobian = np.asarray(jax.jacrev(function)(w)).reshape(12, 9)
+    jacobian = np.asarray(jax.jit(jax.jacrev(function))(w)).reshape(12, 9)
     kernel = gnjax.ntk((_remembering_nothing, w), x)
     exact = np.linalg.svd(jacobian, compute_uv=False) ** 2
     found = gnjax.eigenvalues(kernel)
