@@ -143,9 +143,11 @@ def ends_of_spectrum(problem: Problem, spectrum: Spectrum) -> Ends | None:
         return None
     rank, source = _rank(problem, values, errors)
     smallest = semidefinite(values[rank - 1], errors[rank - 1])
+    if source == FLOOR:  # the rank is a count, and lambda_rank may be any smaller number
+        smallest = replace(smallest, low=0.0)
     return Ends(
         largest=semidefinite(values[0], errors[0]),
-        smallest=open_at_floor(smallest, source),
+        smallest=smallest,
         rank=rank,
         rank_source=source,
         floor=_floor(spectrum),
@@ -171,21 +173,7 @@ def _rank(problem: Problem, values: np.ndarray, errors: np.ndarray) -> tuple[int
         return bound, FULL if contradicted else bound_source(problem, bound)
     count = max(int(is_positive[:bound].sum()), 1)
     following = max(abs(values[count]), errors[count])  # no later eigenvalue is larger
-    return count, source_of_count(values[count - 1], following)
-
-
-def source_of_count(value: float, following: float) -> str:
-    """GAP or FLOOR: what a rank rests on that is the number of eigenvalues above their errors.
-
-    ``value`` is the last eigenvalue that counts, and none after it is larger than ``following``.
-    There is a gap between them if their quotient is at least 1000.
-    """
-    return GAP if value >= _CLEAR_GAP * following else FLOOR
-
-
-def open_at_floor(smallest: Enclosure, source: str) -> Enclosure:
-    """lambda_rank, which may be any smaller number where the rank is a count above the floor."""
-    return replace(smallest, low=0.0) if source == FLOOR else smallest
+    return count, GAP if values[count - 1] >= _CLEAR_GAP * following else FLOOR
 
 
 def semidefinite(value: float, error: float) -> Enclosure:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from gnjax.conditioning.ends import INDEFINITE, Enclosure, Problem
+from gnjax.conditioning.ends import Enclosure, Problem
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.rounding import gamma
 from gnjax.operators.facts import on_range
@@ -45,15 +45,6 @@ def shifted_copy(matrix: np.ndarray, shift: float) -> np.ndarray:
     copy = matrix.copy()
     copy[np.diag_indices_from(copy)] -= shift
     return copy
-
-
-def is_semidefinite(matrix: np.ndarray, error: float) -> bool:
-    """Whether no eigenvalue of M is below -100 e, for a matrix M that is known to an ``error`` e.
-
-    M + 100 e I then has a Cholesky factor. Where eigenvalues are computed,
-    :func:`gnjax.conditioning.ends.check_semidefinite` asks the same of the least of them.
-    """
-    return lower_factor(shifted_copy(matrix, -INDEFINITE * error)) is not None
 
 
 def least_eigenvalue(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure | None:

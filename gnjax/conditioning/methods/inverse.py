@@ -1,33 +1,19 @@
 """A factorisation, then Lanczos on the inverse for lambda_min and on the matrix for lambda_max.
 
-A matrix of full rank is factorised by Cholesky. In one that is singular to working precision
-lambda_min is the least eigenvalue above the floor s, the error of the eigenvalues of the matrix:
-A - s I = L D L^T says how many are above s, and Lanczos on its inverse finds the nearest one. For
-10,000 rows that takes a fraction of the time of all eigenvalues.
+A matrix of full rank is factorised by Cholesky. One that is singular to working precision gets the
+answer of the dense method, from all of its eigenvalues.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import scipy.linalg
 
-from gnjax.conditioning.ends import (
-    GAP,
-    GIVEN,
-    Enclosure,
-    Ends,
-    Problem,
-    bound_source,
-    open_at_floor,
-    source_of_count,
-)
-from gnjax.conditioning.indefinite import indefinite
+from gnjax.conditioning.ends import GIVEN, Enclosure, Ends, Problem, bound_source
 from gnjax.conditioning.methods import dense
 from gnjax.conditioning.methods.krylov import MISSED_AT_EITHER_END
 from gnjax.conditioning.methods.method import Method
-from gnjax.conditioning.positive import is_semidefinite, lower_factor, matrix_on_range
+from gnjax.conditioning.positive import lower_factor, matrix_on_range
 from gnjax.numerics.certificate import Error, certificate
 from gnjax.numerics.host import HostProduct
 from gnjax.operators.facts import facts_of, forming_work
@@ -35,7 +21,6 @@ from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.krylov.missed import chance
 from gnjax.spectra.whole import dense_error
 
-_MANY = 1000  # with fewer rows all eigenvalues take less than a second
 _BLOCK = 8  # vectors in one product: eight cost little more than four, as A is read once
 _OVERHEAD = 2e10  # the time of the calls for a small matrix, counted in multiplications
 _FORMING = 1e6  # cost of one entry of a matrix that is slow to form: too high to be chosen
@@ -60,27 +45,22 @@ def _cost(problem: Problem) -> float:
 
 
 def _ends(problem: Problem) -> Ends | None:
-    """Both ends by Lanczos on the matrix and on an inverse; else those of the dense method.
+    """Both ends by Lanczos on the matrix and on its inverse; else those of the dense method.
 
-    The inverse is that of the matrix, if it has a Cholesky factor and a smallest eigenvalue above
-    its error: rounding lets a factorisation succeed for a singular matrix, and only the eigenvalue
-    proves full rank. Otherwise it is that of the matrix less the floor, by :func:`_above_floor`.
+    The inverse is taken of a matrix that has a Cholesky factor. Rounding lets a factorisation
+    succeed for a singular matrix, too, and only a smallest eigenvalue above its error proves full
+    rank.
     """
     matrix, stored, asymmetry = matrix_on_range(problem)
     size = len(matrix)
     factor = lower_factor(matrix) if problem.rank in (None, size) else None
-    may_count = problem.rank is None and size >= _MANY  # whether to count eigenvalues above it
-    if factor is None and not may_count:
+    if factor is None:
         return dense.METHOD.ends(problem)
     top = _largest(lambda rows: rows @ matrix, size, problem.rtol / 4, problem.seed)
     if not np.isfinite(top.high):
         return dense.METHOD.ends(problem)
     errors = dense_error(stored, top.high), asymmetry
-    ends = None if factor is None else _of_full_rank(problem, factor, top, errors)
-    del factor  # which takes as much memory as the matrix, before the next factorisation
-    if ends is None and may_count:
-        ends = _above_floor(problem, matrix, top, errors)
-    return ends or dense.METHOD.ends(problem)
+    return _of_full_rank(problem, factor, top, errors) or dense.METHOD.ends(problem)
 
 
 _Errors = tuple[Error, Error]
@@ -105,66 +85,14 @@ def _of_full_rank(
         return None
     least = Enclosure(1 / inverse.value, 1 / inverse.high, 1 / inverse.low)
     source = GIVEN if problem.rank is not None else bound_source(problem, size)
-    ends = _ends_between(top, least, size, source, errors)
-    return ends if ends.smallest.low > 0 else None
-
-
-def _above_floor(
-    problem: Problem, matrix: np.ndarray, top: Enclosure, errors: _Errors
-) -> Ends | None:
-    """The largest eigenvalue and the smallest above the floor s, the error of all eigenvalues.
-
-    The number of those above it is assumed to be the rank. The answer is None, and the dense method
-    decides, where s is unknown or above the largest eigenvalue, where the matrix is not
-    semidefinite, and where as many are above s as structure allows, which would prove the rank.
-    """
     floor = sum(error.value for error in errors)
-    if not floor < top.low or not is_semidefinite(matrix, floor):
+    smallest = least.widened(floor)
+    if not smallest.low > 0:
         return None
-    counted = _least_above(problem, matrix, floor)
-    if counted is None or counted[1] >= problem.rank_bound:
-        return None
-    least, count = counted
-    source = source_of_count(least.value, floor)
-    # The smallest one, lambda, is found as s + 1 / mu. Where lambda is far above s, mu is small
-    # beside the eigenvalues of the inverse that belong to zeros just below s, and loses digits. So
-    # s is moved into the gap, to lambda / 2, and there must be as many eigenvalues above it.
-    if source == GAP:
-        counted = _least_above(problem, matrix, least.value / 2)
-        if counted is None or counted[1] != count:
-            return None
-        least, _ = counted
-    ends = _ends_between(top, least, count, source, errors)
-    return replace(ends, smallest=open_at_floor(ends.smallest, source))
-
-
-def _least_above(
-    problem: Problem, matrix: np.ndarray, shift: float
-) -> tuple[Enclosure, int] | None:
-    """The least eigenvalue of M above the shift s, and how many eigenvalues are above s.
-
-    It is s + 1 / mu with the largest eigenvalue mu of (M - s I)^{-1}, by Lanczos. None where no
-    eigenvalue is above s, or where Lanczos does not bound mu.
-    """
-    factor = indefinite(matrix, shift)
-    if factor is None or not factor.above:
-        return None
-    inverse = _largest(factor.solve, len(matrix), problem.rtol / 2, problem.seed)
-    if not 0 < inverse.low <= inverse.high < np.inf:
-        return None
-    value, low, high = (shift + 1 / mu for mu in (inverse.value, inverse.high, inverse.low))
-    return Enclosure(value, low, high), factor.above
-
-
-def _ends_between(
-    top: Enclosure, least: Enclosure, rank: int, source: str, errors: _Errors
-) -> Ends:
-    """The answer of this method from bounds on both ends, which are widened by the errors."""
-    floor = sum(error.value for error in errors)
     return Ends(
         largest=top.widened(floor),
-        smallest=least.widened(floor),
-        rank=rank,
+        smallest=smallest,
+        rank=size,
         rank_source=source,
         floor=floor,
         method="inverse",
