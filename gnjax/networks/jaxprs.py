@@ -75,7 +75,7 @@ def evaluate(
     """
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     values.update(zip(jaxpr.invars, args, strict=True))
-    unused = _unused(jaxpr)
+    unused_after = _unused(jaxpr)
 
     def value_of(v: Any) -> Any:
         return v.val if isinstance(v, core.Literal) else values[v]
@@ -88,7 +88,7 @@ def evaluate(
             bound = bind(eqn, operands)
             results = bound if eqn.primitive.multiple_results else [bound]
         values.update(zip(eqn.outvars, results, strict=True))
-        for v in unused.get(index, ()):
+        for v in unused_after.get(index, ()):
             values.pop(v, None)
     return [value_of(v) for v in jaxpr.outvars]
 

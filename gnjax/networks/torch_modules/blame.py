@@ -189,10 +189,11 @@ def _by_torch(
     """
     operands = {name: values[name].detach().clone().requires_grad_() for name in names}
     args, kwargs = torch().fx.node.map_arg(
-        (node.args, node.kwargs), lambda before: {**values, **operands}[before.name]
+        (node.args, node.kwargs), lambda operand: {**values, **operands}[operand.name]
     )
     with torch().enable_grad():
         value = node.target(*args, **kwargs)
+    # PyTorch's operator may have more results, such as statistics, than the rule computes
     results = [leaf for leaf in jax.tree.leaves(value) if _floats(leaf)][: len(directions)]
     derivatives = gradients(results, list(operands.values()), directions)
     return _Product([as_float64(tensor) for tensor in results], derivatives)

@@ -24,10 +24,10 @@ def _batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[jax.Array, None, None]:
-    """(x - mean) / sqrt(variance + eps) weight + bias, with the statistics of training, twice None.
+    """(x - mean) / sqrt(variance + eps) weight + bias, with the mean and variance of training.
 
-    There is one number for each channel of x (n, channels, ..). PyTorch's operator returns the
-    statistics as well, which no later operator of a graph reads.
+    There is one number for each channel of x (n, channels, ..). PyTorch's operator has two more
+    results, statistics that no later operator of a graph reads; None stands for each.
     """
     scale = jax.lax.rsqrt(variance + eps)
     normalised = (x - _by_channel(mean, x)) * _by_channel(scale, x)
@@ -58,10 +58,11 @@ def _batch_norm_of_input(
     momentum: float,
     eps: float,
 ) -> tuple[jax.Array, None, None]:
-    """Normalisation of each channel by its own mean and variance, and twice None.
+    """Normalisation of each channel of x (n, channels, ..) by its own mean and variance.
 
-    PyTorch exports instance normalisation so, with the samples as channels of one image. The two
-    other results of its operator, the statistics, are read by no operator of a graph.
+    PyTorch exports instance normalisation so, with the samples as channels of one image. Its
+    operator has two more results, statistics that no later operator of a graph reads; None stands
+    for each.
     """
     axes = [axis for axis in range(x.ndim) if axis != 1]
     return _scaled(_normalised(x, axes, eps), weight, bias, x), None, None
@@ -93,10 +94,10 @@ def _group_norm(
     groups: int,
     eps: float,
 ) -> tuple[jax.Array, None, None]:
-    """PyTorch's native_group_norm: each group of channels of a sample is normalised; twice None.
+    """PyTorch's native_group_norm: each group of channels of a sample is normalised by itself.
 
-    The numbers of samples, channels and pixels are in the shape of x already. The two other results
-    of the operator, the statistics, are read by no operator of a graph.
+    The numbers of samples, channels and pixels are in the shape of x already. The operator has two
+    more results, statistics that no later operator of a graph reads; None stands for each.
     """
     by_group = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
     normalised = _normalised(by_group, (2,), eps).reshape(x.shape)
