@@ -154,7 +154,7 @@ def _few_of_twin(
         spectrum = few_on_device(twin, count, which, rtol, limits, watch, width=width)
     else:
         spectrum, _ = _few(twin, count, which, rtol, seed, limits, watch)
-    return with_zeros(spectrum, k)
+    return with_zeros(spectrum, k)  # k - count zeros, which are not eigenvalues of the twin
 
 
 def operator_norm(op: Operator, limits: Limits = LIMITS) -> float:

@@ -137,14 +137,17 @@ def trace(
 
 
 def _check_stored(size: int, method: str, probes: int, limits: Limits) -> None:
-    """Refuse a method whose vectors have no room."""
+    """Refuse a method that keeps ``probes`` vectors where ``limits.density_bytes`` has no room.
+
+    ``_STORED`` is the number of vectors in memory for each product.
+    """
     size_in_bytes = 8.0 * size * _STORED.get(method, 0.0) * min(probes, 3 * size)
     if size_in_bytes > limits.density_bytes:
-        fewer = int(limits.density_bytes / (8 * size * _STORED[method]))
+        allowed_probes = int(limits.density_bytes / (8 * size * _STORED[method]))
         msg = (
             f"method={method!r} with probes={probes} stores vectors of {size:,} numbers that take "
             f"{1e-9 * size_in_bytes:,.0f} GB, and limits allow {1e-9 * limits.density_bytes:.3g}; "
-            f"use method='hutchinson', which stores none, or probes={fewer}, or pass "
+            f"use method='hutchinson', which stores none, or probes={allowed_probes}, or pass "
             f"limits=gnjax.Limits(density_bytes={size_in_bytes:_.0f}) if the machine has the memory"
         )
         raise ValueError(msg)

@@ -103,10 +103,11 @@ class _Compressed:
     mixed_products: np.ndarray  # Q^T A p (k, rank)
 
     def forms(self, left_out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """x^T A x and |x|^2 for every w, where x is its part orthogonal to a subspace of span Q.
+        """x^T A x and |x|^2 for every test vector w = Q c + p, with p orthogonal to Q.
 
-        The subspace is orthogonal, in span Q, to the directions ``left_out`` (k, directions, rank),
-        which are orthonormal for every w. So x is p plus the part of Q c along these directions.
+        x is the part of w that is orthogonal to a subspace of span Q. In span Q, the subspace is
+        orthogonal to the directions ``left_out`` (k, directions, rank), which are orthonormal for
+        every w. So x is p plus the part of Q c along these directions.
         """
         weights = (left_out @ self.coordinates[:, :, None])[:, :, 0]
         along = (weights[:, None] @ left_out)[:, 0]  # (k, rank): the part of c along ``left_out``
