@@ -89,8 +89,13 @@ class Standing:
         return [claim.statement for claim, status in self.one.deciding if status == FAILS]
 
     def under(self) -> list[str]:
-        """The readings under which a sentence holds that fails."""
-        held = [claim for claim, status in self.one.readings if status == HOLDS]
+        """The readings under which a sentence holds that fails, in the figures it is about."""
+        about = self.sentence.figures
+        held = [
+            claim
+            for claim, status in self.one.readings
+            if status == HOLDS and (not about or claim.figure in about)
+        ]
         return [f"{claim.statement} ({claim.said_as})" for claim in held]
 
     def reasons(self) -> list[str]:
@@ -101,6 +106,8 @@ class Standing:
         entry = self.entry(claim)
         if entry["status"] == UNDECIDED and entry["seeds"] == "1":
             return f"one start has no interval over the starts: {plain(entry['short'])}"
+        if entry["status"] == UNDECIDED and "(" not in entry["value"]:
+            return f"too few points to decide it: {plain(entry['short'])}"
         if entry["status"] == UNDECIDED:
             return f"its interval reaches over the value that decides: {plain(entry['short'])}"
         return plain(entry["number"].partition(". Here: ")[0])
@@ -112,6 +119,8 @@ class Standing:
 
 def taken(entry: Mapping[str, str]) -> str:
     """What would decide a reading that is undecided or not testable."""
+    if entry["status"] == UNDECIDED and "(" not in entry["value"]:
+        return "more points of the same sweep"
     if entry["status"] == UNDECIDED:
         return f"more seeds than {entry['seeds']}"
     number = entry["number"]

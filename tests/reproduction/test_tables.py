@@ -329,6 +329,19 @@ def test_the_tables_of_the_first_screen_have_a_row_for_each_sentence_of_the_tall
         assert shown.count(status) == tallied.count(status), status
 
 
+@pytest.mark.parametrize(
+    ("value", "seeds", "takes"),
+    [
+        ("0.8 (0.5 to 1.2)", "3", "more seeds than 3"),
+        ("2.2 (one seed)", "1", "more seeds than 1"),
+        ("0.3", "3", "more points of the same sweep"),  # a correlation has no interval
+    ],
+)
+def test_what_would_decide_a_reading_follows_from_why_it_is_open(value, seeds, takes):
+    entry = {"status": UNDECIDED, "value": value, "seeds": seeds, "number": ""}
+    assert standing.taken(entry) == takes
+
+
 def test_every_experiment_lists_its_claims_once():
     for experiment in {figure.EXPERIMENT for figure in catalogue.from_tables().values()}:
         claims = command_line.named(experiment).claims
