@@ -1,4 +1,4 @@
-"""Adapters, pruning and width: rows by dense Jacobians, claims that hold and fail, the figure."""
+"""Adapters, pruning and width: rows by dense Jacobians."""
 
 from types import SimpleNamespace
 

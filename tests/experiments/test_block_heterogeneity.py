@@ -1,4 +1,4 @@
-"""Blocks of four networks: a row by dense Hessians, claims that hold and fail, and the figure."""
+"""Blocks of four networks: a row by dense Hessians, and the figure."""
 
 import dataclasses
 import itertools

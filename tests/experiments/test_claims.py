@@ -1,4 +1,4 @@
-"""Every claim can fail: in a table, or in one that is made of it, it has another verdict."""
+"""Claims read what was measured: each holds in some table, fails in another, and judges any."""
 
 from __future__ import annotations
 

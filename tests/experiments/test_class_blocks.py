@@ -1,4 +1,4 @@
-"""Blocks by class and token: rows by closed forms and dense matrices, claims, and the figure."""
+"""Blocks by class and token: rows by closed forms and dense matrices."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""The edge of stability: rows by hand-made steps and dense matrices, claims, and the figure."""
+"""The edge of stability: rows by hand-made steps and dense matrices, and two of its claims."""
 
 import dataclasses
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The NTK over the number of samples: numbers, claims and figure."""
+"""The NTK over the number of samples: a row by the Jacobian."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""GPTs over depth: a row by a dense Jacobian, claims that hold and fail, and the figure."""
+"""GPTs over depth: a row by a dense Jacobian."""
 
 from dataclasses import replace
 from types import SimpleNamespace
