@@ -181,9 +181,9 @@ def _answer(row: texts.Answer, found: Sequence[Standing], links: Links) -> str:
 
 
 def _differences(found: Sequence[Standing]) -> str:
-    """What the published code's procedure gives otherwise, of which sentence if of several."""
+    """What the published code's procedure gives otherwise, of which sentence if not of all."""
     told = {one.one.difference: one.sentence.words for one in found if one.one.difference}
-    if len(told) < 2:
+    if len(told) == 1 and all(one.one.difference for one in found):
         return "".join(f"It {difference}." for difference in told)
     return " ".join(f'"{words}" {difference}.' for difference, words in told.items())
 

@@ -56,13 +56,17 @@ def _tight(figure: str) -> Callable[[DataFrame], Verdict]:
         bounded = _bounded(frame, figure)
         if bounded.empty:
             return not_testable("no cell where Lemma 2 applies")
-        worst = max(
-            float(geometric_means(rows, "depth", "gap")[1].max())
-            for _, rows in bounded.groupby("width")
-        )
-        return decided(
-            worst <= effects.TIGHT, worst, f"the largest mean of bound / kappa is {worst:.3f}"
-        )
+        largest = {
+            width: float(geometric_means(rows, "depth", "gap")[1].max())
+            for width, rows in bounded.groupby("width")
+        }
+        width = max(largest, key=lambda width: largest[width])
+        worst = largest[width]
+        text = f"the largest mean of bound / kappa is {worst:.3f}"
+        if len(largest) > 1:
+            others = ", ".join(f"{gap:.3f} at m={m}" for m, gap in largest.items())
+            text = f"{text}, at m={width}; the largest over the depths: {others}"
+        return decided(worst <= effects.TIGHT, worst, text)
 
     return check
 
