@@ -254,6 +254,28 @@ def test_one_point_spectra(matrix):
         np.testing.assert_allclose(np.trapezoid(shown, np.log10(grid)), 1.0, rtol=1e-3)
 
 
+@pytest.mark.parametrize("width", [0.02, 0.3, 2.0])
+def test_an_error_of_the_matrix_is_in_the_density_of_logarithms(width):
+    """Every eigenvalue moved by the error at most: the density moves by less than is stated."""
+    rng = np.random.default_rng(3)
+    eigenvalues, error = 10.0 ** rng.uniform(-3, 2, 30), 1e-5
+    points = np.geomspace(1e-3, 1e2, 40)
+    grid = np.log10(points)[:, None]
+
+    def exact(values):
+        t = (np.log10(values) - grid) / width
+        return np.exp(-(t**2) / 2).mean(axis=1) / (width * np.sqrt(2 * np.pi))
+
+    op = gnjax.dense(np.diag(eigenvalues), error=gnjax.Error(error))
+    shown = spectral_density(op, steps=30).pdf(points, width, log=True)
+    stated = max(part.value for part in shown.certificate.parts[2:])
+    moves = [
+        np.abs(exact(eigenvalues + error * signs) - exact(eigenvalues)).max()
+        for signs in rng.choice([-1.0, 1.0], (20, 30))
+    ]
+    assert 0 < max(moves) <= stated
+
+
 def test_nothing_positive_has_no_log_scale():
     density = spectral_density(gnjax.dense(-np.eye(4)), probes=2)
     assert not density.pdf([0.1, 1.0], log=True).value.any()

@@ -52,7 +52,8 @@ def optimizer_metric(
     """The diagonal entries P of an optax state, as a tree: the last update was a rate times m / P.
 
     Adam and its kin: P = (nu / (1 - b2^t) + eps_root)^{1/2} + eps after t steps. RMSprop:
-    (nu + eps)^{1/2}, or nu^{1/2} + eps without ``eps_in_sqrt``. Adagrad: (sum g^2 + eps)^{1/2}.
+    (nu + eps)^{1/2}, or nu^{1/2} + eps without ``eps_in_sqrt``; ``b2`` is its decay, where the bias
+    of its means is corrected. Adagrad: (sum g^2 + eps)^{1/2}.
     The state is found inside chains, ``inject_hyperparams`` and other wrappers. A state does not
     hold its constants, unless ``inject_hyperparams`` put them there: pass those that are not
     optax's defaults. P of a complex parameter is one number for both of its parts. Adamax, Yogi and
@@ -176,12 +177,16 @@ def _metric(state: Any, constants: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
             "state from the first step on"
         )
         raise NoMomentsError(msg)
-    if kind.startswith("ScaleByRStdDev"):
-        moments = jax.tree.map(lambda nu, mu: nu - jnp.abs(_wide(mu)) ** 2, moments, state.mu)
+    share = 1.0  # of all past gradients in a mean that began at 0
     if kind in _CORRECTED or kind.endswith("WithCountState"):
         steps = int(np.asarray(jax.tree.leaves(state.count)[0]))
-        decay = b2 if kind in _CORRECTED else float(constants.get("decay", 0.9))
-        moments = jax.tree.map(lambda nu: nu / (1 - decay**steps), moments)
+        b2_of_rmsprop = constants.get("decay", constants.get("b2", 0.9))
+        decay = b2 if kind in _CORRECTED else float(b2_of_rmsprop)
+        share = 1 - decay**steps
+    moments = jax.tree.map(lambda nu: nu / share, moments)
+    if kind.startswith("ScaleByRStdDev"):
+        means = jax.tree.map(lambda mu: _wide(mu) / share, state.mu)
+        moments = jax.tree.map(lambda nu, mu: nu - jnp.abs(mu) ** 2, moments, means)
     if "Rms" in kind or "RStdDev" in kind:
         eps_inside, eps_outside = (eps, 0.0) if eps_in_sqrt else (0.0, eps)
         return jax.tree.map(lambda nu: jnp.sqrt(nu + eps_inside) + eps_outside, moments)

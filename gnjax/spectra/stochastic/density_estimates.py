@@ -104,6 +104,7 @@ class SpectralDensity(Result):
         With ``log`` this is the density of log10(lambda) over the positive eigenvalues. ``points``
         are then positive eigenvalues, not logarithms, and ``width`` is in decades. Eigenvalues up
         to ``floor`` are left out, so the density integrates to the share of positive eigenvalues.
+        An error of the matrix moves that edge as well, by as much.
         """
         at = np.asarray(points, float)
         if log and not (at > 0).all():
@@ -129,8 +130,11 @@ class SpectralDensity(Result):
             np.zeros(at.shape) if exact else height * _variation(at, theta, w, width, edge)
             for theta, w, exact in zip(nodes, self.weights, self._exact, strict=True)
         ]
-        # A change e of A in norm changes it by at most _GAUSSIAN height e / width, without log.
-        return self._estimate(values, bounds, *([] if log else [_GAUSSIAN * height, 1 / width]))
+        # A change e of A in norm changes the density by at most the product of e and these.
+        slopes = [_GAUSSIAN * height, 1 / width]
+        if log:
+            slopes = [height, 1 / width, _steepest_in_decades(at, width, edge)]
+        return self._estimate(values, bounds, *slopes)
 
     def cdf(self, points: ArrayLike) -> Estimate:
         """The share of eigenvalues that are not larger than each point."""
@@ -284,3 +288,22 @@ def _variation(
     variation = np.where(is_peak_inside, 2 - f_left - f_right, np.abs(f_right - f_left))
     at_edge = larger[np.searchsorted(nodes, edge, side="right")]
     return variation @ larger + at_edge * np.exp(-(((edge - at) / width) ** 2) / 2)
+
+
+def _steepest_in_decades(points: np.ndarray, width: float, edge: float) -> float:
+    """The largest slope in lambda of width f(lambda), f a Gaussian in log10(lambda), at any point.
+
+    f = exp(-t^2 / 2) with t = (log10(lambda) - x) / width, for an eigenvalue lambda above 10^edge
+    and a point x of ``points``, both in decades. Every eigenvalue moves by at most the change e of
+    the matrix in norm (Weyl), so the mean of f over the eigenvalues moves by at most e times the
+    slope. It is |t| exp(-t^2 / 2 - a t) 10^-x / log(10) with a = width log(10), which is largest at
+    t = (-a +- (a^2 + 4)^(1/2)) / 2, or at the edge where that lies between the two.
+    """
+    a = width * math.log(10)
+    root = math.sqrt(a**2 + 4)
+    below = np.maximum(-(a + root) / 2, np.minimum((edge - points) / width, 0.0))
+    above = (root - a) / 2
+    sides = [np.abs(t) * np.exp(-(t**2) / 2 - a * t) for t in (below, above)]
+    with np.errstate(over="ignore"):
+        slopes = np.maximum(*sides) * 10.0**-points / math.log(10)
+    return float(np.minimum(slopes, np.finfo(float).max).max(initial=0.0))

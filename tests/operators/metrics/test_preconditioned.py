@@ -157,6 +157,14 @@ OPTIMISERS = {
     "rmsprop": (optax.rmsprop(1e-2), {}),
     "rmsprop_outside": (optax.rmsprop(1e-2, eps_in_sqrt=False), {"eps_in_sqrt": False}),
     "centred": (optax.rmsprop(1e-2, centered=True, decay=0.5), {}),
+    "rmsprop_corrected": (
+        optax.rmsprop(1e-2, decay=0.5, bias_correction=True),
+        {"b2": 0.5},
+    ),
+    "centred_corrected": (
+        optax.rmsprop(1e-2, decay=0.5, centered=True, bias_correction=True),
+        {"b2": 0.5},
+    ),
     "adagrad": (optax.adagrad(1e-2), {}),
 }
 
@@ -179,7 +187,7 @@ def _every_other(params):
 
 
 HAVE_P = {
-    **{name: pair for name, pair in OPTIMISERS.items() if name != "centred"},
+    **{name: pair for name, pair in OPTIMISERS.items() if not name.startswith("centred")},
     "adabelief": (optax.adabelief(1e-2), {}),
     "nadam": (optax.nadam(1e-2), {}),
     "yogi with its constants": (optax.yogi(1e-2), {"eps": 1e-3}),
@@ -242,7 +250,7 @@ def _written_out(name, state, params):
     else:
         scaling, inner = optimiser, before
     updates, after, _ = _step(scaling.update, gradient, inner, now)
-    top = gradient if name in ("rmsprop", "rmsprop_outside", "centred", "adagrad") else None
+    top = gradient if name.startswith(("rmsprop", "centred", "adagrad")) else None
     if top is None:
         b1, count = 0.9, 5
         mu = next(s.mu for s in _flat_states(after) if hasattr(s, "mu"))
