@@ -3,12 +3,32 @@
 import json
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from figures import __main__ as figures
 from figures import catalogue
-from reproduction import beforehand, markdown, published, readings, records, reproduce, verdicts
+from reproduction import (
+    beforehand,
+    drawing,
+    markdown,
+    published,
+    readings,
+    records,
+    reproduce,
+    verdicts,
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _drawn_without_a_process():
+    """A run draws in a process of its own, as tests of ``reproduce`` see; here in a thread."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            drawing, "ProcessPoolExecutor", lambda count, *_, **__: ThreadPoolExecutor(count)
+        )
+        yield
 
 
 @pytest.fixture(scope="module")
