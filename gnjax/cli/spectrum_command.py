@@ -33,10 +33,16 @@ _RETURNS = "an operator, a matrix, model, (model, x), (model, x, y) or (model, x
 
 
 def add_spectrum(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand ``spectrum`` with its arguments."""
+    """Add the subcommand ``spectrum`` with its arguments, among them those of a factory.
+
+    ``commands`` are the subcommands of ``gnjax``. Most options have no default here: None says that
+    the user did not give the option, and :func:`run_spectrum` refuses one that has no meaning for
+    what the factory returned or for the answer that was asked for, such as --loss for a matrix. The
+    value in brackets in a help text is the one that is used where the option is not given.
+    """
     parser = commands.add_parser("spectrum", help="eigenvalues, kappa or density of a matrix")
     parser.set_defaults(run=run_spectrum)
-    add_arguments(parser, _RETURNS)
+    add_arguments(parser, _RETURNS)  # module:factory, whose help says what it may return; --data
     parser.add_argument("--matrix", choices=_MATRICES, help="of a model (gauss_newton)")
     parser.add_argument("--loss", choices=LOSSES, help="of a model (squared_error)")
     parser.add_argument("--k", type=int, help="how many eigenvalues (all)")

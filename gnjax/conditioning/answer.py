@@ -132,16 +132,28 @@ def short(condition: ConditionNumber, digits: int = 3) -> str:
 
 
 def answer_of(problem: Problem, ends: Ends, size: int) -> ConditionNumber:
-    """kappa = lambda_max / lambda_rank of a matrix of ``size`` rows from both ends of its spectrum.
+    """kappa = lambda_max / lambda_rank of the caller's matrix from both ends of its spectrum.
 
-    The matrix of the problem may be a smaller one with the same non-zero eigenvalues. The bounds
-    on kappa are quotients of the bounds on both eigenvalues, rounded outwards. Where structure
-    decides the rank, the certificate has a part for that.
+    The caller's matrix has ``size`` rows. The method worked with ``problem.op``, which is that
+    matrix or a smaller one with the same non-zero eigenvalues (J J^T for J^T J); it has
+    ``problem.size`` rows. ``ends.rank`` is the number of non-zero eigenvalues, known or assumed,
+    and lambda_rank is the smallest of them.
+
+    The quotients of the bounds on both eigenvalues, rounded outwards, enclose kappa for this rank:
+    ``at_rank``. The answer is ``resolved`` if lambda_rank is certified to be positive, the rank is
+    not an assumption, and the upper quotient is finite. Otherwise kappa may be larger than every
+    bound, and ``interval`` has no upper end.
+
+    If the rank is the largest that structure allows (ANALYTIC), the certificate gets the evidence
+    for that bound as one more part.
     """
-    # The full rank of a smaller matrix is less than that of the caller's: structure shows it.
+    # The smaller matrix has full rank (FULL). For the caller's larger one that is no full rank:
+    # it is the largest rank that the structure, here the smaller shape, allows.
     source = ANALYTIC if ends.rank_source == FULL and ends.rank < size else ends.rank_source
     rests_on = ends.certificate
     if source == ANALYTIC:
+        # A matrix of problem.size rows has no higher rank, so its shape is the evidence. For a
+        # smaller rank the evidence is what the operator states about its bound.
         rests_on += certificate(SHAPES if ends.rank == problem.size else problem.bound.evidence)
     low = below(ends.largest.low / ends.smallest.high) if ends.smallest.high > 0 else 1.0
     low = max(low, 1.0)  # no kappa is below 1

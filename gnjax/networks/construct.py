@@ -55,10 +55,14 @@ def network(
 ) -> Network:
     """A model at the samples x and targets y as a :class:`Network`, checked before any work.
 
-    The arguments are checked, the parameters chosen, and it is decided how many samples go at
-    once, and whether samples are coupled. Of what is traced, as in a compiled step of an optimiser,
-    only shapes are checked, and all samples are one function, which is right whether they are
-    coupled or not.
+    Six steps: check the arguments; trace the model for the shapes of its outputs, and check the
+    targets; choose the parameters; read the facts from the model's equations (its jaxpr); choose
+    how many samples go at once; find out whether samples are coupled, that is, whether an output of
+    one sample depends on the others, as with BatchNorm in training mode.
+
+    If an argument is a tracer of JAX, as inside of a compiled step of an optimiser, its numbers are
+    not known. Then only shapes are checked, and all samples are treated as coupled, in one batch:
+    this is right for every model, and only slower for one that does not couple its samples.
 
     Args:
       model: anything that :func:`gnjax.functional` takes.
@@ -76,11 +80,13 @@ def network(
       convex: a loss that is not convex in the outputs is refused.
       idle: it is allowed that all samples have the weight zero.
     """
+    # 1. The arguments, and the model as a function apply(params, inputs).
     check_loss(loss)
     _check_declared(coupled, batch_size)
     apply, params, inputs = apply_params_and_inputs(model, x, has_aux=has_aux)
     n = sample_count(inputs)
     together = n if batch_size is None else min(n, max(batch_size, 2))
+    # 2. The shapes of the outputs, and the targets, which have to fit them.
     apply, shapes = _apply_and_outputs(apply, params, inputs, together)
     try:
         target, total = make_target(loss, y, weights, shapes, n, real_dtype(), idle=idle)
@@ -88,6 +94,7 @@ def network(
         # targets do not fit these shapes; say so first if outputs depend on the size of the batch
         _check_same_outputs(apply, params, inputs, together, shapes)
         raise
+    # 3. The parameters that are differentiated, and how many entries of each chosen leaf.
     leaves, structure = jax.tree.flatten(params)
     leaf_indices, entry_indices = choose(params, mask, only)
     counts = tuple(
@@ -105,25 +112,35 @@ def network(
         leaf_indices,
         counts,
         shapes,
-        coupled=False,  # this and what follows stands in until the equations are read
-        convolves=False,
-        forward=True,
-        written=1.0,
+        # What follows is not known yet. These values stand in until steps 4 to 6 replace them.
+        coupled=False,
+        convolves=False,  # whether an equation is a convolution
+        forward=True,  # whether the model has JAX's forward mode
+        written=1.0,  # how many numbers the equations compute for a sample
         batch=together,
-        layered=(),
-        narrowest=real_dtype(),
+        layered=(),  # the parameters in known layers, as dense ones
+        narrowest=real_dtype(),  # the dtype with the smallest range of exponents in the equations
     )
     if is_traced(net):
         return _of_shapes(net, batch_size)
+    # 4. The facts from the equations: the fields convolves, forward, written, layered, narrowest;
+    # and ``coarsest``, the largest eps of a floating format in them, for step 6: a difference of
+    # this size may be rounding. The equations are those for one sample, or for ``together`` samples
+    # where the model takes no single one, as a graph network with a fixed graph.
     takes_one = _takes_one(apply, params, inputs, shapes)
     if not (takes_one or coupled):
         _check_not_one_sample(inputs)
     samples_traced = 1 if takes_one else together
-    # without the loss, so that the facts are found once for all losses
+    # without the target, so that what is cached serves every loss
     facts, coarsest = _facts(replace(net, target=None), samples_traced)
+    # Compiled derivatives of JAX's maxima may be wrong. Where step 2 put other maxima into the
+    # model for that reason, this compares the model with and without them.
     compare_maxima("the model", apply, params, take(inputs, slice(0, samples_traced)))
     net = replace(net, **facts)
+    # 5. How many samples go at once, from ``written`` and the memory of the device.
     net = replace(net, batch=_batch(net, batch_size))
+    # 6. The outputs, the loss and the coupling by evaluations. The first function finds out whether
+    # samples are coupled; the second refuses that where it contradicts the caller's arguments.
     coupling = _checked_coupling(net, together, coarsest, coupled, takes_one, convex)
     _check_coupled(coupling, coupled, batch_size)
     if not coupling.coupled:

@@ -119,20 +119,24 @@ def trace(
     if not isinstance(probes, int | np.integer) or probes < _LEAST_PROBES[method]:
         msg = f"method={method!r} needs at least {_LEAST_PROBES[method]} probes, got {probes}"
         raise ValueError(msg)
+    # refuses numbers so large or small that squares of them over- or underflow, if op states that
     check_stated_near_one(operator)
     if method == "exact":
         with watching(progress, operator.shape[0]) as watch:
             return _exact(operator, limits, watch)
+    # ``block``: how many vectors are multiplied at once. The limit of stored vectors is that of
+    # spectral_density, which is computed from random vectors by the same kind of methods.
     block, rng = together(operator, limits), probe_stream(seed)
     _check_stored(operator.shape[0], method, probes, limits)
     with watching(progress, probes, stoppable=method == "hutchinson") as watch:
-        product = watch(host_product(operator))
+        product = watch(host_product(operator))  # tests the symmetry if op does not state it
         if method == "hutchinson":
             estimate = hutchinson(operator, product, probes, rng, watch.is_stopped, block)
         else:
             estimator = {"hutch++": hutch_plus_plus, "xtrace": xtrace}[method]
             estimate = estimator(operator, product, probes, rng)
         answer = _from_random_vectors(operator, estimate, method)
+        # Ctrl-C during the last product leaves nothing undone.
         return replace(answer, finished=not watch.stopped or estimate.products == probes)
 
 

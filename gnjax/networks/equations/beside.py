@@ -37,16 +37,21 @@ _Product = tuple[list[Any], list[Any]]
 
 
 def compare_maxima(name: str, function: Any, *args: Any) -> None:
-    """Refuse a function with replaced maxima whose outputs or derivatives differ from its own.
+    """Check that a function computes the same with its maxima replaced as it came, or refuse it.
 
-    The outputs and one product u^T J with the Jacobian J by the first argument are compared, with
-    maxima replaced and without. If they differ in one compiled program, where XLA may round a
-    number in two ways, they are compared operation by operation, which decides. A function without
-    replaced maxima is not evaluated.
+    JAX differentiates max(x, y) by asking which of both is equal to the maximum. A compiled program
+    may round x twice, in two ways, so that none is equal and the derivative is 0. So the library
+    puts maxima in their place that compare x with y (``ByComparison``). Here the outputs of the
+    function with these maxima, and one product u^T J with its Jacobian J by the first argument, are
+    compared with those of the function as it came, in one compiled program. If they differ there,
+    JAX's own maxima may be at fault, and :func:`compare_by_steps` decides: it computes both again,
+    each operation as a program of its own, and raises ``Refused`` if they still differ. A function
+    without replaced maxima is not evaluated.
 
     Args:
       name: what a refusal calls the function.
-      function: what :func:`gnjax.networks.equations.rewritten.rewritten` returns.
+      function: what :func:`gnjax.networks.equations.rewritten.rewritten` returns: with replaced
+        maxima it is Partial(ByComparison(), f), where f is the function as it came.
       args: its arguments.
     """
     if not _replaces(function):
@@ -54,7 +59,7 @@ def compare_maxima(name: str, function: Any, *args: Any) -> None:
     cotangents = _cotangents(function, *args)
     tolerance = _tolerance(function, *args)
     if _differing(_in_one_program(function, args, cotangents), tolerance):
-        compare_by_steps(name, function.args[0], *args)
+        compare_by_steps(name, function.args[0], *args)  # args[0] is f
 
 
 def compare_by_steps(name: str, function: Any, *args: Any) -> None:

@@ -72,8 +72,16 @@ def _is_array(leaf: Any) -> bool:
 
 
 def like(params: Params, constants: Any) -> Any:
-    """The arrays that a model holds fixed, those that float in the precision of the parameters."""
-    dtype = jnp.finfo(jnp.result_type(*jax.tree.leaves(params))).dtype  # real, of complex ones too
+    """Cast the floating-point leaves of ``constants`` to the precision of ``params``.
+
+    ``constants`` are what a model holds fixed, such as the means and variances of BatchNorm. The
+    library computes with parameters in its working precision, float64 in 64-bit mode, whatever
+    precision the model came in. A constant that stayed in float32 would have a part of the model
+    computed in float32, such as 1 / sqrt(variance), with the rounding of float32. Integers, random
+    keys and leaves that are no arrays stay as they are.
+    """
+    # the dtype of the real parts: finfo of complex64 is that of float32
+    dtype = jnp.finfo(jnp.result_type(*jax.tree.leaves(params))).dtype
 
     def cast(leaf: Any) -> Any:
         floating = hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)
@@ -177,10 +185,18 @@ def is_train_state(model: Any) -> bool:
 
 
 def of_train_state(state: Any, call: dict[str, Any]) -> tuple[Apply, Params]:
-    """The model of a TrainState; its ``batch_stats``, where it has some, are held fixed."""
-    module = getattr(state.apply_fn, "__self__", None)
+    """(apply, params) of the model of Flax's TrainState, which pairs ``apply_fn`` with ``params``.
+
+    ``call`` are further keyword arguments of ``apply_fn``, such as train=False. If ``apply_fn`` is
+    the method ``apply`` of a Linen module, as Flax's examples have it, the module is called with
+    the parameters and with ``state.batch_stats``, if there are any, which are held fixed. Any other
+    ``apply_fn`` is called as apply_fn(params, x, **call). It does not get ``batch_stats``, because
+    nothing says how it takes them: a caller can pass them in ``call``.
+    """
+    module = getattr(state.apply_fn, "__self__", None)  # of a method the object to which it belongs
     if not isinstance(module, flax.linen.Module):
         return of_function(state.apply_fn, state.params, call)
+    # Some states keep all variables {"params": .., ..} in ``params``, others the parameters alone.
     holds_collections = hasattr(state.params, "keys") and "params" in state.params
     variables = dict(state.params) if holds_collections else {"params": state.params}
     statistics = getattr(state, "batch_stats", None)

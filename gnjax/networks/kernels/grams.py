@@ -82,13 +82,22 @@ def _grams(left: Network, right: Network, parts: Sequence[Sequence[int]]) -> lis
 
 
 def _items(left: Network, right: Network) -> tuple[Item, ...]:
-    """How each parameter's share of J_left J_right^T is computed.
+    """How each parameter's summand of J_left J_right^T is computed: one :class:`Item` for each.
 
-    The forms are those of the layers on the left. If a sample on the left has another shape than
-    one on the right, all shares are computed from rows of J, because the model may have other
-    layers for samples of another shape.
+    J_left J_right^T is the sum over the parameters l of J_l J'_l^T, with the columns J_l of J_left
+    and J'_l of J_right that belong to l. The ``form`` of an item says from what this summand is
+    computed: "rows" from the columns J_l themselves, and other forms, such as "vectors", from the
+    inputs and the sensitivities (derivatives by the results) of the layer that holds l. Its
+    ``width`` is how many numbers this takes for each row of J; for the form "rows" it is the number
+    of columns of J_l.
+
+    Both networks need one form. It is chosen by the layers that are found in the equations of one
+    sample on the left.
     """
+    # items_of, but with masked dense layers in the form "vectors" where that is less work
     items = masked.as_vectors(left, sample_trace(left))
+    # The same shape and dtype of a sample give the same equations, and so the same layers. For
+    # other shapes the model may have other layers, and only the form "rows" needs none.
     if left is right or one_sample(left.x) == one_sample(right.x):
         return items
     counts = left.counts

@@ -157,11 +157,22 @@ def has_optimizer_state(tree: Any) -> bool:
 def _metric(state: Any, constants: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
     """The diagonal P of one state with second moments, by the rule of its optimiser.
 
-    Adagrad: (sum of squares + eps)^{1/2}. Others have means nu of squared gradients: RMSprop
-    (nu + eps)^{1/2}, or nu^{1/2} + eps without ``eps_in_sqrt``, where nu is less the squared mean
-    of the gradients if it is centred; Adam and its kin (nu + eps_root)^{1/2} + eps. Those that
-    correct the bias of a mean divide nu by 1 - b2^t after t steps. Constants that are missing are
-    optax's defaults.
+    The type of a state in optax names its optimiser. With the running mean nu of |g|^2 for the
+    gradients g, their running mean mu, and the number t of steps (``state.count``), P is
+
+        ScaleByRssState          Adagrad             (s + eps)^{1/2}, s the sum of |g|^2
+        ScaleByAdamState         Adam, AdamW, NAdam  (nu / (1 - b2^t) + eps_root)^{1/2} + eps
+        ScaleByBeliefState       AdaBelief           as Adam, with nu the mean of |g - mu|^2
+        ScaleByAmsgradState      AMSGrad             (nu_max + eps_root)^{1/2} + eps
+        ScaleByRmsState          RMSprop             (nu + eps)^{1/2}
+        ScaleByRStdDevState      centred RMSprop     (nu - |mu|^2 + eps)^{1/2}
+
+    ``nu_max`` is the largest nu of all steps, entry by entry; optax corrects its bias before it
+    takes the maximum. The last two have eps outside of the root without ``eps_in_sqrt``. Made with
+    ``bias_correction=True``, their states are ScaleByRmsWithCountState and
+    ScaleByRStdDevWithCountState, and 1 - decay^t divides nu and mu.
+
+    ``constants`` are b2, decay, eps and eps_root, each optax's default where it is missing.
     """
     kind = type(state).__name__
     eps_root, b2 = float(constants.get("eps_root", 0.0)), float(constants.get("b2", 0.999))
@@ -171,13 +182,16 @@ def _metric(state: Any, constants: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
     eps = float(constants.get("eps", 1e-16 if kind == "ScaleByBeliefState" else 1e-8))
     moments = state.nu_max if kind == "ScaleByAmsgradState" else state.nu
     moments = jax.tree.map(_wide, moments)
+    # zero moments would give a P that says nothing about the loss
     if not any(bool(leaf.any()) for leaf in jax.tree.leaves(moments)):
         msg = (
             "the optimiser has seen no gradient yet, so that it has no second moments; pass its "
             "state from the first step on"
         )
         raise NoMomentsError(msg)
-    share = 1.0  # of all past gradients in a mean that began at 0
+    # A running mean that began at 0 is too small by the factor ``share`` = 1 - decay^t, the sum of
+    # the weights that the gradients have had in it so far. 1.0: the optimiser does not correct it.
+    share = 1.0
     if kind in _CORRECTED or kind.endswith("WithCountState"):
         steps = int(np.asarray(jax.tree.leaves(state.count)[0]))
         b2_of_rmsprop = constants.get("decay", constants.get("b2", 0.9))

@@ -137,7 +137,13 @@ class Streamed(Algebra, ParameterTrees):
         return gram_error(norm, total.to(size))
 
     def parts(self) -> Iterator[NetworkGram | NetworkHessian]:
-        """Yield for each batch the operator that is the sum over its samples.
+        """Yield for each batch b the operator of its samples alone: their sum, not yet divided.
+
+        ``functional`` says which matrix this :class:`Streamed` is. None: the Gauss-Newton matrix,
+        and the operator is J_b^T J_b, where J_b has the rows R_i^T dF/dtheta(x_i) of the samples i
+        of the batch, and R_i R_i^T = B_i is the loss's Hessian by the outputs. True or False: a
+        Hessian, and the operator is the sum of nabla^2 loss_i (False), or of its part H_F with the
+        second derivatives of the outputs F (True).
 
         A batch in which no sample counts, because all labels are to be ignored, is left out.
         """
@@ -146,8 +152,10 @@ class Streamed(Algebra, ParameterTrees):
             if net is None:
                 continue
             if self.functional is None:
+                # Idle is what B_i does not depend on, as the labels of a loss with a name. Products
+                # with J_b^T J_b need B_i alone. 1.0: ``mv`` divides by ``total`` after the sum.
                 yield NetworkGram(without_idle_target(net), "parameters", 1.0)
-            else:
+            else:  # a Hessian also needs the loss's gradient, and so the labels
                 yield NetworkHessian(net, self.functional)
 
     def _batch(self, x: Any, y: Any) -> Network | None:

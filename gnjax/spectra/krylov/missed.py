@@ -139,17 +139,26 @@ def none_missed_beyond(run: Run, edge: float, reach: float, probability: float) 
 
 
 def null_bound(run: Run, chance: float) -> float:
-    """A bound on the 2-norm of C, the compression of A to the complement of a complete run's basis.
+    """A bound on ||C||_2, where C is the compression of A to what the run took for its null space.
 
-    It fails with probability at most ``chance``. ``null_image`` is ||C Z^T|| for the
-    b = ``null_rows`` random orthonormal rows of Z in the complement, whose dimension is
-    N = ``null_room``. For a unit eigenvector u of C, |Z u|^2 has the distribution
-    Beta(b/2, (N - b)/2). With probability 1 - ``chance`` it is at least the quantile x of that
-    distribution, and then ||C Z^T|| >= ||C|| |Z u| gives ||C|| <= ||C Z^T|| / x^{1/2}.
+    A Lanczos run is complete if its basis spans the whole space, or if C Z^T was no larger than
+    rounding for a block Z of random rows in the complement of the basis: then A seems to be zero on
+    the complement, which counts as the null space of A. C is the compression of A to it (to the
+    complement as it was before Z joined the basis). The bound says how large an eigenvalue of C may
+    be nevertheless. For a run that is not complete nothing is known, and the bound is infinite.
+
+    The bound fails with a probability of at most ``chance``. Z has b = ``null_rows`` orthonormal
+    rows, the complement has the dimension N = ``null_room``, and ``null_image`` is the Frobenius
+    norm ||C Z^T||. Let u be the unit eigenvector of C whose eigenvalue has the size ||C||_2. Z was
+    drawn independently of u, so that |Z u|^2 has the distribution Beta(b/2, (N - b)/2). With the
+    probability 1 - ``chance`` it is at least the quantile x of that distribution at ``chance``, and
+    then ||C Z^T|| >= ||C||_2 |Z u| gives ||C||_2 <= ||C Z^T|| / x^{1/2}.
     """
     if not run.complete:
         return np.inf
-    if run.null_rows == run.null_room:  # the rows of Z span the complement, or there is none
+    # No chance is left if Z spans the complement, or where the basis spans the whole space, so that
+    # there is no complement: then both numbers and the image are 0.
+    if run.null_rows == run.null_room:
         return run.null_image
     from scipy.special import betaincinv
 

@@ -184,14 +184,20 @@ def _exceeds(run: Run, floor: float) -> bool:
 
 
 def _beyond(end: End, pencil: Pencil, run: Run, best: Ritz) -> np.ndarray:
-    """Orthonormal rows from which to search again, where the run found C not positive definite.
+    """Orthonormal rows (k, n) from which to search again for the end of the spectrum of A.
 
-    They span R v for the Ritz vectors v of C with negative values, which show eigenvalues of A
-    beyond the shift, and the best vectors so far. The first search may have begun in an invariant
-    space that does not contain the end of the spectrum.
+    The ``run`` was one with C = R^T sign (A - s I) R, where s is the shift of the pencil, R its
+    preconditioner, and sign is 1 for the smallest eigenvalues of A and -1 for the largest. It found
+    a Ritz vector v of C with a negative value. Then x = R v has x^T sign (A - s I) x < 0, so that
+    the Rayleigh quotient of x, and an eigenvalue of A, lie beyond s.
+
+    The search before has missed that eigenvalue, because its first rows may have been in a space
+    that A and R map into itself and that does not contain the eigenvector: such a search never
+    leaves that space. The rows R v lead out of it. The answer spans them, for the most negative
+    values and at most ``end.block`` of them, and the ``best`` Ritz vectors of A so far.
     """
-    values, _, vectors = ritz_values(run)
-    count = min(max(int((values < 0).sum()), 1), end.block)
-    rows = pencil.inner(vectors[:, :count].T @ run.basis)
+    values, _, vectors = ritz_values(run)  # ascending: the most negative value first
+    count = min(max(int((values < 0).sum()), 1), end.block)  # 1 if the smallest value is just 0
+    rows = pencil.inner(vectors[:, :count].T @ run.basis)  # ``inner`` applies R to every row
     rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     return np.linalg.qr(np.concatenate([rows, best.rows]).T)[0].T
