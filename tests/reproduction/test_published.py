@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -11,7 +10,6 @@ from figures import __main__ as figures
 from figures import catalogue
 from reproduction import (
     beforehand,
-    drawing,
     markdown,
     published,
     readings,
@@ -19,15 +17,14 @@ from reproduction import (
     reproduce,
     verdicts,
 )
+from tests.reproduction.threads import draw_in_a_thread
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _drawn_without_a_process():
     """A run draws in a process of its own, as tests of ``reproduce`` see; here in a thread."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            drawing, "ProcessPoolExecutor", lambda count, *_, **__: ThreadPoolExecutor(count)
-        )
+        draw_in_a_thread(patch)
         yield
 
 

@@ -32,6 +32,7 @@ from sweeps.launchers.work import here
 from sweeps.storage import archive
 from sweeps.storage.files import StoreError
 from sweeps.table import TableError
+from tests.reproduction.threads import draw_in_a_thread
 
 HELD = Claim("2b", "grows", BEYOND, lambda table: verdict(True, 1.5, "exponent 1.50"))
 SAID = Sentence("A", "Figure 2", "b < c", rule=SOME)
@@ -378,6 +379,7 @@ def test_a_figure_is_drawn_although_the_process_that_draws_was_killed(tmp_path):
 
 
 def test_strict_fails_on_a_changed_verdict(tmp_path, monkeypatch, capsys):
+    draw_in_a_thread(monkeypatch)
     path = tmp_path / "expected.json"
     path.write_text(json.dumps({"smoke": {"12: something else": {"status": "holds"}}}))
     monkeypatch.setattr(reproduce, "EXPECTED", path)
@@ -393,7 +395,8 @@ def test_undecided_contradicts_nothing(sections):
     assert records.changed(sections, {**recorded, "2b: grows": "not testable"}) != []
 
 
-def test_a_second_run_has_other_seeds_and_a_folder_of_its_own(tmp_path, capsys):
+def test_a_second_run_has_other_seeds_and_a_folder_of_its_own(tmp_path, monkeypatch, capsys):
+    draw_in_a_thread(monkeypatch)
     command = ["--profile=smoke", "--figures=12", f"--results={tmp_path}"]
     assert reproduce.main([*command, "--first_seed=7"]) == 0
     assert (tmp_path / "smoke-from-7" / "report.html").is_file()
