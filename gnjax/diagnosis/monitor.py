@@ -186,6 +186,7 @@ class Monitor:
         """
         if int(step) % self._every:
             return None
+        # 1. The matrices at the parameters of this step: H, G if wanted, and P^{-1/2} H P^{-1/2}.
         self._renew_operators(model)
         op = self._hessian
         assert op is not None
@@ -193,17 +194,21 @@ class Monitor:
         inverse_root_of_metric = None if metric is None else inverse_root(op, metric)
         row_number = len(self.history)
         linearised = self._linearised(op)
+        # 2. The largest eigenvalue of each, by Lanczos from the eigenvector of the row before.
         runs = self._tracked(linearised, inverse_root_of_metric, row_number)
         errors = {
             name: self._error(name, run, inverse_root_of_metric, row_number)
             for name, run in runs.items()
         }
+        # 3. u^T H u / u^T u along the update u, and z^T H z for random vectors z, for the trace.
+        # The number of the row is their seed, so that each row has vectors of its own.
         curvature = None if update is None else float(curvature_along(linearised, op.ravel(update)))
         trace_samples = (
             None
             if not self._probes
             else quadratic_forms(linearised, np.uint32(row_number), self._probes)
         )
+        # 4. The row. Gradient descent with this rate is stable for a sharpness of up to 2 / rate.
         rounding = self._roundings["hessian"].error
         rests_on = certificate(*errors.values(), rounding, symmetry_of(op))
         row = _row(int(step), runs, errors, rests_on, curvature, trace_samples)

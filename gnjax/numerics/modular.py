@@ -154,7 +154,12 @@ def rank(matrix: np.ndarray) -> int:
 
 
 def _pivots(block: np.ndarray) -> tuple[list[int], list[int]]:
-    """The indices of r rows and of r columns whose matrix is invertible, for a block of rank r."""
+    """The indices of r rows and of r columns whose matrix is invertible, for a block of rank r.
+
+    The block holds residues modulo the prime q, and so all arithmetic is modulo q. This is Gaussian
+    elimination, column by column: the pivot is the first entry that is not zero among the rows that
+    have had no pivot. Arithmetic is exact, so that a pivot need not be large.
+    """
     reduced, is_free = block.copy(), np.ones(len(block), bool)
     pivot_rows: list[int] = []
     pivot_columns: list[int] = []
@@ -168,7 +173,7 @@ def _pivots(block: np.ndarray) -> tuple[list[int], list[int]]:
         is_free[pivot] = False
         row = reduced[pivot] * inverses(reduced[pivot, column]) % PRIME  # with 1 as its pivot
         factors = np.where(is_free, reduced[:, column], 0)
-        reduced = (reduced - factors[:, None] * row[None]) % PRIME
+        reduced = (reduced - factors[:, None] * row[None]) % PRIME  # zeros below the pivot
     return pivot_rows, pivot_columns
 
 

@@ -221,16 +221,19 @@ def _answer(
 def _missed_above(
     values: np.ndarray, errors: np.ndarray, within: np.ndarray, ritz: np.ndarray, moved: float
 ) -> int:
-    """At least how many eigenvalues above the least value belong to none of the pairs.
+    """A lower bound on how many eigenvalues of A above the least value belong to no given pair.
 
-    ``within`` are the eigenvalues t_j of A on the space of the pairs, and ``ritz``, ascending, the
-    Ritz values on its complement. With the i-th of these from above, rho_i, at least
-    i + #{j: t_j >= rho_i} eigenvalues of A are rho_i - ``moved`` or above. The pairs can account
-    for as many of them as have intervals, values +- errors, that reach up there.
+    ``values`` are those of the pairs, with their ``errors``. ``within`` are the eigenvalues t_j of
+    A on the space of their vectors, and ``ritz``, ascending, the Ritz values on its complement. Let
+    rho_i be the i-th of the latter from above. The compression of A to the complement has at least
+    i eigenvalues >= rho_i (Cauchy), and A without the part that couples the two spaces has
+    i + #{j: t_j >= rho_i} of them. That part and the errors move an eigenvalue by ``moved`` at most
+    (Weyl), so that at least as many eigenvalues of A are >= rho_i - ``moved``. A pair can be one of
+    them only if its interval, value +- error, reaches up there; the others are missed.
     """
     most_missed = 0
     for index, rho in enumerate(ritz[::-1], start=1):
-        edge = rho - moved
+        edge = rho - moved  # falls from one rho to the next
         if not edge > values.min():
             break
         accounted = int((values + errors >= edge).sum())

@@ -109,16 +109,19 @@ def eigenvalues(
 
 
 def _takes_few(op: Operator, k: int, limits: Limits) -> bool:
-    """Whether a few eigenvalues are computed alone, by products with the operator.
+    """Whether k eigenvalues are computed alone, by products with the operator, and not all n.
 
-    So they are for more than ``limits.whole_rows`` rows, and where the matrix would be formed by
-    far more products than they take: k of them take about 100 + 10 k, and at the smallest end of
-    a Hessian half as many more.
+    So they are for more than ``limits.whole_rows`` rows, where a whole spectrum takes too long. For
+    fewer rows, too, if that takes less time than to form the matrix. k eigenvalues take about
+    100 + 10 k products, one after the other (half as many more at the smallest end of a Hessian). A
+    matrix without a cheaper way is formed by n products with unit vectors, many at once, of which
+    ``_FORMED`` take the time of one product by itself.
     """
     size = op.shape[0]
     if size > limits.whole_rows:
         return True
     factor = factorisation_of(op)
+    # no eigenvalues that the operator states, and no factor J that memory holds
     needs_matrix = facts_of(op).eigenvalues is None and (
         factor is None or factor.size_in_bytes > limits.factor_bytes
     )

@@ -177,7 +177,7 @@ def _incomplete(
     """
     size, top, bottom = run.size, float(values[-1]), float(values[0])
     rests_on = certificate(error, chance(MISSED_AT_EITHER_END), symmetry_of(problem.op))
-    if not np.isfinite(error.value):
+    if not np.isfinite(error.value):  # nothing is known about the products: values without bounds
         largest = Enclosure(top, 0.0, np.inf)
         smallest = Enclosure(max(bottom, 0.0), 0.0, np.inf)
         return Ends(
@@ -189,7 +189,7 @@ def _incomplete(
     # to 0 or below; infinite if there is none.
     upper = lanczos.none_missed_beyond(run, top, top, chance_of_end)
     lower = lanczos.none_missed_beyond(run, bottom, -max(bottom, floor), chance_of_end)
-    if lower > floor:
+    if lower > floor:  # no eigenvalue lies below lower - floor > 0: the rank is full
         smallest = Enclosure(bottom, lower - floor, bottom + floor)
         rank, source = size, FULL if problem.rank is None else GIVEN
     else:

@@ -123,11 +123,13 @@ def _rows(net: Network, u: jax.Array) -> list[jax.Array]:
 
 
 def _without_q(net: Network, uses: Sequence[Use], pairs: Sequence[Pair]) -> jax.Array:
-    """sum_t delta_t L_ts (j, s q_out) with a = L Q, over the positions t of all uses of a layer.
+    """A matrix C (j, s q_out) with C C^T = J_l J_l^T for j rows of a layer's columns J_l of J.
 
-    a (t, q_in) are the inputs of the layer, L (t, s) is lower triangular, and Q (s, q_in) has
-    orthonormal rows; L^T is the R of a QR factorisation of a^T. delta_t (j, q_out) are the
-    sensitivities. ``pairs`` holds a and delta for each use.
+    The layer has t positions in all of its uses, fewer than its q_in inputs. With the inputs
+    a_t (q_in) and the sensitivities delta_t (j, q_out), which ``pairs`` holds for each use, J_l is
+    sum_t a_t (x) delta_t. Let a = L Q, where Q (s, q_in) has orthonormal rows and L (t, s) is lower
+    triangular: L^T is the R of a QR factorisation of a^T. Then J_l = C (Q (x) I) with
+    C = sum_t L_ts delta_t, and C C^T = J_l J_l^T because Q Q^T = I. So Q need not be formed.
     """
     placed = [by_positions(use, pair, net.dtype) for use, pair in zip(uses, pairs, strict=True)]
     a = jnp.concatenate([pair[0][:, 0] for pair in placed])  # (t, q_in)

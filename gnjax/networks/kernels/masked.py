@@ -89,6 +89,7 @@ def add(
         np.matmul(a_by_input[chosen].T, b_by_input[chosen], out=kernel)
     epsilon_by_unit = np.ascontiguousarray(epsilon.transpose(2, 0, 1))  # (q_out, j, r')
     weighted = np.empty_like(epsilon_by_unit)
+    # for each sample i: delta_i (r, q_out) times the matrix with the rows K_u[i, j] epsilon_ju
     for i, (delta_i, block_i) in enumerate(zip(delta, block, strict=True)):
         np.multiply(epsilon_by_unit, kernels[:, i, :, None], out=weighted)
         block_i += (delta_i @ weighted.reshape(len(inputs), -1)).reshape(block_i.shape)

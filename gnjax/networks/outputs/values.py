@@ -17,15 +17,17 @@ _SUM_OF_PROBABILITIES = 1e-3  # a softmax in half precision sums to one to about
 
 
 def check_values(target: Target, outputs: jax.Array) -> None:
-    """Refuse probabilities as logits, and a caller's loss that is no number or misreads -1.
+    """Refuse outputs (n, k) and targets at which the loss does not mean what the caller expects.
 
-    The outputs are (n, k). The caller's loss is computed without weights, so that a weight of zero
-    does not turn an infinite term into NaN; terms with the weight zero may be infinite.
+    The cross-entropy refuses outputs that are probabilities and no logits. A loss of the caller's
+    own is refused where it is NaN or infinite, where it reads the label -1 as the last class, and
+    where it changes when its maxima are replaced by comparisons, as the library differentiates it.
     """
     if target.loss == "cross_entropy":
         _check_logits(target, outputs)
     if not callable(target.loss):
         return
+    # Weights are left out: 0 times infinity is NaN, but a term of weight 0 may be infinite.
     unweighted = replace(target, weights=None)
     terms = _terms(unweighted, outputs)
     if not bool(_finite_where_they_count(terms, target.weights)):
@@ -35,6 +37,7 @@ def check_values(target: Target, outputs: jax.Array) -> None:
         )
         raise ValueError(msg)
     _check_negative_labels(unweighted, outputs, terms)
+    # One sample shows the operations of the loss. A loss without targets takes outputs alone.
     first_target = [] if target.y is None else [jax.tree.map(lambda array: array[0], target.y)]
     check_maxima(target.loss, target.outputs.unravel(outputs[0]), *first_target)
 

@@ -116,9 +116,12 @@ def _groups(changes: np.ndarray, size: int, rng: np.random.Generator) -> _Groups
 
 
 def _changes(net: Network, rng: np.random.Generator) -> np.ndarray | None:
-    """|J_i v in float32 - J_i v| (n,) for one random v and the rows J_i of every sample i.
+    """For every sample i by how much float32 changes J_i v: |J_i v in float32 - J_i v|, as (n,).
 
-    None where the network is not in float64, or cannot be computed in float32 throughout.
+    J_i are the r rows of J = R^T dF/dtheta of the sample, and v is one random direction of the
+    parameters, with entries whose root mean square is 1. Rounding in float64 is larger for the
+    samples that float32 changes more. None where the network is not in float64, cannot be computed
+    in float32 throughout, or overflows there.
     """
     if net.dtype != jnp.float64:
         return None
@@ -126,6 +129,7 @@ def _changes(net: Network, rng: np.random.Generator) -> np.ndarray | None:
     v *= math.sqrt(v.size) / np.linalg.norm(v)
     v_in_float64, v_in_float32 = jnp.asarray(v), jnp.asarray(v, jnp.float32)
     net_in_float32 = _narrowed(net)
+    # "highest": matrix products in float32, and in no shorter format, on an accelerator too
     with jax.numpy_dtype_promotion("standard"), jax.default_matmul_precision("highest"):
         batches = list(windows((net.x, net.target), net.batch))
         first_batch = _narrowed(batches[0][0])
@@ -134,6 +138,7 @@ def _changes(net: Network, rng: np.random.Generator) -> np.ndarray | None:
             closed_jaxpr = program.trace(net_in_float32, *first_batch, v_in_float32).jaxpr
         except TypeError:  # such as that of a loop whose carry has a dtype of its own
             return None
+        # a constant of the model in float64 would make what follows it float64 again
         results = (v for eqn in equations(closed_jaxpr.jaxpr) for v in eqn.outvars if floats(v))
         if any(v.aval.dtype == jnp.float64 for v in results):
             return None
@@ -145,7 +150,7 @@ def _changes(net: Network, rng: np.random.Generator) -> np.ndarray | None:
     for (batch, seen_before), image in zip(batches, images, strict=True):
         difference = on_host(plain_forward(net, *batch, v_in_float64)) - image
         norms_of_batch = np.linalg.norm(difference.reshape(len(difference), -1), axis=1)
-        changes.append(norms_of_batch[seen_before:])
+        changes.append(norms_of_batch[seen_before:])  # the last batch overlaps the one before it
     norms = np.concatenate(changes)
     return norms if np.isfinite(norms).all() else None
 

@@ -229,9 +229,11 @@ def _roundings(expected: _Jacobian, eps: float, changes: _Jacobian | None = None
     """By how much rounding may change the outputs and derivatives that are ``expected``.
 
     It is 1,000 times eps times their size: each output has its own, and all derivatives have that
-    of the largest one. If ``changes`` by a share h = sqrt(eps) of all numbers on the way were
-    measured, the change over h takes the place of the size where it is larger. A change beyond the
-    size itself says no more than one of that size.
+    of the largest one. For an ill-conditioned module that is too little. So ``changes`` may say by
+    how much outputs and derivatives changed when all numbers on the way to them were moved by the
+    share h = sqrt(eps). The change over h then takes the place of the size where it is larger. A
+    change beyond the size itself says no more than one of that size. Nor is more than the share
+    ``_COARSEST`` of the size allowed, which a format of few digits would reach.
     """
     largest_derivative = max(map(largest, expected.product.values()), default=0.0) or 1.0
     sizes = _Jacobian(

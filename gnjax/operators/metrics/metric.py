@@ -144,10 +144,16 @@ def matrix_block(name: str, places: np.ndarray, matrix: np.ndarray) -> Block:
 def kronecker_block(
     name: str, own: np.ndarray, left: Factor, right: Factor, values: np.ndarray
 ) -> Block:
-    """The block with the eigenvectors of A (x) B, ``left`` and ``right``, and its own eigenvalues.
+    """The block with the eigenvectors of a Kronecker product A (x) B, and eigenvalues of its own.
 
-    ``own`` and ``values`` (g, i, o) are its places in the vector of parameters and its eigenvalues,
-    for g groups of A (i, i) and B (o, o).
+    Args:
+      name: the parameters that the block has.
+      own: (g, i, o), the index in the vector of parameters of entry (i, o) of the weight matrix of
+        each group; a layer without groups has g = 1.
+      left: A (i, i) for each group, with its eigenvectors u_x.
+      right: B (o, o) for each group, with its eigenvectors v_y.
+      values: (g, x, y), the eigenvalue of the block for the eigenvector u_x (x) v_y. It need not be
+        the product of those of A and B, as in EK-FAC.
     """
     groups, i, o = own.shape
     size = f"{i} x {o}" if groups == 1 else f"{groups} of {i} x {o}"

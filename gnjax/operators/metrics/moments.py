@@ -255,7 +255,11 @@ class _Squares:
     ) -> list[jax.Array]:
         """For every part sum (u_x^T (sum_t a_t delta_t^T) v_y)^2 over samples and rows, (g, x, y).
 
-        ``pairs`` are the inputs a and the sensitivities delta of all uses.
+        sum_t a_t delta_t^T (i, o), over the positions t of a layer, is a row of J for the layer's
+        weights. u_x and v_y are eigenvectors of the two factors of K-FAC, for each of g groups. So
+        the sums are the diagonal of the layer's block of J^T J in the basis u_x (x) v_y, which are
+        the eigenvalues of EK-FAC. ``pairs`` are the inputs a and the sensitivities delta of all
+        uses; a bias counts as one more row of the weights, whose input is 1.
         """
         del target, rows
         sums = []

@@ -158,7 +158,11 @@ class Factored(Algebra):
         return value, Error(rounding, reason="rounding of a sum")
 
     def _factorisation(self) -> Factorisation:
-        """J itself. On an accelerator, where it is in float64, some rows at a time stay there."""
+        """The stored J as the factor of J J^T: formed in host memory, in float64.
+
+        A method that reads only some rows of J at a time gets them as slices on the accelerator, if
+        J is there and in float64 already; otherwise they are slices of the J in host memory.
+        """
         rows, columns = self.factor.shape
         stays_on_device = not on_cpu(self.factor) and self.dtype == np.float64
         return Factorisation(

@@ -128,8 +128,9 @@ def _accurate(gaps: np.ndarray, residuals: np.ndarray, count: int) -> bool:
 def refined(end: End, rows: np.ndarray) -> Ritz:
     """The Ritz values of A on the span of ``rows`` (k, n), from products with orthonormal vectors.
 
-    The outermost rows come first. So the matrix Q A Q^T of the orthonormalised rows Q is graded,
-    and values of very different sizes keep their digits.
+    ``rows`` are approximate eigenvectors, those of the end first: for the smallest eigenvalues in
+    ascending order. So the entries of Q A Q^T, with the orthonormalised rows Q, are sorted by size
+    (the matrix is graded), and an algorithm for such matrices keeps the digits of small values.
     """
     basis = np.linalg.qr(rows.T)[0].T
     products = end.products(basis)
