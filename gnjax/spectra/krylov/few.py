@@ -221,7 +221,7 @@ def _confirmed(search: Search, run: krylov.Run) -> krylov.Run:
     There is a symmetric matrix A' with A' U^T = U^T T + Q^T R and ||A - A'|| <= 2 / sqrt(3) ||E||.
     For A - A' has to map U^T to E^T. On the rows of U and on their complement it is the matrix of
     blocks [S, F^T; F, 0], where S and F are the parts of E^T on both. With e = ||E|| its norm is at
-    most the maximum of (s + (4 e^2 - 3 s^2)^{1/2}) / 2 for s in [0, e], which is at s = e / 3^{1/2}.
+    most the maximum of (s + (4 e^2 - 3 s^2)^{1/2}) / 2 for 0 <= s <= e, at s = e / 3^{1/2}.
     """
     if run.complete:
         return run
