@@ -161,6 +161,7 @@ def _diagnose(parsed: argparse.Namespace) -> None:
 
 
 def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand ``doctor`` with its argument."""
     examining = commands.add_parser(
         "doctor", help="say whether this machine is ready, and for what"
     )

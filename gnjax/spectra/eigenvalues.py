@@ -163,8 +163,9 @@ def _few_of_twin(
 def operator_norm(op: Operator, limits: Limits = LIMITS) -> float:
     """An estimate of ||A||_2 to a few per cent, to estimate the size of rounding errors.
 
-    It is the largest absolute Ritz value of a few steps of block Lanczos. The basis has 32 vectors,
-    and fewer where ``limits.density_bytes`` has no room for them.
+    It is the largest absolute Ritz value of a few steps of block Lanczos, and so not above ||A||_2
+    up to rounding. The basis has 32 vectors in 8 blocks. Where ``limits.density_bytes`` has no room
+    for them, the blocks are single vectors, at most 8 of them.
     """
     most_vectors = int(limits.density_bytes / (8 * op.shape[0]))
     block = _NORM_BLOCK if most_vectors >= _NORM_BLOCK * _NORM_STEPS else 1

@@ -60,8 +60,13 @@ def singular_angles(sigma: np.ndarray, residuals: np.ndarray, error: np.ndarray)
 
 
 def left_singular_rows(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Singular values of J (n, p) from the largest down, left singular vectors as rows (n, n), and
-    for each value the larger of ||J v - sigma u|| and ||J^T u - sigma v||."""
+    """Singular values and left singular vectors of J (n, p), with residuals.
+
+    Returns:
+      The singular values sigma (min(n, p),) from the largest down; the left singular vectors u as
+      rows (n, n), a basis; and for each value the larger of ||J v - sigma u|| and
+      ||J^T u - sigma v||.
+    """
     rows, columns = factor.shape
     if columns > rows:  # J^T = Q R has the singular values and left vectors of R^T
         factor = triangular_factor(factor.T).T

@@ -244,8 +244,11 @@ def _together(net: Network, leaves: list[jax.Array], x: Any, u: jax.Array) -> ja
 def _exact_columns(first: Network, batches: _Batches) -> np.ndarray:
     """A mask (p,) of the columns of J that are not zero modulo the prime, and so not zero.
 
-    Random sums u J of the rows that have a weight show them. A column other than zero has the sum
-    zero by a chance of 1 / prime.
+    J are the derivatives of the outputs of all samples. The network's equations are followed in
+    exact arithmetic modulo the prime, which gives u J for a random u, zero at the outputs that have
+    no weight in the loss. A column with an entry other than zero among the others is zero in u J by
+    a chance of 1 / prime. So the mask may lack a column with that chance, and never has one too
+    much.
     """
     follow, nonzero = Followed(partial(_together, first)), np.zeros(first.parameters, bool)
     for net in batches():

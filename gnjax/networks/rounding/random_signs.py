@@ -71,8 +71,11 @@ class RandomSigns:
     def result(self, eqn: Any, operands: Sequence[Any]) -> Any:
         """The results of an equation, with zeros that may have underflowed moved.
 
-        They are moved by the smallest normal number. A zero may have underflowed if the equation
-        multiplies, and a product of the smallest nonzero entries of its operands is below that.
+        A random sign times a zero's own size is 0, so that Monte Carlo arithmetic would not see the
+        error of a product that underflowed. Such a zero is moved by the smallest normal number of
+        its format, which that error does not exceed. It may have underflowed only if the equation
+        multiplies, and the product of the smallest nonzero entries of its operands is below that
+        number.
         """
         results = result_by_numpy(eqn, operands)
         if eqn.primitive.name not in _PRODUCTS or not inexact(eqn.outvars[0].aval):

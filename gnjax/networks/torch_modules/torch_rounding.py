@@ -72,12 +72,16 @@ def _moving(step: float, seed: int) -> Any:
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            """The result of the operator ``func``, which PyTorch passes here, with its move.
+
+            A result that only picks numbers of its operands is not moved, as none is rounded.
+            """
             result = func(*args, **(kwargs or {}))
             if any(returned.alias_info for returned in func._schema.returns):
                 return result  # a view, or an operand in place
             operands = [leaf for leaf in jax.tree.leaves((args, kwargs)) if _floats(leaf)]
             if func is torch().ops.aten.clone.default:
-                operands = []  # what is given is moved as well
+                operands = []  # a copy is moved: so the caller can have the inputs moved as well
             return jax.tree.map(lambda value: with_move(value, operands), result)
 
     return Moving()

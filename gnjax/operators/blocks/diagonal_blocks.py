@@ -149,11 +149,16 @@ def _of_gram(
     by_columns: Sequence[bool],
     limits: Limits,
 ) -> DiagonalBlocks:
-    """Compute each block from J_b where it is ``by_columns``, and else from K_b = J_b J_b^T.
+    """The blocks G_bb = J_b^T J_b of G = scale J^T J, one for each group of parameters.
 
-    The share outside the blocks needs the norms of all K_b and of their sum. If some K_b are formed
-    in any case, and all of them fit in memory, the layers give all; else those that are missing are
-    products of J_b.
+    J_b (n r, p_b) are the columns of J for group b. A block is held as J_b where it is
+    ``by_columns``, and else as K_b = J_b J_b^T, which has its non-zero eigenvalues. Each of the
+    ``groups`` has the indices of its parameters among the chosen ones.
+
+    The share of G outside the blocks (:func:`off_share`) needs the norms of all K_b and of their
+    sum. If some K_b are formed in any case, and all of them fit in memory with three more matrices
+    of their size, one pass over the layers gives all of them, also those of the groups held as J_b.
+    Otherwise the missing ones are products of J_b.
     """
     parts = [indices_of(net.counts, group) for group in groups]
     root = op.scale**0.5
@@ -165,6 +170,7 @@ def _of_gram(
         group for group, is_by_columns in pairs if has_all_kernels or not is_by_columns
     ]
     jacobians, grams = iter(_jacobians(net, column_groups)), iter(_kernels(net, kernel_groups))
+    # for each group: its kernel, if that is formed, and then the matrix by which it is held
     kernels_or_none = [
         op.scale * next(grams) if has_all_kernels or not is_by_columns else None
         for _, is_by_columns in pairs

@@ -64,7 +64,12 @@ class Preconditioned(Around, Algebra, ParameterTrees):
     scaling: Scaling
 
     def facts(self) -> Facts:
-        """S is regular, so that S A S has the rank and the sign of A."""
+        """What is known about S A S, for S = P^{-1/2} and the operator A.
+
+        S is symmetric and invertible, so that S A S has as many positive, negative and zero
+        eigenvalues as A (Sylvester): what A states about its rank and sign holds for S A S. Errors
+        and magnitudes change with S and are computed anew.
+        """
         stated = facts_of(self.op)
         return Facts(
             error=self.error,

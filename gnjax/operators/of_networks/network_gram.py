@@ -239,8 +239,9 @@ class NetworkGram(Algebra, ParameterTrees):
     def full_factorisation(self) -> Factorisation | None:
         """The factor scale^{1/2} J^T or scale^{1/2} J, where J has a column for every parameter.
 
-        None where the loss's output Hessian has no root R, as J is R^T times the Jacobian of the
-        outputs.
+        :meth:`factorisation` may have fewer columns instead, for samples that are coupled. None
+        where the loss's output Hessian B has no root R with B = R R^T, as J is R^T times the
+        Jacobian of the outputs.
         """
         if not has_root(self.net.target):
             return None

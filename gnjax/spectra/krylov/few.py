@@ -234,11 +234,13 @@ def _confirmed(search: Search, run: krylov.Run) -> krylov.Run:
 def _answer(search: Search, pairs: RitzPairs, decided: bool) -> OuterRitzPairs:
     """The k outermost pairs from the largest value down, with their errors.
 
-    ``decided`` says whether it is known that no eigenvalue further out is missing. A complete run
-    that does not span the whole space has found that A is zero outside of its basis, up to
-    ``null_error``. Then zeros without vectors may be among the k values.
+    ``pairs`` are the Ritz pairs of the run, and ``decided`` says whether it is known that no
+    eigenvalue further out is missing. A complete run that does not span the whole space has found
+    that A is zero outside of its basis, up to ``null_error``. There are then eigenvalues near zero
+    for which it has no vectors, and zeros may be among the k values.
     """
     run = pairs.run
+    # no more zeros than the complement of the basis has dimensions
     zeros = min(search.k, search.size - len(pairs.values)) if run.complete else 0
     values = np.append(pairs.values, np.zeros(zeros))
     outermost = np.argsort(search.sign * values, kind="stable")[: search.k]

@@ -179,7 +179,7 @@ def smallest_end(matrix: Matrix, factor: Triangle, block: int, norm: float) -> M
     for _ in range(_SUBSPACE):
         solved = factor.solved(factor.solved(rows, transpose=False), transpose=True)
         rows = np.ascontiguousarray(np.linalg.qr(solved.T)[0].T)
-    least = least_of(factor)
+    least = least_of(factor)  # the smallest eigenvalue of L L^T, which is 1 / ||R||^2
     inverse = least**-0.5 if least > 0 else np.inf
     return _with_error(MatrixEnd(matrix, 1.0, factor, norm, rows, inverse, factor.conditioning()))
 

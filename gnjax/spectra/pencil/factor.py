@@ -135,7 +135,12 @@ def _reported(
 def _from_rows(
     blocks: Iterable[jax.Array], shape: tuple[int, int], dtype: np.dtype, columns: int
 ) -> StoredFactor:
-    """Hold rows of J on the device in tiles of so many columns, the last one narrower."""
+    """Hold J on the device in tiles of ``columns`` columns each, the last one narrower.
+
+    ``blocks`` yields some rows of J at a time, in float64. The tiles have the precision ``dtype``.
+    With them go the Frobenius norm of what this precision cuts off, a bound on the error of the
+    held J, and the squared Frobenius norm of J.
+    """
     starts = range(0, shape[1], columns)
     tiles = [jnp.zeros((shape[0], min(columns, shape[1] - start)), dtype) for start in starts]
     row, lost_squared, squared = 0, jnp.zeros(()), jnp.zeros(())

@@ -82,12 +82,13 @@ def locate(
 ) -> Located | None:
     """The Ritz values of A near an end of its spectrum, by Davidson's method.
 
-    The search goes on until the ``count`` outermost values change in a step by no more than a small
-    fraction of rtol, relative to each. A few more steps are taken until the vectors are accurate
-    enough to be deflated.
+    A step adds the residuals A x - theta x of the Ritz vectors x, preconditioned with R R^T, to the
+    space that is searched. Steps are taken until the ``count`` outermost values change by no more
+    than a small fraction of rtol, relative to each. A few more follow until the vectors are
+    accurate enough to be deflated.
 
-    ``beyond`` are rows from which the search begins instead of those of ``end``. None for the
-    smallest eigenvalue of a matrix that is singular to working precision.
+    ``beyond`` are rows from which the search begins instead of those of ``end``. The answer is None
+    for the smallest eigenvalue of a matrix that is singular to working precision.
     """
     pencil, rows = end.start()
     rows = rows if beyond is None else beyond
@@ -109,7 +110,7 @@ def locate(
             shift = beside(end, float(outermost[-1]), rtol)
             if extra_steps > _EXTRA_STEPS or _accurate(values - shift, residuals, to_deflate):
                 break
-        if stopped() or not space.grow(residuals):
+        if stopped() or not space.grow(residuals):  # no direction is new: the space is invariant
             break
         before, pairs = np.resize(outermost, count), space.ritz(end.block)
     return Located(refined(end, rows), pencil, space.products + len(rows))

@@ -79,9 +79,12 @@ def _allowed(limits: Limits, otherwise: float) -> float:
 
 
 def _on_device(m: int, q: int, limits: Limits) -> Plan:
-    """J (m, q) on the GPU, in float64 where it fits, with J J^T in float64: both are fast there.
+    """The plan for J (m, q) on a GPU: J in float64 if it fits there, else in float32.
 
-    The memory left for J is what a Cholesky factorisation of J J^T does not take.
+    The preconditioner is the Cholesky factor of J J^T itself in float64 (width 0, no sketch), as
+    matrix products in float64 are fast on a GPU. Its factorisation takes ``_TRIANGLES`` matrices
+    (m, m); what is left of the free memory is for J. The plan is refused if J has no room there in
+    float32 either, or by the caller's limits.
     """
     numbers, free = float(m) * q, free_device_memory()
     left = math.inf if free is None else _FREE * free - _TRIANGLES * 8 * float(m) ** 2
