@@ -66,9 +66,11 @@ def powers(a: np.ndarray, exponent: int) -> np.ndarray:
 
 
 def unknowns(name: str, *arguments: np.ndarray) -> np.ndarray:
-    """Residues that stand for the values of a function of which nothing but its name is known.
+    """Residues that stand for the values of a function such as exp, which has none modulo q.
 
-    They look random, and are the same for the same arguments.
+    They look random, and are the same for the same ``name`` and arguments. So what holds for them
+    holds, but for a small chance, whatever values the function has: a sum that is zero by its
+    structure is zero, and one that is zero for special values alone is not.
     """
     with np.errstate(over="ignore"):
         state = np.asarray(zlib.crc32(name.encode()), np.uint64)

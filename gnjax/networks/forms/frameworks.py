@@ -49,7 +49,12 @@ class Keywords:
 
 
 def keywords(call: dict[str, Any]) -> tuple[Keywords, dict[str, Any]]:
-    """The keywords of a call, and those among them that hold arrays."""
+    """The keywords of a call without their arrays, and the arrays, by the names of the keywords.
+
+    The arrays become leaves of the pytree ``apply``, so that JAX traces them and a program serves
+    other numbers of the same shape. All else is a part of the structure of that pytree. An nnx.Rngs
+    is split into its graph, which is structure, and its keys and counts, which are arrays.
+    """
     arrays, fixed, graphs = {}, {}, {}
     for name, value in call.items():
         if isinstance(value, nnx.Rngs):

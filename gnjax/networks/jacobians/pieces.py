@@ -61,11 +61,12 @@ def pieces_of(
       through: a pytree that is a function of the network, the target, the pairs and the rows. It
         is compiled with them, and its results are yielded in their place.
     """
-    if net.coupled:
+    if net.coupled:  # rows of J as products J^T u for unit vectors u, one for each output
         for unit_vectors, seen_before in unit_rows(net):
             rows_of_batch = backward_products(net, on_device(unit_vectors.T)).T[None]
             yield [], take(rows_of_batch, np.s_[:, seen_before:]) if seen_before else rows_of_batch
         return
+    # all others: some samples at a time, and of these some of their r rows at a time
     samples = (net.x, net.target) if samples is None else samples
     samples_at_once, rows = portion or (max(1, net.batch // net.rows), net.rows)
     size = even_size(sample_count(samples), samples_at_once)

@@ -82,7 +82,11 @@ class Followed:
         self.programs: dict[Any, Any] = {}
 
     def __call__(self, *args: Any) -> np.ndarray:
-        """The residues of the result for these arguments."""
+        """The residues of the result for these arguments.
+
+        The equations are traced once for arguments of the same shapes and dtypes, whose numbers
+        they do not depend on, and then evaluated in exact arithmetic.
+        """
         shapes = jax.tree.map(_shape, args, is_leaf=_is_number)
         flat, structure = jax.tree.flatten(args, is_leaf=_is_number)
         key = structure, *((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(shapes))
@@ -123,8 +127,11 @@ def _evaluated(closed_jaxpr: Any, operands: Sequence[Any]) -> list[Number]:
 def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     """The results of one equation of a jaxpr, as instances of :class:`Number`.
 
-    Results that float get residues modulo the prime, from those of the operands; every result gets
-    its value too, if all operands have theirs. An equation that neither can follow is refused.
+    A floating result gets residues modulo the prime, from those of the operands. Every result gets
+    its value in floating arithmetic too, if all operands have theirs: comparisons and indices need
+    it. An operand without a value depends on the vectors that J is multiplied with. An equation
+    that has integer or boolean results of such operands is refused, and so is a comparison of
+    numbers that only rounding tells apart.
     """
     numbers, name = [_number(operand) for operand in operands], eqn.primitive.name
     if name in _LOOPS:

@@ -213,8 +213,10 @@ def _blocks_of_rows(first: Network, batches: _Batches) -> Iterator[np.ndarray]:
 def _seen_by_the_loss(net: Network, samples: int) -> np.ndarray:
     """A projection P (n k, n k) of the outputs f of n samples that does not change their losses.
 
-    It is the identity. For the cross-entropy P f are the logits minus their mean over the classes,
-    for each token. P is symmetric, and its entries are residues modulo the prime.
+    For the cross-entropy, which does not change if a number is added to all logits of a token, P f
+    are the logits minus their mean over the classes. With the output Hessian B = R R^T the rows of
+    R^T dF/dtheta lie in the span of those of P dF/dtheta, whose rank bounds theirs. For any other
+    loss P is the identity. P is symmetric, and its entries are residues modulo the prime.
     """
     identity = np.eye(samples * net.k, dtype=np.int64)
     if net.target is None or net.target.loss != "cross_entropy":

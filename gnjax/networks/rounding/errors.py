@@ -273,10 +273,12 @@ def draws(work: float, rows: int) -> int:
 
     ``work`` is how many numbers one evaluation writes: fewer draws are made where that is many.
 
-    An error that sits in a single direction and has a single cause makes every squared estimate a
-    product of two squared Gaussians. The larger of the means over 16 draws of both modes then is
-    below 1/16 of the expectation, an underestimate by more than 4, with probability below 1e-6
-    (the tests compute it). Networks with many outputs have many directions: three draws are enough.
+    The worst case is an error E that sits in a single direction and has a single cause: every
+    estimate |E v|^2 is then a product of two squared Gaussians. The larger of two means over 16
+    draws, one of J v in forward mode and one of J^T u in reverse mode, is below 1/16 of the
+    expectation, which makes ||E||_F too small by more than a factor of 4, with probability below
+    1e-6 (the tests compute it). Networks with many outputs have many directions, so that three
+    draws are enough.
     """
     by_work = _WORK / max(work, 1.0)
     by_rows = _FEW_OUTPUTS / rows

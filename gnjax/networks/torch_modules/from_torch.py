@@ -281,7 +281,10 @@ class _TorchCall:
     ) -> _Translation:
         """The translation for inputs like the arrays ``leaves`` of x, with this pytree structure.
 
-        The module computes in ``dtype``, or in its own types if ``keeps_types``.
+        PyTorch exports the module's operators at example inputs, which have only the shapes and
+        dtypes of x, and each operator is translated to JAX. The export is for any number of samples
+        where the module allows that. The module computes in ``dtype``, or in its own types if
+        ``keeps_types``.
         """
         floating = getattr(torch(), jnp.dtype(dtype).name)
         module = self.module if keeps_types else in_format(self.module, floating)

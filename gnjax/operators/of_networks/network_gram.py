@@ -262,12 +262,15 @@ class NetworkGram(Algebra, ParameterTrees):
     def factor_error(self) -> Error:
         """The error of scale^{1/2} J in products, and in all that was formed of it until now.
 
-        What was formed, such as J or J J^T, is compared with products by J^T at random vectors. A
-        program of products with A = scale J^T J is compared by v^T A w = scale <J v, J w>, where
-        another program multiplies by J; one with scale J J^T by J^T in the same way. A difference
-        that errors do not explain becomes the error.
+        The error of products with J is measured. But J, J J^T or J^T J may be formed by other
+        programs, from the layers, and a mistake there would not show. So what they formed is
+        compared with the measured products by the numbers u^T J J^T w at random vectors u and w:
+        all of them record theirs. Other programs for products with A = scale J^T J are compared by
+        v^T A w = scale <J v, J w>, and with scale J J^T by J^T in the same way. A difference that
+        errors do not explain becomes the error.
         """
         error = self.measured.whole
+        # matrices that were formed, and then other programs for products
         for forms in self._formed:
             error = checked(error, self.measured.forms, forms)
         for images in self._others.images.values():

@@ -148,7 +148,8 @@ def _search(search: Search, block: int, products: int, level: float) -> RitzPair
     """The Ritz pairs of a run from ``block`` random vectors, with restarts when its basis is full.
 
     It ends when the residuals of the k outermost pairs are below the tolerance, or after
-    ``products`` products. ``level`` is that of :func:`_converged`.
+    ``products`` products. ``level`` is the probability with which the run may have missed an
+    eigenvalue further out when it ends, if that takes few more steps (:func:`_converged`).
     """
     options = {"noise": 0.0, "relative_noise": search.noise, "check_every": 1}
     run = krylov.lanczos(
@@ -168,6 +169,7 @@ def _search(search: Search, block: int, products: int, level: float) -> RitzPair
         run = krylov.extended(
             search.apply, run, rows=search.rows, enough=_converged(search, level), **options
         )
+    # What restarts have dropped adds up in ``dropped``, and new products measure it anew.
     return ritz_pairs(_confirmed(search, run) if is_restarted else run, search.sign)
 
 

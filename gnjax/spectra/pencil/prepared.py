@@ -114,9 +114,10 @@ def _triangle(sketch: Callable[[], list[jax.Array]]) -> tuple[Triangle, float] |
 
 
 def _accurate(matrix: np.ndarray) -> tuple[Triangle, float] | None:
-    """L with L L^T a Gram matrix, and the smallest eigenvalue of L L^T.
+    """L with L L^T the Gram ``matrix``, in float64, and the smallest eigenvalue of L L^T.
 
-    None where that eigenvalue is not far above the rounding of the matrix in its precision.
+    None where that eigenvalue is not far above the rounding of the matrix in the precision, such as
+    float32, in which it was formed: then it is mostly rounding, and so is L.
     """
     rounding = _rounding(matrix)
     triangle = cholesky(matrix.astype(np.float64))
