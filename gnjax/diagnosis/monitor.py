@@ -231,7 +231,8 @@ class Monitor:
         H is ``op``, and the diagonal of P^{-1/2} is given where the third matrix is wanted. The run
         of H starts from its eigenvector of the last row, that of G from the one of H just found,
         and the third from its own of the last row. At every tenth row the starts are half random
-        and the runs may take all steps; at others they take few.
+        and the runs may take all steps; at others they take few. So it is looked for an
+        eigenvalue that has grown beyond the one that is followed, with an eigenvector of its own.
         """
         last_vector = self._vectors.get("hessian")
         is_cold = last_vector is None or row_number % _RENEWED == 0

@@ -59,6 +59,7 @@ class ConvNorm(nnx.Module):
         bias: bool = False,
         rngs: nnx.Rngs,
     ) -> None:
+        """From ``channels`` to ``filters``; all weights are zero until an initialiser sets them."""
         self.conv = nnx.Conv(
             channels,
             filters,

@@ -210,7 +210,8 @@ def _direction(net: Network) -> list[jax.Array]:
     """A random direction, arrays like the parameters, with entries of their size, nowhere zero.
 
     The entries are u (|w| + s), with u random in (-1, 1), the parameter w, and the root mean square
-    s of its array (1 where that is zero).
+    s of its array (1 where that is zero). A step along this direction changes every parameter by a
+    similar share, as rounding does, and a derivative along it sees every parameter.
     """
     sizes = [leaf.size for leaf in net.leaves]
     # A hash of the index of an entry: XLA compiles it ten times sooner than normal numbers.

@@ -111,7 +111,8 @@ def _unused(jaxpr: Any) -> dict[int, list[Any]]:
 def most_bytes(jaxpr: Any) -> int:
     """The most bytes that the results of equations take at one time in :func:`evaluate`.
 
-    What is inside of loops and branches is left out.
+    A result is held from its equation to the last equation that uses it. While a call is evaluated,
+    the results inside of it are held too. What is inside of loops and branches is left out.
     """
     unused_after, held, most = _unused(jaxpr), 0, 0
     results = {v for eqn in jaxpr.eqns for v in eqn.outvars}

@@ -129,10 +129,12 @@ class _Pairs:
 def _pairs(product: HostProduct, rows: np.ndarray, approximations: np.ndarray | None) -> _Pairs:
     """What two products for each of the unit ``rows`` (k, n) say about the pairs.
 
-    The values are ``approximations`` or, where these are None, Rayleigh quotients. If the rows are
-    independent, with the smallest singular value sigma, each of them has an eigenvalue of its own
-    within the residuals divided by sigma (Kahan). Otherwise each value has one, and several may
-    have the same.
+    The rows are approximate eigenvectors x_i of A. Their values theta_i are ``approximations`` or,
+    where these are None, Rayleigh quotients. If the rows are independent, with the smallest
+    singular value sigma, each of them has an eigenvalue of its own within the residuals divided by
+    sigma (Kahan). Otherwise each value has one within its residual, and several may have the same.
+    The second products are with an orthonormal basis of the rows, as the rows themselves need not
+    be orthogonal.
     """
     images = product(rows)
     values = np.einsum("ij,ij->i", rows, images) if approximations is None else approximations
@@ -141,7 +143,7 @@ def _pairs(product: HostProduct, rows: np.ndarray, approximations: np.ndarray | 
     basis = directions[sigma > _DEPENDENT]
     images = product(basis)
     projection = images @ basis.T
-    projection = (projection + projection.T) / 2
+    projection = (projection + projection.T) / 2  # symmetric but for rounding
     beta = float(np.linalg.norm(images - projection @ basis, 2))
     are_independent = len(basis) == len(rows)
     radii = group_radii(values, residuals / sigma[-1]) if are_independent else residuals

@@ -96,14 +96,15 @@ def _ends(problem: Problem) -> Ends | None:
 def _why_singular(base: Operator, rows: int, bottom: Enclosure, size: int) -> Error | None:
     """The evidence that A, of ``size`` rows, is singular; None where structure does not prove it.
 
-    ``bottom`` is the smallest eigenvalue of the twin of A, a matrix of ``rows`` rows with the same
-    non-zero eigenvalues.
+    The ``base`` is A, and ``bottom`` the smallest eigenvalue of its twin, a matrix of ``rows`` rows
+    with the same non-zero eigenvalues, or A itself. If the twin is smaller, A has at least as many
+    zeros as it has more rows. Otherwise A is singular if a bound on its rank is below ``size``.
     """
     if facts_of(base).assumed:  # its structure is an assumption, and proves nothing
         return None
     if rows < size:
         return SHAPES
-    if bottom.low > 0:
+    if bottom.low > 0:  # A is certified to be regular
         return None
     bound = rank_of(base)
     return bound.evidence if bound.value < size else None

@@ -155,8 +155,10 @@ def _wide_operand(operand: Any, v: Any) -> Any:
 def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     """The results of an equation with float64 in place of float32.
 
-    Primitives that mean the same in every format are computed in float64, and those with equations
-    inside have these widened; any other one is computed in float32, and its results are widened.
+    An equation without float32 stays as it is. Primitives that mean the same in every format are
+    computed in float64. Those with equations inside, as loops and functions with derivative rules,
+    have these widened. Any other one, such as a bit cast, is computed in float32, and its results
+    are converted to float64.
     """
     with_inner = (eqn, *equations_inside(eqn))
     if not any(_is_narrow(v.aval) for inner in with_inner for v in _values(inner)):

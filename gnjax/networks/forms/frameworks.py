@@ -299,7 +299,12 @@ def _axis_name(model: Any) -> Any:
 
 
 def equinox_parts(model: Any) -> tuple[Callable[[Params], Any], Params]:
-    """A function that makes the module from its parameters, and these: all floating arrays."""
+    """A function that makes an Equinox module from its parameters, and the parameters.
+
+    These are all arrays of floating or complex numbers, as a tree like the module with None in
+    place of every other leaf. The function holds the other arrays, which may be traced, and the
+    leaves that are no arrays, which are a part of its structure.
+    """
     leaves, structure = jax.tree.flatten(model)
     kinds = tuple(_kind(leaf) for leaf in leaves)
     sorted_out = list(zip(leaves, kinds, strict=True))

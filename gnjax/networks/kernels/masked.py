@@ -35,8 +35,11 @@ def as_vectors(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
 def _as_vectors(net: Network, trace: layers.TracedLayers, item: Item) -> Item:
     """The item, in the form "vectors" if it is a masked dense layer where that is much less work.
 
-    Rows of J take r^2 multiplications for each weight and pair of samples; vectors take one for
-    each weight and r^2 for each unit.
+    A mask chooses some entries of the weights (``net.entry_indices``). For a pair of samples with r
+    rows each, rows of J take r^2 multiplications for each weight. Vectors take one for each weight
+    and r^2 for each unit. So the first take r^2 times as many, or as many times as a unit has
+    weights if that is less: this is ``gain``. The products of vectors are smaller and slower, which
+    only a large gain makes up for, and are made by NumPy on a CPU.
     """
     if item.form != "rows" or item.layer is None or net.entry_indices[item.parameter] is None:
         return item

@@ -190,8 +190,10 @@ class _TorchCall:
     def __call__(self, fixed: dict[str, jax.Array], params: Params, x: Any) -> Any:
         """The outputs of the translation at samples x; ``fixed`` are buffers by their paths.
 
-        Where a comparison is asked for, and nothing is traced, the module itself is called as well,
-        and its outputs are returned.
+        All of it is computed in the dtype of ``params``. Only if they have several dtypes, and they
+        are those of the module, each parameter keeps its own. Where a comparison is asked for
+        (:func:`gnjax.networks.torch_modules.comparison.noticed`), and nothing is traced, the module
+        itself is called as well, and its outputs are returned.
         """
         arrays = flat(params)
         dtype = jnp.result_type(*arrays.values())

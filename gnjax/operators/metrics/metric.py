@@ -90,7 +90,8 @@ class Block:
         block with an eigenvalue that is not positive, or not more than rounding.
         """
         damped = self.values + damping
-        # The eigenvalues of a diagonal block are its entries, and have no rounding.
+        # Rounding of an eigenvalue: a part of the largest one, for each row of the block. The
+        # eigenvalues of a diagonal block are its entries, and have none.
         rows = 0 if self._is_diagonal else int(np.prod(self.own.shape[1:]))
         is_positive = np.isfinite(damped) & (damped > _SINGULAR * rows * np.abs(damped).max())
         if not is_positive.all():

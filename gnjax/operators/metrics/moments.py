@@ -278,10 +278,12 @@ class _Squares:
 
 
 def _by_parts(net: Network, plan: MomentPlan, pairs: Sequence[Pair]) -> list[Pair]:
-    """The inputs a (n, t, g, i) and sensitivities delta (n, j, t, g, o) of every part.
+    """The inputs a (n, t, g, i) and sensitivities delta (n, j, t, g, o) of every part of the plan.
 
-    ``pairs`` are those of all uses of all layers, in the shapes of their equations. The positions t
-    of a part are those of all uses that its matrices enter.
+    A part is the g matrices (i, o) of one layer that are entries of one parameter. ``pairs`` are
+    those of n samples for all uses of all layers, in the shapes of their equations; delta are the
+    derivatives of j outputs. The positions t of a part are those of all uses that its matrices
+    enter, one use after the other.
     """
     trace, pairs_left = sample_trace(net), iter(pairs)
     of_layer: dict[int, list[Pair]] = {}

@@ -71,9 +71,11 @@ def empty_basis(form: Layout, rows: int) -> jax.Array:
 
 @partial(jax.jit, static_argnums=0)
 def random_row(form: Layout, number: int) -> jax.Array:
-    """A row of normal random numbers, which depends on ``number`` and not on the layout.
+    """The ``number``-th row of normal random numbers, in the layout ``form`` (slabs, width).
 
-    The random stream is different from those from which the caller may have drawn weights.
+    Its numbers depend on ``number`` and not on the layout. A layout may have room behind the last
+    entry of a vector; the row is zero there. The random stream is different from those from which
+    the caller may have drawn weights.
     """
     key = jax.random.fold_in(jax.random.key(_STREAM), number)
     normal = jax.random.normal(key, (form.slabs, form.width), form.dtype)

@@ -175,10 +175,13 @@ def _searched(
     target: float,
     stop: Callable[[], bool],
 ) -> bool:
-    """Step and restart until the k outermost residuals are small; whether they are.
+    """Step and restart until the k outermost residuals are small; returns whether they are.
 
-    They are small below ``target`` times the scale. A restart keeps the k outermost Ritz vectors
-    and half of the others, so that the next rows have room.
+    They are small below ``target`` times the scale, the largest absolute Ritz value so far. Where
+    the basis seems to be invariant, all residuals are small, also those of eigenvalues that are not
+    the outermost: then some products with directions outside of it come first
+    (:meth:`DeviceRun.looked`). A full basis is restarted with the k outermost Ritz vectors and half
+    of the others, so that the next rows have room.
     """
     most = most_products(run.steps)
     restart_size = k + (run.steps - k) // 2

@@ -43,7 +43,11 @@ def _linear(
     align_corners: bool,
     scales: Sequence[float] | None = None,
 ) -> jax.Array:
-    """Images in new sizes, interpolated linearly along one axis after the other."""
+    """Images x (n, c, ..) in new sizes, interpolated linearly along one axis after the other.
+
+    Along an axis the new pixels are a matrix (new length, old length) times the old ones. With
+    ``align_corners`` the first and the last pixel stay where they are, as in PyTorch.
+    """
     lengths, steps = _lengths(x, sizes, scales)
     for axis, (length, step) in enumerate(zip(lengths, steps, strict=True), start=2):
         weights = jnp.asarray(_weights(x.shape[axis], length, step, align_corners), x.dtype)
