@@ -298,9 +298,11 @@ _Part = tuple[np.ndarray, jax.Array]
 
 
 def _disjoint(parts: Sequence[_Part], size: int) -> tuple[list[_Part], list[_Part]]:
-    """Some parts of which no two have an entry in common, and the remaining parts.
+    """Some parts of a parameter of which no two have an entry in common, and the remaining parts.
 
-    ``size`` is the number of entries of the parameter.
+    A part begins with the flat indices of its entries. Columns of parts without common entries can
+    be put side by side; those of an entry in several parts have to be added. ``size`` is the number
+    of entries of the parameter.
     """
     unused = np.ones(size, bool)
     disjoint: list[_Part] = []

@@ -40,6 +40,10 @@ def evaluate_tapped(
     operands_of_points: dict[int, Any] = {}
 
     def bind_tapped(eqn: Any, operands: Sequence[Any]) -> Any:
+        """The results of one equation, plus its tap if it is a point; its operand is kept.
+
+        A scan with points in its body is evaluated with a row of each tap for every step.
+        """
         points_in_body = _inside(eqn, points) if eqn.primitive.name == "scan" else {}
         if points_in_body:
             rows = {index: taps[index] for index, _ in points_in_body.values()}

@@ -47,9 +47,13 @@ class Blocks:
         self._buffers = None if buffer is None else np.split(buffer[:numbers], len(self.starts))
 
     def pieces(self, index: int) -> PairsAndRows:
-        """The pairs (a, delta) and the rows (n, r, p) of the samples of a block."""
+        """The pairs (a, delta) and the rows (n, r, p) of J for the samples of a block.
+
+        They are computed anew in each call, or once and held if there are buffers for them.
+        """
         if index in self._pieces:
             return self._pieces[index]
+        # the last block begins earlier, so that it is as large as the others
         first = min(self.starts[index], self._net.samples - self.size)
         samples_and_targets = take((self._net.x, self._net.target), slice(first, first + self.size))
         pairs, rows = zip(*pieces_of(self._net, self._group, samples_and_targets), strict=True)

@@ -77,10 +77,13 @@ def matrices(use: Use, entries: jax.Array) -> jax.Array:
 
 
 def _matrices(use: Use, steps: _Steps, entries: jax.Array) -> jax.Array:
-    """The matrices (.., g, q_in, q_out) after the remaining steps to the equation of a use.
+    """The matrices (.., g, q_in, q_out) that an array like the parameter becomes in a layer.
 
-    The axes before are those of loops that slice the array. Conversions of the dtype are left out,
-    so that indices and masks stay what they are.
+    Between a parameter and the equation of the layer that uses it lie ``steps``: reshapes,
+    transposes and slices, and loops around the equation. They are applied to the array
+    ``entries``, such as the indices of the parameter's entries or a mask. The axes in front are
+    those of loops that slice the array. Conversions of the dtype are left out, so that indices and
+    masks stay what they are.
     """
     for index, step in enumerate(steps):
         if isinstance(step, Loop):

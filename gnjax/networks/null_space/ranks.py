@@ -176,7 +176,8 @@ def _square(matrix: np.ndarray) -> np.ndarray:
 def _sums_of_rows(first: Network, batches: _Batches, columns: np.ndarray, count: int) -> np.ndarray:
     """``count`` random sums of all rows of J that have a weight, modulo the prime, as rows.
 
-    They have the chosen ``columns`` of J alone.
+    They have the chosen ``columns`` of J alone. Their rank is that of these columns, or ``count``
+    if that is less, but for a chance of about 1 / prime; so J itself need not be held.
     """
     total: Any = np.zeros((count, len(columns)), np.int64)
     rng = np.random.default_rng(1)

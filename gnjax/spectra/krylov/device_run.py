@@ -238,12 +238,14 @@ def _start_anew(run: DeviceRun) -> None:
 def _restart(run: DeviceRun, values: np.ndarray, vectors: np.ndarray) -> None:
     """Replace V by some of its Ritz vectors, and keep the row that follows (Wu and Simon, 2000).
 
-    ``values`` (p,) and the columns of ``vectors`` (filled, p) are eigenpairs of T.
+    ``values`` (p,) and the columns w of ``vectors`` (filled, p) are eigenpairs of T. The new basis
+    has the rows V^T w and the old next row q, and the new T is diagonal. The entries of T between
+    the Ritz vectors and q come with the next step, which orthogonalises A q against all rows.
     """
     count = len(values)
     rotation = np.zeros((count + 1, run.basis.shape[1]))
     rotation[:count, : run.filled] = vectors.T
-    rotation[count, run.filled] = 1.0
+    rotation[count, run.filled] = 1.0  # q, the row after the last one of V
     run.basis = rotated(run.basis, rotation)
     run.projection[:] = 0.0
     run.projection[:count, :count] = np.diag(values)

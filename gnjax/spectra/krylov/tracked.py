@@ -145,7 +145,10 @@ def _advanced(run: _Run, image: jax.Array) -> _Run:
     """The run after one more step, from the image A v of the last row v of its basis.
 
     The image is orthogonalised against all rows of the basis, and twice, because after one pass it
-    may be orthogonal to half of the digits only. The basis is zero behind its last row.
+    may be orthogonal to half of the digits only. The basis is zero behind its last row. What was
+    taken off are the entries of column j of T = V A V^T; what is left is the direction that
+    follows, times its length. The shapes do not depend on the step, so that one compiled loop makes
+    all steps.
     """
     basis, j = run.basis, run.done
     projected = basis @ image
@@ -154,6 +157,7 @@ def _advanced(run: _Run, image: jax.Array) -> _Run:
     image, projected = image - correction @ basis, projected + correction
     length = jnp.linalg.norm(image)
     # A direction that is only rounding is no new one. Its length is 0, and the run ends.
+    # ends[2] is the largest absolute Ritz value so far, an estimate of ||A||.
     norm_estimate = jnp.maximum(run.ends[2], jnp.linalg.norm(projected))
     is_new = length > BREAKDOWN * jnp.finfo(basis.dtype).eps * norm_estimate
     length = jnp.where(is_new, length, 0.0)

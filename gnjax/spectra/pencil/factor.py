@@ -229,7 +229,7 @@ def gram(tiles: Sequence[jax.Array]) -> np.ndarray:
 
 
 def _products(tiles: Sequence[jax.Array], rows: np.ndarray, dtype: np.dtype) -> Products:
-    """M M^T w and w^T M M^T w for rows w, and M in tiles of its columns.
+    """M M^T w for every row w, and W M M^T W^T for all rows W (b, m), with M in tiles of columns.
 
     The products with each tile are computed in ``dtype``, and added up in float64.
     """

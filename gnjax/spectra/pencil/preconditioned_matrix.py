@@ -51,8 +51,12 @@ class PreconditionedMatrix:
 def by_products(op: Operator, near: np.ndarray, watch: Watch) -> PreconditionedMatrix:
     """A by the products of the operator, and L with L L^T the caller's matrix at the scale of A.
 
-    ``near`` (n, n) is to be a symmetric positive definite matrix near a multiple of A. The products
-    of the operator are the only ones, so that they count as those in full precision.
+    ``near`` (n, n) is to be a symmetric positive definite matrix near a multiple of A, the caller's
+    ``preconditioner``. A bad one costs steps, and the bounds hold nevertheless. The products of the
+    operator are the only ones, so that they count as those in full precision. Their error, in the
+    2-norm, widens every bound on an eigenvalue (``widened``), bounds what rounding does to
+    C = L^{-1} (A - s I) L^{-T} for a vector w = L^{-T} v of length ``longest`` (``lost``), and is
+    the smallest eigenvalue that can be told from zero.
     """
     multiply, size = watch(host_product(op)), op.shape[0]
     triangle = cholesky(_at_scale(near, multiply))

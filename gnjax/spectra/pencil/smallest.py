@@ -27,8 +27,11 @@ def smallest_of_factor(
 ) -> Spectrum | None:
     """The k smallest eigenvalues of A = J J^T, or None where this method has no answer.
 
-    It has one for a matrix of full rank with a factor J whose rows fit in memory. The errors are
-    relative to each eigenvalue, and at most ``rtol`` times the norm, as far as J is known.
+    It has one for a matrix of full rank with a factor J whose rows fit in memory. J J^T is not
+    formed in full precision: a triangle L with L L^T near it, from J or from a sketch of it, is the
+    preconditioner of a search, whose values are then certified by a run with
+    C = L^{-1} (A - s I) L^{-T} (:func:`certified`). The errors are relative to each eigenvalue, and
+    at most ``rtol`` times the norm, as far as J is known.
     """
     factor, size = factorisation_of(op), op.shape[0]
     if factor is None or factor.shape[1] < size or size > limits.matrix_rows:
@@ -39,6 +42,7 @@ def smallest_of_factor(
     ready = by_factor(factor, plan, _LOOSEST, seed, watch)
     if ready is None:
         return None
+    # about ||A||, from the start of a search at the other end
     norm = largest_end(ready.matrix, min(TOGETHER, block)).norm
     # rtol is relative to the norm, and the method's tolerance to the smallest eigenvalue.
     relative = float(np.clip(rtol * norm / least_of(ready.triangle), _FINEST, _LOOSEST))
@@ -46,7 +50,7 @@ def smallest_of_factor(
     answer = certified(end, relative, MISSED, stopped=watch.is_stopped, count=k)
     pairs = zip(answer.bounds.tolist(), answer.values.tolist(), strict=True)
     bounds = np.array([ready.widened(pair, norm) for pair in pairs])  # (k, 2), for the exact J
-    converged = bool((bounds[:, 0] > 0).all())
+    converged = bool((bounds[:, 0] > 0).all())  # all eigenvalues are certified to be positive
     if not converged and not watch.stopped:
         return None
     errors = np.abs(bounds - answer.values[:, None]).max(axis=1)
