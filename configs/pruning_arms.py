@@ -1,4 +1,4 @@
-"""Figures 1, 14, 15 and C4: networks pruned as paper A's published code prunes them.
+"""Figures 1, 14, 15, C4 and losses of 13: networks pruned as paper A's published code prunes them.
 
     python -m experiments.pruning_arms --config=configs/pruning_arms.py:laptop
 

@@ -146,15 +146,14 @@ def shape(
 
 
 def sources(config: ConfigDict) -> list[str]:
-    first = next(iter(config.arms.values()))
+    """The images of every network, once each."""
     same = ("network", "depth", "width", "side", "tensors", "augment")
-    run = Training(
-        **{name: first[name] for name in same},
-        **{name: config[name] for name in ("data", "samples", "batch")},
-        pruned=0.0,
-        seed=config.first_seed,
+    shared = {name: config[name] for name in ("data", "samples", "batch")}
+    runs = (
+        Training(**{name: arm[name] for name in same}, **shared, pruned=0.0, seed=config.first_seed)
+        for arm in {arm.network: arm for arm in config.arms.values()}.values()
     )
-    return [begun(run).source]
+    return list(dict.fromkeys(begun(run).source for run in runs))
 
 
 EXPERIMENT = Experiment(

@@ -48,6 +48,7 @@ class Target:
     read_off: bool = False
     why: str = ""
     reason: str = ""
+    table: str = ""
     listed: str = ""
 
     def __post_init__(self) -> None:
@@ -176,7 +177,8 @@ def _named(quantity: str, values: Sequence[float]) -> str:
 
 def compared(target: Target, folder: Path) -> Compared | None:
     """Ours from the published table; None where the figure was not run, or has no such rows."""
-    path = table_of(target.figure, gallery("paper", folder / "gallery"))
+    tables = gallery("paper", folder / "gallery")
+    path = tables / f"{target.table}.csv" if target.table else table_of(target.figure, tables)
     if not target.rows or not path.is_file():
         return None
     frame = _read(path, path.stat().st_mtime_ns)

@@ -146,9 +146,12 @@ def _images(run: Training) -> tuple[NDArray, NDArray, int, Black, str, str]:
         return found.x, found.labels, found.classes, darkest, found.data, found.source
     raw = datasets.load(run.data, samples=run.samples, seed=0)
     x = raw.inputs.reshape(run.samples, *raw.shape)
-    mean, spread = ((0.5,) * 3, (0.5,) * 3) if run.network == "vit" else (MEAN, SPREAD)
+    mean, spread, told = MEAN, SPREAD, "less each channel's mean and over its standard deviation"
+    if run.network == "vit":
+        mean, spread, told = (0.5,) * 3, (0.5,) * 3, "of the transformer between -1 and 1"
     black = tuple((-np.array(mean) / spread).tolist())
-    return (x - mean) / spread, raw.labels, raw.classes, black, run.data, raw.source
+    source = f"{raw.source}; {told}, as the published code has them"
+    return (x - mean) / spread, raw.labels, raw.classes, black, run.data, source
 
 
 def _start_small(net: ViT, key: jax.Array) -> None:
