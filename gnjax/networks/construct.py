@@ -287,7 +287,10 @@ def _checked_coupling(
     takes_one: bool,
     convex: bool,
 ) -> Coupling:
-    """Check the outputs, and say whether samples are coupled.
+    """Check the outputs, and find out by evaluations whether samples are coupled.
+
+    Outputs and losses are checked at the same evaluations, some samples at a time. What the caller
+    declares is compared with the answer afterwards, by :func:`_check_coupled`.
 
     Args:
       net: the network, with its loss.
@@ -324,7 +327,11 @@ def _outputs(net: Network) -> jax.Array:
 
 
 def _check_coupled(coupling: Coupling, coupled: bool | None, batch_size: int | None) -> None:
-    """Refuse a declaration that is not true, and batches that would split a coupled batch."""
+    """Refuse arguments that the ``coupling`` found by :func:`_checked_coupling` contradicts.
+
+    They are ``coupled=False`` for samples that are coupled, and a ``batch_size`` that would split
+    coupled samples, whose outputs depend on the whole batch.
+    """
     if not coupling.coupled:
         return
     if coupled is False:

@@ -195,9 +195,13 @@ def _answer(
 ) -> CertifiedPairs:
     """The intervals for the matrix itself, from those for its products.
 
-    ``error`` is that of the products, which moves every eigenvalue by as much. ``error_of_ritz`` is
-    that of the Ritz values in the search for others. By Weyl the eigenvalues of A are within
-    ``beta`` of those on the space of the pairs and on its complement.
+    ``others`` are bounds on the eigenvalues of A on the complement of the space of the pairs, and
+    the Ritz values of the search there. By Weyl the eigenvalues of A are within ``pairs.beta`` of
+    those on the space and on its complement: this is the norm of the part of A that couples both.
+    ``error`` is that of the products, which moves every eigenvalue by as much, and
+    ``error_of_ritz`` that of the Ritz values. The sum of the three is ``moved``. So all eigenvalues
+    but those of the pairs lie in the interval ``rest``, which is empty (from inf to -inf) if the
+    pairs span the whole space.
     """
     moved = raised(pairs.beta + error.value + error_of_ritz.value)
     rest = (others.low - moved, others.high + moved) if len(others.ritz) else (np.inf, -np.inf)

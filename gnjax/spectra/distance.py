@@ -31,13 +31,17 @@ _ZERO = np.iinfo(int).min  # the bin of zeros; bin i is 2 i, or 2 i + 1 for nega
 
 
 def jensen_shannon(one: Spectrum, other: Spectrum, floor: float) -> tuple[float, Error]:
-    """The distance d between two spectra and its error; values up to ``floor`` are left out.
+    """The Jensen-Shannon distance d between two spectra, and its error.
 
-    Let t be the share of the eigenvalues whose errors leave open in which bin they lie, or whether
-    they lie above the floor. It bounds the total variation between p and the true histogram. In
-    base 2 the square of d is at most the total variation (Lin, 1991). So, by the triangle
-    inequality, the error of the distance is at most t_1^{1/2} + t_2^{1/2}. The distance is nan if a
-    spectrum has no eigenvalue above the floor.
+    The eigenvalues whose absolute values are above ``floor`` are counted in bins, four to a decade.
+    With the shares p and q of both spectra in each bin and m = (p + q) / 2, d^2 is the mean of
+    sum p log2(p / m) and sum q log2(q / m).
+
+    For each spectrum let t be the share of the eigenvalues whose errors leave open in which bin
+    they lie, or whether they lie above the floor. It bounds the total variation between its
+    histogram and the true one. In base 2 the square of d is at most the total variation (Lin,
+    1991). So, by the triangle inequality, the error of the distance is at most
+    t_1^{1/2} + t_2^{1/2}. The distance is nan if a spectrum has no eigenvalue above the floor.
     """
     return _between(_histogram(one, floor), _histogram(other, floor))
 

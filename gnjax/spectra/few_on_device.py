@@ -47,11 +47,12 @@ _ROOM = 2  # a basis has up to this times the least number of rows; more rows sa
 def bytes_on_device(
     op: Operator, k: int, rtol: float, limits: Limits, *, neighbours: int = 0
 ) -> int:
-    """Decide where the basis is: 0 for host memory, else the bytes of each number on the device.
+    """Decide where the basis of Lanczos is: 0 for host memory, else the bytes of its numbers.
 
-    In host memory k + ``neighbours`` values are computed, and the basis is in float64. On the
-    device it is in the precision of the operator, or in float32 if only that fits and ``rtol``
-    allows it. Raises a ValueError if no basis fits into the limits.
+    Host memory is taken if the least basis for the k + ``neighbours`` values that are computed
+    there fits into the limits, in float64. Otherwise the basis is on the device, in the precision
+    of the operator (8 or 4 bytes), or in float32 if only that fits and ``rtol`` allows it. Raises a
+    ValueError if no basis fits into the limits.
     """
     size = op.shape[0]
     least = min(size, least_rows(k))

@@ -145,6 +145,7 @@ def block_condition(op: NetworkGram, jacobian: np.ndarray) -> ConditionNumber:
     The columns may be scaled, each by a factor of at most 1. The error of the whole Jacobian is
     then a bound on that of J_b.
     """
+    # J_b J_b^T and J_b^T J_b have the same kappa: the smaller one is formed.
     wide = jacobian if jacobian.shape[0] <= jacobian.shape[1] else jacobian.T
     error = op.factor_error()
     factor_and_error = on_device(wide, op.dtype), on_device(error.value, op.dtype)

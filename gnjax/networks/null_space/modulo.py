@@ -255,8 +255,11 @@ def _moved(eqn: Any, numbers: Sequence[Number]) -> list[np.ndarray]:
 def _moved_by_jax(eqn: Any, numbers: Sequence[Number]) -> list[np.ndarray]:
     """:func:`_moved` by JAX, in the floating format of the equation, on parts of the residues.
 
-    A residue has 31 bits. It is split into digits of 8 bits where the format is float32, and of 31
-    where it is float64: sums of such digits are exact in the format, which is checked.
+    The results are sums of entries of the operands, so that the sums of the digits of residues,
+    each times its power of two, are those of the residues. A residue has 31 bits. It is split into
+    digits of 8 bits where the format is float32, and of 31 where it is float64: sums of such digits
+    are exact in the format as long as they are below 2 to the number of its binary digits, which is
+    checked.
     """
     dtype = next(v.aval.dtype for v in eqn.outvars if jaxprs.floats(v))
     exact_below = 2.0 ** (jnp.finfo(dtype).nmant + 1)

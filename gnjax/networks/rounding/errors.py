@@ -68,8 +68,9 @@ class MeasuredProduct(NamedTuple):
     def error_beside(self, others: Iterable[np.ndarray]) -> Error:
         """The error that also holds for other programs of this matrix, from their products.
 
-        ``others`` are their products (n, j) with the same vectors. If the measured error does not
-        explain how far one of them is from ``images``, that distance becomes the error, see
+        ``others`` are their products (n, j) with the same j random vectors. If the measured error
+        does not explain how far one of them is from ``images``, that distance becomes the error,
+        with a larger factor of safety, because it is estimated from few vectors. See
         :mod:`gnjax.networks.rounding.formed`.
         """
         if self.images is None:
@@ -363,7 +364,11 @@ def _add_images(
     probes: np.ndarray,
     backward_sums: _BackwardSums,
 ) -> None:
-    """Add J_b^T u to ``backward_sums`` for the probes u of a batch that is not measured."""
+    """Add J_b^T u to ``backward_sums`` for the probes u of a batch that is not measured.
+
+    J^T u is the sum over all batches, and matrices formed from J are compared with it. So batches
+    whose rounding is not measured have a part in it, too.
+    """
     for index, product in enumerate(plain_backward(net, *batch, on_device(probes))):
         image = on_host(_scaled(scaling, product))
         backward_sums.images[index] = backward_sums.images[index] + image
@@ -389,7 +394,8 @@ def _gaps_to_rows(
 ) -> list[float]:
     """|J_b v - image| for each v with its ``image`` J_b v by differentiation.
 
-    J_b is formed from the layers, as for kernels, and multiplied in float64.
+    J_b is formed from the layers, as for kernels, and multiplied in float64. A mistake in what is
+    known about a layer, or in a derivative rule of the model, shows in these distances.
     """
     x, target = batch
     net_of_batch = net if x is net.x else replace(net, x=x, target=target)

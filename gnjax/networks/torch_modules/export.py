@@ -156,7 +156,12 @@ def _is_for_any_size(program: Any) -> bool:
 
 
 def _cut_where_no_grad(program: Any) -> None:
-    """Put a detach behind what is computed under ``torch.no_grad()``, which the graph forgets."""
+    """Put a detach behind what is computed under ``torch.no_grad()``, which the graph forgets.
+
+    A module has no derivative through such results, and a detach says so in the exported program:
+    its translation stops the derivative there, too. Each result then has the detached one in its
+    place wherever it is used, also among the outputs of the program.
+    """
     for node in list(program.graph.nodes):
         sets_grad = node.target is torch().ops.higher_order.wrap_with_set_grad_enabled
         if not sets_grad or node.args[0]:  # the first argument says whether it is enabled

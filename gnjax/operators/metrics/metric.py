@@ -216,7 +216,7 @@ class Metric:
         Array([1. , 0.4], dtype=float64)
         """
         columns = jnp.asarray(v)
-        scaling = self.scaling(columns.dtype)
+        scaling = self.scaling(columns.dtype)  # P^{-1/2}
         return scaling(scaling(columns))
 
     def as_matrix(self) -> np.ndarray:

@@ -243,7 +243,12 @@ def preconditioned(
 
 
 def _metric(op: Any, net: Network, metric: Any) -> Metric:
-    """The metric P from a form in which :func:`preconditioned` takes it."""
+    """The metric P from a form in which :func:`preconditioned` takes it.
+
+    These are a :class:`Metric`; the word "layers", for the exact blocks of the operator ``op`` for
+    each layer; a matrix as an operator, one block for all parameters; and diagonal entries, in any
+    of their forms (:func:`_entries`).
+    """
     if isinstance(metric, Metric):
         return metric
     if isinstance(metric, str) and metric == "layers":

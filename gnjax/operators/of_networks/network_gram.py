@@ -315,7 +315,8 @@ class NetworkGram(Algebra, ParameterTrees):
     def _magnitude(self) -> int | None:
         """The exponent e with 2^e near the norm, from the products that measure the error.
 
-        Every answer needs these in any case. None for a matrix of zeros.
+        Every answer needs these in any case. They are products with J^T B J or with J, and the
+        norm of J counts twice in A = scale J^T J. None for a matrix of zeros.
         """
         if self._by_products:
             exponent = exponent_of(self._measured_products[0].size)

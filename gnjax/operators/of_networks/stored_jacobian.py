@@ -171,8 +171,11 @@ def storing(op: NetworkGram, product: Product) -> Product:
 def products_before(op: NetworkGram) -> float:
     """The number of products of a convolutional network that cost as much as making J.
 
-    Making J costs r backward passes and the compilation, where r is the number of rows of J for
-    each sample. The number is infinite if products with J are not much faster, if J does not fit in
+    Making J costs r backward passes, where r is the number of rows of J for each sample, and the
+    compilation. All work is counted in multiplications of one sample. A product without J takes a
+    pass forward and one back through all layers. A product with J reads the numbers of J, and takes
+    passes only through those layers whose part of J is kept as a pair (inputs and sensitivities).
+    The number is infinite if products with J are not ``_GAIN`` times faster, if J does not fit in
     memory, on several devices, and on an accelerator, for which none of this was measured.
     """
     net = op.net
@@ -192,6 +195,7 @@ def products_before(op: NetworkGram) -> float:
     work_without_j = 2 * sum(work)
     if _bytes(net, items) > LIMITS.jacobian_bytes or _GAIN * work_with_j > work_without_j:
         return np.inf
+    # in products: r backward passes count as r products, and then the compilation
     return net.rows + _COMPILED / (2 * net.samples * work_without_j)
 
 

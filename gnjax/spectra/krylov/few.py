@@ -128,9 +128,11 @@ def outer_ritz_pairs(
 def _more_vectors(search: Search, pairs: RitzPairs, block: int, hidden: bool | None) -> bool:
     """Whether another run, from more than ``block`` vectors, may find hidden eigenvalues.
 
-    ``hidden`` says whether any are hidden from the run from ``block`` vectors, which finds up to
-    ``block`` copies of a repeated eigenvalue. Where it is None, undecided, more vectors are needed
-    only after a run from one vector, or if one value occurs as often as there are vectors.
+    A run from ``block`` vectors finds up to ``block`` copies of a repeated eigenvalue; more copies
+    are hidden from it. ``hidden`` says whether any eigenvalues are. If so, another run follows, but
+    none from more than 2 k vectors. If ``hidden`` is None, undecided, it follows only after a run
+    from one vector, or if a value occurs as often as there are vectors, so that it may have more
+    copies; and none from more than k vectors.
     """
     if hidden is not None:
         return hidden and block < 2 * search.k

@@ -103,7 +103,8 @@ def _exponent_far_from_one(image: jax.Array) -> int:
 def _in_units(ends: np.ndarray, exponent: int) -> tuple[float, float, float]:
     """2^exponent times the Ritz value, its residual, and the scale, which are the three ``ends``.
 
-    The residual is rounded up.
+    The run was made with a product divided by that power of two, so that no square of its numbers
+    under- or overflows. The residual is rounded up.
     """
     value, residual, scale = ends.tolist()
     if not exponent:
