@@ -115,6 +115,7 @@ def _fetch_data(parsed: argparse.Namespace) -> None:
 
 
 def _add_diagnose(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand ``diagnose`` with its arguments, among them those of a factory."""
     diagnosing = commands.add_parser(
         "diagnose", help="say how ill-conditioned a model of yours is, and what would help"
     )
@@ -138,7 +139,11 @@ def _add_diagnose(commands: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _diagnose(parsed: argparse.Namespace) -> None:
-    """Print the diagnosis of the model that a factory makes, and draw it if that was asked for."""
+    """Print the diagnosis of the model that a factory makes, and draw it if that was asked for.
+
+    Errors of the factory, and of the diagnosis of what it returned, get the factory's name. The
+    picture's format is checked before the work, which may take long.
+    """
     precision.enable_x64()
     with told_with(parsed.factory):
         if parsed.out is not None:

@@ -24,7 +24,11 @@ class Rows:
     """
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
-        """Read the rows of the file at ``path``, or begin the file with a header of settings."""
+        """Read the rows of the file at ``path``, or begin the file with a header of settings.
+
+        The first line is the header, and each other line a row. A process that was killed may have
+        left a last line without its end: such a line is cut off.
+        """
         self._path = path
         self._rows: dict[str, MonitorRow] = {}  # by the digest of their checkpoints
         header = json.dumps({"gnjax series": _VERSION, **settings}, allow_nan=False)

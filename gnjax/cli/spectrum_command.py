@@ -57,7 +57,11 @@ def add_spectrum(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run_spectrum(parsed: argparse.Namespace) -> int:
-    """Print what was asked for; return 1 if it is not finished."""
+    """Print what was asked for; return 1 if it is not finished.
+
+    Only the result goes to stdout, so that --json can be piped. A result without the attribute
+    ``finished`` or ``converged`` is always so.
+    """
     precision.enable_x64()
     with told_with(parsed.factory):
         if parsed.out is not None:

@@ -184,7 +184,10 @@ def answer_of(problem: Problem, ends: Ends, size: int) -> ConditionNumber:
 
 
 def undefined(method: str, size: int) -> ConditionNumber:
-    """The answer where no eigenvalue can be told from zero, so that kappa is not defined."""
+    """The answer where no eigenvalue can be told from zero, so that kappa is not defined.
+
+    ``size`` is the number of rows of the caller's matrix.
+    """
     return ConditionNumber(
         value=math.nan,
         lambda_max=0.0,

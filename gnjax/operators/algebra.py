@@ -163,7 +163,11 @@ class LinearCombination(Algebra, ParameterTrees):
         return max((part.dtype for part in self.parts), key=lambda dtype: jnp.finfo(dtype).eps)
 
     def facts(self) -> Facts:
-        """What follows from the facts of the terms w_i A_i and of the shift s."""
+        """What follows for sum_i w_i A_i + s I from the facts of the terms A_i.
+
+        ``unshifted`` is the sum without s I, and s, for methods that compute its ends and move
+        them. Where only one operator is shifted, it is that operator itself, with its structure.
+        """
         stated = [facts_of(part) for part in self.parts]
         traces = [facts.trace for facts in stated if facts.trace]
         is_shifted_operator = len(self.parts) == 1 and float(self.weights[0]) == 1  # A + s I
@@ -232,7 +236,11 @@ class LinearCombination(Algebra, ParameterTrees):
         return self if twin is self.parts[0] else replace(self, parts=(twin,))
 
     def factorisation(self) -> Factorisation | None:
-        """[w_1^{1/2} J_1, .., w_m^{1/2} J_m] for A_i = J_i J_i^T and w_i that are not negative."""
+        """The factor F = [w_1^{1/2} J_1, .., w_m^{1/2} J_m] with F F^T = sum_i w_i A_i.
+
+        A_i = J_i J_i^T are the terms. None if a term states no factor, if a weight w_i is negative,
+        or if there is a shift s, as s I has no factor of few columns.
+        """
         factors = [factorisation_of(part) for part in self.parts]
         factorisations = [factor for factor in factors if factor is not None]
         if self.shift or min(self.weights) < 0 or len(factorisations) < len(factors):

@@ -128,7 +128,10 @@ def _key(value: Any, numbers: dict[int, int]) -> Any:
 
 
 def _of_a_library(value: Any) -> bool:
-    """Whether this is a module, a function or a class of a library, which nobody edits at work."""
+    """Whether this is a module, a function or a class of a library, which nobody edits at work.
+
+    Such a value stands for itself. A method of an object is none, because it reads the object.
+    """
     if isinstance(value, types.ModuleType):
         return _top(value.__name__) in _LIBRARIES
     if isinstance(value, types.BuiltinFunctionType) and not isinstance(

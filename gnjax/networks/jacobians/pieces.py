@@ -131,7 +131,12 @@ def _pieces(
         return jax.lax.dynamic_slice_in_dim(filled, start, rows)
 
     def sample(xi: Any, sample_target: Target | None) -> Pieces:
-        """The pairs and rows of one sample, from one backward pass for each of its rows."""
+        """The pairs and rows of one sample, from one backward pass for each of its rows.
+
+        A pair (a, delta) is in the shapes of the equation ("pair"), the indices of the ones in
+        place of a ("places"), or vectors a (q_in) and delta (rows, q_out) of the one position
+        ("vectors"). Every other item has columns of the rows.
+        """
         pairs_of_items: list[Pair] = []
         columns = [jnp.zeros((rows, 0), net.dtype)]
         weights_of_sample = partial(weights, sample_target)

@@ -70,6 +70,7 @@ def _grams(left: Network, right: Network, parts: Sequence[Sequence[int]]) -> lis
     grams = [zeros(shape, left.dtype) for _ in parts]
     gram_of = {index: gram for part, gram in zip(parts, grams, strict=True) for index in part}
     nets = (left,) if left is right else (left, right)
+    # groups of parameters, so that the rows of J and the pairs of a group fit in memory if possible
     all_groups = list(groups(_items(left, right), *nets))
     held = [group for group in all_groups if fit(group, *nets)]
     buffers = [  # memory for rows of J, which all groups reuse

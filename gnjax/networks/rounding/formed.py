@@ -107,7 +107,9 @@ def watched(
 ) -> Iterator[np.ndarray | jax.Array]:
     """Yield the blocks of rows of a Jacobian J as they come, and in the end report u^T J J^T w.
 
-    ``vectors`` are the u (m, n r), and ``ended`` is called with the :class:`Forms`.
+    ``vectors`` are the u (m, n r). J^T u is summed up from the blocks, each of which is multiplied
+    with the entries of u that belong to its rows, so that J is never held. ``ended`` is called with
+    the :class:`Forms`, but not if the caller stops before the last block.
     """
     images, size, start = np.zeros(()), 0.0, 0
     for block in blocks:

@@ -34,6 +34,7 @@ class Original:
         *,
         widens: bool,
     ) -> None:
+        """Copy the module, and give the copy these parameters; see the class for the arguments."""
         with _differentiating():
             self._module = in_format(module, torch().float64) if widens else copy.deepcopy(module)
             named = dict(self._module.named_parameters())

@@ -63,6 +63,7 @@ def _moving(step: float, seed: int) -> Any:
     generator = torch().Generator().manual_seed(seed)
 
     def with_move(value: Any, operands: list[Any]) -> Any:
+        """The value times 1 + step or 1 - step, for each entry; a picked one as it is."""
         if not _floats(value) or _picked(value, operands):
             return value
         signs = torch().randint(0, 2, value.shape, generator=generator).mul_(2).sub_(1)

@@ -30,7 +30,11 @@ def brief(value: Any) -> str:
 
 
 def value_of(value: Any, kind: Any, path: str) -> Any:
-    """The value of a field of the type ``kind``, from its JSON; ``path`` names it in errors."""
+    """The value of a field of the type ``kind``, from its JSON; ``path`` names it in errors.
+
+    ``kind`` is the annotation of a field of an answer: a tuple, an array, a number, a word, another
+    answer, or one of them or None. A value of any other type is refused.
+    """
     origin, parts = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):  # "T | None", the only union among the fields
         if value is None and NoneType in parts:

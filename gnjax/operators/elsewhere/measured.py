@@ -45,6 +45,7 @@ class Measured:
         return max(self.asymmetric, self.unrepeatable, self.nonlinear)
 
     def __str__(self) -> str:
+        """How far the products are from symmetric, repeatable and linear, for a certificate."""
         parts = (
             (self.asymmetric, "symmetric"),
             (self.unrepeatable, "the same when repeated"),

@@ -125,7 +125,11 @@ class Preconditioned(Around, Algebra, ParameterTrees):
         return on_device(factor @ factor.T, self.dtype)
 
     def factorisation(self) -> Factorisation | None:
-        """S J, or its transpose J S on the side of outputs."""
+        """The factor F with F F^T the operator: S F_A, for the factor F_A of A and S = P^{-1/2}.
+
+        On the side of outputs A is J J^T, S multiplies the columns of J, and F is J S. None where A
+        states no factor.
+        """
         op = self.op  # S multiplies the columns of J, of which there must be one for a parameter
         factorisation = (
             op.full_factorisation() if isinstance(op, NetworkGram) else factorisation_of(op)

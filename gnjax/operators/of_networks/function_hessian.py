@@ -83,7 +83,12 @@ def _as_network(
     mask: Any,
     only: Only | None,
 ) -> Network:
-    """The network with one sample, which holds nothing, and the function's value as its output."""
+    """A network whose one output is the value of the function, so that both have one Hessian.
+
+    :class:`NetworkHessian` differentiates networks at samples. So the function gets one sample, a
+    zero that it does not read, and there is no loss. ``args`` are the function's other arguments,
+    held fixed; ``mask`` and ``only`` choose the parameters.
+    """
     leaves, structure = jax.tree.flatten(parameters)
     leaf_indices, entry_indices = choose(parameters, mask, only)
     counts = tuple(

@@ -205,6 +205,7 @@ def _converged(search: Search, level: float) -> Callable[[krylov.Run], bool]:
                 or not is_outermost(search, pairs)
                 or excludes(search, pairs, level)
             )
+        # ``excess`` falls about linearly with the steps, and is 0 at the tolerance.
         excess = float(np.log(largest / tolerance))
         decay = (last_check[1] - excess) / (steps - last_check[0])  # in a step
         remaining_steps = excess / decay if decay > 0 else np.inf

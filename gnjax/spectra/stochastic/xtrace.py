@@ -75,7 +75,10 @@ def _basis(images: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]
 def _compressed(
     tests: np.ndarray, images: np.ndarray, basis: np.ndarray, basis_images: np.ndarray
 ) -> _Compressed:
-    """What XTrace needs, from the test vectors w (k, n), A w, the rows of Q (rank, n), and A Q."""
+    """What XTrace needs, from the test vectors w (k, n), A w, the rows of Q (rank, n), and A Q.
+
+    With w = Q c + p, where p is orthogonal to Q, these are Q^T A Q, c, |p|^2, p^T A p and Q^T A p.
+    """
     coordinates = tests @ basis.T
     outside = tests - coordinates @ basis
     outside_images = images - coordinates @ basis_images
