@@ -140,6 +140,7 @@ class Monitor:
         self._wants_gram, self._wants_kappa = gauss_newton or bool(kappa), kappa
         self._rtol, self._probes = float(rtol), probes
         self._steps, self._warm_steps = steps, min(warm, steps)
+        # for gnjax.hessian and gnjax.gauss_newton
         self._options: dict[str, Any] = {
             "y": y,
             "loss": loss,
@@ -150,6 +151,7 @@ class Monitor:
             "mask": mask,
             "batch_size": batch_size,
         }
+        # what is made at the first row, and kept from one row to the next
         self._hessian: NetworkHessian | None = None
         self._gram: NetworkGram | None = None
         self._linearises = False

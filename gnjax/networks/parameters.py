@@ -116,7 +116,12 @@ def _wrong_mask(mask_shapes: dict[str, Any], shapes: dict[str, Any]) -> str:
 
 
 def _chosen_by(params: Any, names: list[str], only: Only | None) -> list[int]:
-    """The indices of the leaves that ``only`` chooses."""
+    """The indices of the leaves of ``params`` that ``only`` chooses.
+
+    ``names`` are the paths of the leaves, such as "layers/0/kernel". ``only`` is None for all of
+    them, a filter of NNX (a type of variables, or an object of its module of filters), a function
+    from a path to True or False, a pattern as of file names, or a list of patterns.
+    """
     if only is None:
         return list(range(len(names)))
     if isinstance(only, type) or type(only).__module__ == _FILTERS:
@@ -157,7 +162,11 @@ def _says(only: Callable[[str], bool], name: str) -> bool:
 
 
 def _filtered(params: Any, only: Any) -> list[int]:
-    """The indices of the leaves of NNX variables that a filter of NNX accepts, in order."""
+    """The indices of the leaves of NNX variables that a filter of NNX accepts, in order.
+
+    A filter is asked for the path and the variable. A variable may hold several arrays, each of
+    which is a leaf.
+    """
     if isinstance(only, type) and not issubclass(only, nnx.Variable):
         msg = f"only={only!r} is a type, but no type of NNX variables such as nnx.LoRAParam"
         raise ValueError(msg)
@@ -175,6 +184,7 @@ def _filtered(params: Any, only: Any) -> list[int]:
     index = 0
     for path, variable in variables:
         leaves = len(jax.tree.leaves(variable))
+        # NNX's filters take the keys of a path, JAX gives objects that hold them
         keys = tuple(getattr(p, "key", getattr(p, "idx", p)) for p in path)
         if predicate(keys, variable):
             indices += range(index, index + leaves)

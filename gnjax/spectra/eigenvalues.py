@@ -201,7 +201,7 @@ def _few(
         )
     if watch.stopped and len(pairs.values) < k:
         raise KeyboardInterrupt  # stopped before k values were known
-    rounding = dense_error(op, pairs.scale)
+    rounding = dense_error(op, pairs.scale)  # of the products, by the norm of A
     all_counted = np.isfinite(pairs.errors).all() and len(pairs.errors) == len(pairs.values)
     errors = pairs.errors if all_counted else pairs.residuals
     converged = pairs.converged and not watch.stopped

@@ -105,6 +105,7 @@ def few_on_device(
         )
         if watch.stopped and len(guess.vectors) < k:
             raise KeyboardInterrupt  # stopped before k values were known
+        # The values and residuals come from products in the highest precision, not from the run.
         precise, rules = _most_precise(op)
         if precise is not op or dtype != op.dtype:
             del product  # free its memory before the next product takes some
@@ -130,7 +131,10 @@ def _spectrum(
 ) -> Spectrum:
     """The values from the largest down, with the vectors if they are asked for.
 
-    The certificate has the parts ``why`` as well, such as why a run did not converge.
+    An error is the residual plus the ``rounding`` of the product: some eigenvalue is that close to
+    the value. Whether others are as close is not known, so that the angles of vectors to exact
+    eigenvectors have no bound. The certificate has the parts ``why`` as well, such as why a run did
+    not converge.
     """
     if not np.isfinite(rounding.value):
         why = [*why, unknown(f"residuals are at most {residuals.max():.3g}, without rounding")]

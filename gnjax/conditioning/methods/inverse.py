@@ -70,9 +70,10 @@ _Errors = tuple[Error, Error]
 def _of_full_rank(
     problem: Problem, factor: np.ndarray, top: Enclosure, errors: _Errors
 ) -> Ends | None:
-    """The ends of a matrix M with this Cholesky factor and with the largest eigenvalue ``top``.
+    """The ends of a matrix M = L L^T with the Cholesky ``factor`` L and largest eigenvalue ``top``.
 
-    lambda_min(M) is 1 / lambda_max(M^{-1}), which Lanczos finds. None where it is below its error.
+    lambda_min(M) is 1 / lambda_max(M^{-1}), which Lanczos finds, with two solves by L in place of a
+    product. Both ends are widened by the ``errors`` of M. None where lambda_min may then be 0.
     """
 
     def solve(rows: np.ndarray) -> np.ndarray:
@@ -83,6 +84,7 @@ def _of_full_rank(
     inverse = _largest(solve, size, problem.rtol / 2, problem.seed)
     if not np.isfinite(inverse.high):
         return None
+    # 1 / t turns bounds around: the upper bound of lambda_max(M^{-1}) gives the lower one here
     least = Enclosure(1 / inverse.value, 1 / inverse.high, 1 / inverse.low)
     source = GIVEN if problem.rank is not None else bound_source(problem, size)
     floor = sum(error.value for error in errors)

@@ -120,12 +120,14 @@ def _certified(problem: Problem, preconditioned: PreconditionedMatrix) -> Ends |
             end, rtol, MISSED_AT_EITHER_END / 2, problem.seed, problem.watch.is_stopped
         )
 
+    # kappa is a quotient, so that the relative errors of both ends add up to problem.rtol at most
     top_rtol = _LARGEST_SHARE * problem.rtol
     matrix, block = preconditioned.matrix, preconditioned.block
     top = enclosed(largest_end(matrix, block), top_rtol)
     norm = top.ritz
     bottom_end = smallest_end(matrix, preconditioned.triangle, block, norm)
     bottom = enclosed(bottom_end, problem.rtol - 2 * top_rtol)
+    # from bounds for the computed A to bounds for the exact one
     largest = Enclosure(top.ritz, *preconditioned.widened((top.ritz, top.bound), norm))
     low, high = preconditioned.widened((bottom.bound, bottom.ritz), norm)
     smallest = Enclosure(bottom.ritz, max(low, 0.0), high)

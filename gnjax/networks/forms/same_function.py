@@ -95,8 +95,11 @@ def _is_still(function: Callable[..., Any], key: Any) -> bool:
 def _key(value: Any, numbers: dict[int, int]) -> Any:
     """A hashable key of something that a function reads, equal only for values that act alike.
 
-    What may change unseen, such as a list, has none and raises :class:`_UnknownError`. ``numbers``
-    has the functions that were met on the way, by their ids, in the order of meeting.
+    Constants are told apart by their value, small arrays of NumPy by their bytes, arrays of JAX and
+    what is of a library by identity, and functions by their code and by all that they read
+    (:func:`_function_key`). What may change unseen, such as a list, has no key and raises
+    :class:`_UnknownError`. ``numbers`` has the functions that were met on the way, by their ids, in
+    the order of meeting.
     """
     kind = type(value)
     if kind in _PLAIN:

@@ -124,6 +124,7 @@ def _pieces(
     trace = sample_trace(net)
 
     def weights(sample_target: Target | None, outputs: jax.Array) -> jax.Array:
+        """The ``rows`` rows of R^T from row ``start`` on, with zeros behind the last of them."""
         all_rows = root_rows(sample_target, outputs)
         if rows == len(all_rows):
             return all_rows

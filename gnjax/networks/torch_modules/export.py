@@ -82,6 +82,8 @@ def _export(module: Any, forward: _Forward, leaves: Sequence[Any], *, any_size: 
     """
 
     class Whole(torch().nn.Module):  # type: ignore[misc]
+        """The module with ``forward`` around it, as torch.export takes modules only."""
+
         def __init__(self) -> None:
             super().__init__()
             self.module = module
@@ -98,7 +100,7 @@ def _export(module: Any, forward: _Forward, leaves: Sequence[Any], *, any_size: 
         arguments = (list(leaves),)
         try:
             program = torch().export.export(Whole(), arguments, dynamic_shapes=shapes, strict=False)
-        except _InForwardError as error:
+        except _InForwardError as error:  # what the module has raised, and not torch.export
             raise error.cause from None
         _cut_where_no_grad(program)
         rules = torch().export.default_decompositions()

@@ -111,7 +111,11 @@ def _brief_text(value: Any) -> str:
 
 
 def _encoded(value: Any) -> Any:
-    """A value of a field in the types that ``json`` writes; the module says in which form."""
+    """A value of a field in the types that ``json`` writes, with every bit of its numbers.
+
+    An answer becomes {"type": .., its fields}, an array {"array": .., "shape": .., "dtype": ..},
+    and a number that is not finite {"float": "nan"} or the like, as JSON has no such numbers.
+    """
     if isinstance(value, Result):
         fields = {name: _encoded(part) for name, part in _fields(value)}
         return {"type": type(value).__name__, **fields}

@@ -82,6 +82,7 @@ def _of_structures(op: Any, name: str) -> ForeignProducts:
 
     @jax.jit
     def multiply(block: jax.Array) -> jax.Array:
+        """The products with the columns of a block (n, b): to trees, and back to flat vectors."""
         return jax.vmap(lambda v: ravel_pytree(op.mv(tree_of(v)))[0], 1, 1)(block)
 
     size = len(zero)

@@ -181,12 +181,13 @@ def streamed(
     for a Gauss-Newton matrix, True for H_F, and False for a Hessian.
     """
     check_again(source)
+    # 1. Check every batch, and add up the divisor of the mean loss and the rows of J.
     digests, total, rows, first = [], 0.0, 0, None
     for batch in source:
         x, y = pair_of(batch)
         if functional is not None:
             check_has_targets(loss, y)
-        convex = functional is None
+        convex = functional is None  # J^T W J needs output Hessians W that are not negative
         net = network(model, x, y=y, loss=loss, convex=convex, idle=True, **options)
         check_known("a sequence of batches", net)
         if net.coupled:
@@ -200,6 +201,7 @@ def streamed(
             checked_hessian(NetworkHessian(net, functional))
         digests.append(tree_digest((x, y)))
         total, rows = total + float(net.total), rows + net.samples * net.rows
+        # Kept is the network of the largest batch. Products read samples and targets again.
         if first is None or net.batch > first.batch:
             assert net.target is not None
             first = replace(net, x=(), target=replace(net.target, y=None, weights=None), total=1.0)
@@ -208,6 +210,7 @@ def streamed(
         raise ValueError(msg)
     if total == 0:
         raise ValueError(NOTHING_COUNTS)
+    # 2. A second pass: a generator, or a loader that shuffles, would give other batches.
     batches = Batches(source, tuple(digests))
     for _ in batches:  # a pass compares the digests
         pass

@@ -79,6 +79,7 @@ def prepared(factor: Factorisation, plan: Plan, seed: int, watch: Watch) -> Prep
         on_block=on_block,
         on_accelerator=plan.on_device,
     )
+    # L from J J^T in float64 on an accelerator, from Y Y^T for a sketch Y of J, or from J J^T
     if plan.on_device:
         triangle_and_least = _near(gram_on_device(stored_factor.tiles))
     elif plan.width:

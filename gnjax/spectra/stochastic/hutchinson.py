@@ -44,7 +44,8 @@ def hutchinson(
 ) -> TraceEstimate:
     """The mean of g^T A g over ``probes`` vectors g of random signs, fewer if ``stop`` is True.
 
-    ``block`` of them are multiplied at once, and no others are in memory.
+    Its expectation is tr A, as that of g g^T is the identity. ``block`` vectors are multiplied at
+    once, and no others are in memory.
     """
     samples: list[np.ndarray] = []
     lengths = 0.0  # the sum of |g| |A g|
