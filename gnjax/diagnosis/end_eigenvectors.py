@@ -68,6 +68,7 @@ def top_eigenvectors(op: NetworkGram, seed: int) -> np.ndarray:
             enough=enough,
         )
     values, _, coefficients = krylov.ritz(run)  # Ritz values from the smallest up
+    # the m last ones are the repetitions of the largest
     vectors = run.basis.T @ coefficients[:, _equal_to(values, -1)]
     if op.side == "parameters":
         return vectors

@@ -96,6 +96,7 @@ def watching(
             report = contexts.enter_context(_bar(expected))
 
         def begin(watch: Watch) -> Report:
+            """The report of a watch; from now on, the first product, Ctrl-C asks for a stop."""
             if watch.stoppable:
                 contexts.enter_context(_ctrl_c(watch))
             return report

@@ -63,6 +63,9 @@ def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
     factor = factorisation_of(op)
     if factor is not None and factor.size_in_bytes <= limits.factor_bytes:
         sigma, vectors, residuals = left_singular_rows(_matrix_of(factor))
+        # (u, v) and (u, -v), over 2^{1/2}, are approximate eigenvectors of [[0, J], [J^T, 0]] with
+        # a residual of at most the larger of ||J v - sigma u|| and ||J^T u - sigma v||. Both count
+        # in the norm of all residuals: hence 2^{1/2}.
         error = _factored_error(op, factor, sigma[0]) + _residual_error(2**0.5 * residuals)
         spectrum = with_zeros(_spectrum_of_factor(sigma, error), op.shape[0])
         errors = error.value + unconverged(sigma)
@@ -72,7 +75,7 @@ def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
         )
         return replace(spectrum, vectors=vectors, angles=bounds)
     matrix, asymmetry = host_matrix(op, limits)
-    values, columns = lapack.eigenpairs(matrix)
+    values, columns = lapack.eigenpairs(matrix)  # ascending; from here on the largest goes first
     vectors = np.ascontiguousarray(columns.T[::-1])
     residuals = np.linalg.norm(vectors @ matrix - values[::-1, None] * vectors, axis=1)
     rounding = dense_error(op, float(np.abs(values).max())) + _residual_error(residuals)

@@ -189,17 +189,19 @@ def _residues(eqn: Any, numbers: Sequence[Number], values: list[Any] | None) -> 
     comparison chooses among the operands. Sums, products and quotients are computed modulo the
     prime, and other functions are unknowns.
     """
+    # a conversion that changes no number, as from float32 to float64
     name = eqn.primitive.name
     if name == "convert_element_type" and values is not None and _unchanged(numbers[0], values[0]):
         return [numbers[0].known]
     if any(jnp.finfo(v.aval.dtype).eps > _COARSEST for v in eqn.outvars):
         raise NotFollowedError(f"{name} in a coarse format, whose rounding is no algebra")
+    # exact in floating arithmetic: step functions, as sign and floor, and results of integers
     from_integers = not any(jaxprs.floats(v) for v in eqn.invars)
     if name in _STEPS or (from_integers and name not in _MOVES):
         if values is None:
             raise NotFollowedError(name)
         if name == "sign":
-            _check_decided((*numbers, _ZERO))
+            _check_decided((*numbers, _ZERO))  # a sign compares with zero
         return [modular.residues(np.asarray(value)) for value in values]
     if name in _ARITHMETIC:
         return [_ARITHMETIC[name](*(operand.known for operand in numbers))]

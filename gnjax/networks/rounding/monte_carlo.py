@@ -195,8 +195,10 @@ def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
 def _relative_changes(eqn: Any) -> tuple[float, float]:
     """By how much an equation's operands and its results are moved, relative to their size.
 
-    In units of the roundoff u of the results' format it is what XLA errs by at most in this kind
-    of operation; an exact one moves nothing. The docstring of the module lists the kinds.
+    Monte Carlo arithmetic moves numbers by a random sign times this share. In units of the roundoff
+    u of the results' format it is what XLA errs by at most in this kind of operation; an exact one
+    moves nothing. Sums and products of matrices have operands moved, too, as their terms are
+    rounded one by one. The docstring of the module lists the kinds.
     """
     floating = [v.aval for v in eqn.outvars if inexact(v.aval)]
     if not floating or eqn.primitive.name in _EXACT:

@@ -26,6 +26,7 @@ def translated(exported: Any, names: Mapping[str, str], parameters: Sequence[str
         shared one has several names.
       parameters: the paths of those that are differentiated; all others are fixed.
     """
+    # What each input of the graph stands for: a parameter, a buffer, a constant, or a part of x.
     inputs = torch().export.graph_signature.InputKind
     arrays, constants, samples = {}, {}, []
     for spec in exported.graph_signature.input_specs:
@@ -39,6 +40,7 @@ def translated(exported: Any, names: Mapping[str, str], parameters: Sequence[str
     nodes = [node for node in exported.graph.nodes if node.op == "call_function"]
     steps = _needed([_step(node) for node in nodes], results)
     check_operators(steps)
+    # Inputs that only checks of shapes read, which are no steps, have no place in the program.
     names_used = {ref.name for step in steps for ref in _refs((step.args, dict(step.kwargs)))}
     names_used.update(ref.name for ref in results)
     arrays_used = {name: path for name, path in arrays.items() if name in names_used}

@@ -302,6 +302,7 @@ def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> Diagona
     is_formed = facts_of(op).forms_cheaply and op.shape[0] <= limits.matrix_rows
     columns = _columns_of_matrix(op) if is_formed else _columns_by_products(op)
     inside, total, blocks = 0.0, 0.0, []  # Frobenius norms of the blocks and of the matrix
+    # Every column is needed for the norm of the matrix, and has the entries of one block.
     for indices in parts:
         _check_rows(len(indices), limits)
         block = np.empty((len(indices), len(indices)))

@@ -126,8 +126,10 @@ def _of_kernel(
 ) -> DiagonalBlocks:
     """The parts as diagonal blocks K_cc of ``kernel``, whose indices are ``parts``.
 
-    ``kernel`` (m, m) is K = scale J J^T, and ``error`` that of scale^{1/2} J. To subtract the mean
-    of all rows of J, ``centred``, the means of rows and of columns are subtracted from K.
+    ``kernel`` (m, m) is K = scale J J^T for the m rows of J with a label, sorted by labels, and
+    ``error`` that of scale^{1/2} J. K_cc has the non-zero eigenvalues of G_c = scale J_c^T J_c, for
+    the rows J_c with the label c. If ``centred``, the mean of all rows of J is subtracted from
+    each, which subtracts the means of rows and of columns from K and adds the mean of its entries.
     """
     trace = float(np.trace(kernel))
     if centred:
@@ -136,6 +138,7 @@ def _of_kernel(
         error += _rounding(len(kernel), trace**0.5)
     matrices = [kernel[np.ix_(part, part)] for part in parts]
     operators = [formed_operator(matrix, False, error, op) for matrix in matrices]
+    # the share of ||K||_F^2 outside of the blocks; the trace is at least ||K||_2
     inside = math.hypot(*map(length, matrices))
     off = share_outside(inside, length(kernel), gram_error(trace, error))
     return DiagonalBlocks(tuple(operators), *off, "kernels", bounds)

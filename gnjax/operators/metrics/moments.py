@@ -212,9 +212,13 @@ class _Moments:
     def __call__(
         self, net: Network, target: Target | None, pairs: list[Pair], rows: jax.Array
     ) -> LayerMoments:
-        """The sums for inputs and sensitivities ``pairs``, and for ``rows`` (n, j, p').
+        """The sums over n samples from which K-FAC's factors are made (:class:`LayerMoments`).
 
-        The p' columns are those of all parameters that are in no part.
+        For each part of the plan, the g matrices (i, o) of one layer, they are the weighted sum of
+        a a^T, and of a, over the inputs a in ``pairs``, and the sum of delta delta^T over the
+        sensitivities delta of j outputs. For each parameter that is in no part they are the sums of
+        the squares of its columns of J, or of their products. These columns, p' in all, are the
+        ``rows`` (n, j, p').
         """
         plan, weights = self.plan, _sample_weights(target, len(rows))
         ends = np.cumsum([net.counts[other] for other in plan.others])[:-1]
@@ -224,7 +228,8 @@ class _Moments:
         for part, (a, delta) in zip(plan.parts, _by_parts(net, plan, pairs), strict=True):
             weighted = weights[:, None, None, None] * a
             rule = "ntgi,ntgi->gi" if part.is_lookup else "ntgi,ntgj->gij"
-            # The columns of J that a bias would have: sum_t delta_t.
+            # The columns of J that a bias would have: sum_t delta_t. A parameter is the bias of
+            # this layer if its own columns differ from them by no more than rounding.
             bias_rows = delta.sum(axis=2).reshape(*delta.shape[:2], -1)
             gaps = [
                 (jnp.square(columns_of[bias] - bias_rows).sum(), jnp.square(columns_of[bias]).sum())
