@@ -227,6 +227,7 @@ def sensitivities(
     def outputs(
         taps: dict[int, jax.Array], chosen: list[jax.Array]
     ) -> tuple[jax.Array, dict[int, Any]]:
+        """F (k,) with the taps added, and the operand of each use beside its parameter."""
         all_leaves = list(leaves)
         for leaf, value in zip(others, chosen, strict=True):
             all_leaves[leaf] = value

@@ -77,6 +77,7 @@ def _checked_terms(loss: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     """A loss of the caller's that refuses values other than one number, or one for each output."""
 
     def terms(f: Any, *target: Any) -> jax.Array:
+        """The checked loss of one sample's outputs f and its target, if there is one."""
         value = jnp.asarray(loss(f, *target))
         if not jnp.issubdtype(value.dtype, jnp.floating):
             msg = f"the loss must return a real number, got dtype {value.dtype}"

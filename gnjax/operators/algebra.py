@@ -377,7 +377,10 @@ def _multiple(op: Operator, factor: float) -> LinearCombination:
 
 
 def _sum(op: Operator, other: Any) -> LinearCombination:
-    """A + B, or A + s I for a number s."""
+    """A + B, or A + s I for a number s, for A = ``op`` and B or s = ``other``.
+
+    A sum of sums is one sum of all terms, with their weights, and with one shift.
+    """
     first = _multiple(op, 1.0)
     if not isinstance(other, Operator):
         if np.ndim(other):

@@ -180,6 +180,7 @@ def _cross_kernel(
     except ValueError as error:
         msg = f"the second samples, x2 (called x in what follows): {error}"
         raise ValueError(msg) from error
+    # two seeds, so that the random vectors that measure the errors of J and J' are independent
     return CrossKernel(MeasuredJacobian(left, seed=23), MeasuredJacobian(right, seed=29))
 
 

@@ -158,7 +158,11 @@ def _check_stored(size: int, method: str, probes: int, limits: Limits) -> None:
 
 
 def _from_random_vectors(op: Operator, estimate: TraceEstimate, method: str) -> Trace:
-    """Make a :class:`Trace` of an estimate, with the certificate of its errors."""
+    """Make a :class:`Trace` of an estimate, with the certificate of its errors.
+
+    They are the rounding of the products, the error of the matrix, and, where something is random,
+    the half-width of a 95% interval by Student's distribution.
+    """
     symmetry = symmetry_of(op)
     parts = [_rounding(op, estimate.lengths), _matrix_error(op, estimate.value), symmetry]
     if estimate.standard_error:

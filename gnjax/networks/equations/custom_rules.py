@@ -63,6 +63,8 @@ def custom_jvp(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[An
 
     @function.defjvp
     def _(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+        """The values and their tangents, by the function's own rule, computed by ``evaluate``."""
+
         def own_rule(args: list[Any], floating_tangents: list[Any]) -> Any:
             floating_args = tuple(_floating(eqn, args))
             return jax.jvp(_calling(eqn, args), floating_args, tuple(floating_tangents))

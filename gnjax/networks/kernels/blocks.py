@@ -38,6 +38,10 @@ class Blocks:
     """
 
     def __init__(self, net: Network, group: tuple[Item, ...], buffer: np.ndarray | None) -> None:
+        """Plan the blocks for the parameters in ``group``; nothing is computed.
+
+        The buffer is divided into one part for the rows of J of each block.
+        """
         self._net, self._group = net, group
         self.inputs = [masked.inputs_of_units(net, item) for item in group if item.form != "rows"]
         self.size = block_size(net)

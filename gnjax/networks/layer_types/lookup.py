@@ -12,7 +12,11 @@ from gnjax.networks.layer_types.layer_type import LayerType, Sizes, Use
 
 
 def _sizes(eqn: Any, side: int) -> Sizes | None:
-    """The sizes if each index looks up one whole row of a table (V, ..), else None."""
+    """The sizes if each index looks up one whole row of a table (V, ..), else None.
+
+    ``eqn`` is a gather of JAX, and ``side`` which of its operands holds the parameter: the table is
+    the first. As a layer it has V inputs, unit vectors, and as many outputs as a row has numbers.
+    """
     shape, result = eqn.invars[side].aval.shape, eqn.outvars[0].aval.shape
     numbers, width = eqn.params["dimension_numbers"], len(shape) - 1
     whole_rows = (

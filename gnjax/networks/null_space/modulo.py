@@ -283,7 +283,11 @@ def _moved_by_jax(eqn: Any, numbers: Sequence[Number]) -> list[np.ndarray]:
 
 
 def _product(eqn: Any, a: Number, b: Number) -> np.ndarray:
-    """The residues of a product of matrices or of a convolution, by NumPy."""
+    """The residues of a product of matrices or of a convolution, by NumPy.
+
+    The operation is that of NumPy for float64. :func:`modular.bilinear` applies it to halves of the
+    residues, whose products and sums float64 holds exactly.
+    """
     params = {**eqn.params, "preferred_element_type": None}
     operation = OPERATIONS[eqn.primitive.name]
 
@@ -342,6 +346,7 @@ def _extreme(find: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     """
 
     def choose(eqn: Any, operand: Number) -> np.ndarray:
+        """The residues of the entries that are extreme by their floating values."""
         axes = eqn.params["axes"]
         kept = [axis for axis in range(operand.plain.ndim) if axis not in axes]
         order, shape = (*kept, *axes), [operand.plain.shape[axis] for axis in kept]

@@ -55,7 +55,11 @@ def translated(exported: Any, names: Mapping[str, str], parameters: Sequence[str
 
 
 def _step(node: Any) -> Step:
-    """One operator of PyTorch's graph, with its arguments and the dtype of its result."""
+    """One operator of PyTorch's graph, with its arguments and the dtype of its result.
+
+    PyTorch's clamp has another derivative at its ends in some releases, and for bounds that are
+    tensors, so that the step is told the one of this release.
+    """
     kwargs = {key: _argument(v) for key, v in node.kwargs.items() if key not in _IGNORED}
     value = node.meta.get("val")
     dtype = type_name(value.dtype) if isinstance(value, torch().Tensor) else None

@@ -330,7 +330,10 @@ def _columns_of_matrix(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _columns_by_products(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
-    """A function of indices (b,) that returns these columns (p, b) of A, by b products."""
+    """A function of indices (b,) that returns these columns (p, b) of A, by b products.
+
+    A is the operator; one that is not symmetric is refused here.
+    """
     product, size = prepared_product(op), op.shape[0]
 
     def images(columns: np.ndarray) -> np.ndarray:

@@ -29,6 +29,7 @@ class Sparse(HostProducts):
     products: ForeignProducts
 
     def facts(self) -> Facts:
+        """The error is that of the entries, and what products lose in a narrower precision."""
         return Facts(
             error=lambda norm: self.stored + self.narrowing(norm),
             symmetric=True,

@@ -163,7 +163,10 @@ def soap(
 def _leaves_with_indices(
     op: Any, tree: Any
 ) -> Iterator[tuple[str, np.ndarray, tuple[int, ...], Any]]:
-    """Yield each chosen leaf's name, indices in the vector, shape, and value in ``tree``."""
+    """Yield each chosen leaf's name, indices in the vector, shape, and value in ``tree``.
+
+    The value is what ``tree`` has in the place of that parameter, such as its factors (L, R).
+    """
     net = network_of(on_parameters(op), "a metric is")
     if any(mask is not None for mask in net.entry_indices):
         msg = "this metric is of whole arrays of parameters, and the operator has a mask"

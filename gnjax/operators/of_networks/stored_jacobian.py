@@ -76,7 +76,11 @@ class WithJacobian(Prepared):
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
-        """The product with a vector or columns, of which ``_COLUMNS`` are multiplied at once."""
+        """The product with a vector or columns, of which ``_COLUMNS`` are multiplied at once.
+
+        J_b is the part of J in a block b. J^T J v is the sum of J_b^T J_b v. For J J^T v the sum of
+        J_b^T v_b over all blocks comes first, and every block multiplies it by J_b.
+        """
         if v.ndim > 1 and v.shape[1] > _COLUMNS:
             parts = jnp.array_split(v, -(-v.shape[1] // _COLUMNS), axis=1)
             return jnp.concatenate([self.mv(part) for part in parts], axis=1)
@@ -244,7 +248,10 @@ def _blocks(net: Network, items: Items) -> Iterator[JacobianBlock]:
 
 
 def _joined(blocks: Iterable[JacobianBlock]) -> Iterator[JacobianBlock]:
-    """Join the blocks into larger ones, of at least ``_BLOCK_BYTES`` bytes."""
+    """Join the blocks into larger ones, of at least ``_BLOCK_BYTES`` bytes.
+
+    So a product calls few programs, and only the blocks of one such group are in memory twice.
+    """
     collected: list[JacobianBlock] = []
     for block in blocks:
         collected.append(block)

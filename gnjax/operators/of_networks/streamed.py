@@ -64,7 +64,11 @@ class Streamed(Algebra, ParameterTrees):
     rows: int
 
     def facts(self) -> Facts:
-        """The rank is bounded by the rows of J and by its columns that are not zero."""
+        """What is known about the matrix of all batches, which no batch holds alone.
+
+        The rank of J^T J is bounded by the number of rows of J, and of its columns that are not
+        zero. A Hessian is formed by products with unit vectors, and a Gauss-Newton matrix from J.
+        """
         return Facts(
             error=self.error,
             rank=lambda: self._rank,

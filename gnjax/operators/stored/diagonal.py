@@ -49,7 +49,7 @@ class Diagonal(Algebra):
         return jnp.diag(self.entries)
 
     def facts(self) -> Facts:
-        """The eigenvalues are the entries."""
+        """What is known about a diagonal matrix: its eigenvalues are its entries."""
         return Facts(
             error=self._error,
             rank=self._rank,

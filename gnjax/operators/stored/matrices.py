@@ -56,7 +56,10 @@ class Dense(Algebra):
     reason: str = field(default="rounding of a stored matrix", metadata={"static": True})
 
     def facts(self) -> Facts:
-        """The rank is the number of rows that are not zero, where the numbers are exact."""
+        """What is known about a stored matrix.
+
+        Its rank is at most the number of rows that are not zero, where the numbers are exact.
+        """
         return Facts(
             error=lambda _: Error(
                 float(self.stored_error), self.evidence, self.failure, self.reason
@@ -106,9 +109,10 @@ class Factored(Algebra):
     reason: str = field(default="rounding of a stored factor", metadata={"static": True})
 
     def facts(self) -> Facts:
-        """The rank is the smaller number of rows or columns of J that are not zero, if J is exact.
+        """What is known about J J^T for a stored J.
 
-        The twin is J^T J where that is smaller.
+        Its rank is at most the number of rows of J that are not zero, and that of its columns, if J
+        is exact. The twin, with the same non-zero eigenvalues, is J^T J where that is smaller.
         """
         rows, columns = self.factor.shape
         return Facts(

@@ -78,6 +78,7 @@ def _on_rows(op: Operator, multiply: Callable[[Any], Any]) -> HostProduct:
     """
 
     def apply(rows: np.ndarray) -> np.ndarray:
+        """The products, in float64; one row goes as a vector, which is faster than a column."""
         block = rows.astype(op.dtype, copy=False)
         if len(block) == 1:
             images = np.asarray(multiply(block[0]), np.float64)[None]

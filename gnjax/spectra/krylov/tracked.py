@@ -130,7 +130,7 @@ def _ritz_vector(run: _Run) -> jax.Array:
 
 
 def _widened(run: _Run, added_rows: int) -> _Run:
-    """The same run, with room for ``added_rows`` more rows of its basis."""
+    """The same run, with room for ``added_rows`` more rows of its basis, which are zero so far."""
     return _Run(
         jnp.pad(run.basis, ((0, added_rows), (0, 0))),
         run.last,

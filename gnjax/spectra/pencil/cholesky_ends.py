@@ -137,7 +137,11 @@ class MatrixPencil:
     def congruence(
         self, rows: np.ndarray, beside: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """C v, R v and A R v for every row v; with rows X in ``beside``, of (I - X^T X) R."""
+        """C v, R v and A R v for every row v.
+
+        R is the preconditioner, and C = R^T sign (A - s I) R for the shift s. With orthonormal rows
+        X in ``beside``, (I - X^T X) R takes the place of R.
+        """
         inner = self.inner(rows)
         inner = inner if beside is None else outside(inner, beside)
         product = self.end.matrix.multiply(inner)

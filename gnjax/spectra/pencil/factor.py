@@ -156,7 +156,10 @@ def _from_rows(
 def _from_columns(
     blocks: Iterable[jax.Array], shape: tuple[int, int], dtype: np.dtype
 ) -> StoredFactor:
-    """Hold rows of J^T on the device, every block as a tile of J."""
+    """Hold J on the device, from blocks of rows of J^T in float64: each, transposed, is a tile.
+
+    ``dtype`` is the precision of the tiles. What it cuts off is measured, as in :func:`_from_rows`.
+    """
     tiles, lost_squared, squared = [], jnp.zeros(()), jnp.zeros(())
     for block in blocks:
         tile, rounding_squared = _transposed(block, dtype)
