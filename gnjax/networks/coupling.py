@@ -198,6 +198,7 @@ def _responses(net: Network, x: Any, ways: tuple[Way, ...]) -> tuple[Response, .
         return net.outputs(leaves, x)
 
     def alone(leaves: list[jax.Array]) -> jax.Array:
+        """The outputs (n, k) at each sample as a batch of one."""
         return jax.vmap(lambda sample: net.outputs(leaves, _as_batch(sample))[0])(x)
 
     functions = {"together": outputs, "alone": alone}

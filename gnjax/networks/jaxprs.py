@@ -33,11 +33,13 @@ def inlined(function: Callable[..., Any], *args: Any) -> Any:
     closed_jaxpr, leaves = jax.make_jaxpr(function)(*args), jax.tree.leaves(args)
 
     def bind_inlined(eqn: Any, operands: Sequence[Any]) -> Any:
+        """The results of one equation; a scan becomes one whose body has no calls."""
         if eqn.primitive.name == "scan":
             return scanned(eqn, operands, lambda body, args, row: (inside(body, args), None))[0]
         return bind(eqn, operands)
 
     def inside(body: Any, args: Sequence[Any]) -> list[Any]:
+        """The results of the equations of ``body``, with those of calls in their places."""
         return evaluate(body.jaxpr, body.consts, args, bind_inlined, CALLS_AND_CHECKPOINTS)
 
     return jax.make_jaxpr(lambda *args: inside(closed_jaxpr, args))(*leaves)
@@ -94,7 +96,10 @@ def evaluate(
 
 
 def _unused(jaxpr: Any) -> dict[int, list[Any]]:
-    """For the index of an equation, the variables that no later equation uses."""
+    """For the index of an equation, the variables that no later equation uses.
+
+    Their values can be freed after it. The results of the jaxpr are never among them.
+    """
     last_use = {
         v: index
         for index, eqn in enumerate(jaxpr.eqns)

@@ -263,7 +263,7 @@ def _angles(pairs: _Pairs, error: float, moved: float, rest: tuple[float, float]
 
 
 def _rows(vectors: Any, size: int) -> np.ndarray:
-    """The vectors as rows of unit length."""
+    """The given vectors, (k, n) or one of them (n,), as rows of length 1 in float64."""
     rows = np.atleast_2d(np.asarray(vectors))
     if rows.dtype.kind not in "fiu":
         msg = f"vectors must hold real numbers, got dtype {rows.dtype}"

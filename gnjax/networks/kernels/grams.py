@@ -166,10 +166,12 @@ def _add_group(
 def _shares(
     net: Network, group: tuple[Item, ...], gram_of: dict[int, np.ndarray]
 ) -> Iterator[tuple[np.ndarray, list[int], np.ndarray]]:
-    """Yield each kernel that parameters of the group belong to, and what belongs to it.
+    """Yield each kernel to which parameters of the group add, and by what they add to it.
 
-    Of the group's pairs (a, delta) these are indices, and of its rows of J columns. ``gram_of`` is
-    the kernel of each parameter, by its index among the chosen ones.
+    ``gram_of`` has the kernel of each parameter, by its index among the chosen ones. A parameter of
+    the group has a pair (a, delta) in the list of the group's pairs, or columns in the group's rows
+    of J. Yielded with each kernel are the indices of its pairs in that list, and the indices of its
+    columns.
     """
     with_rows = [item for item in group if item.form == "rows"]
     ends = np.cumsum([net.counts[item.parameter] for item in with_rows])

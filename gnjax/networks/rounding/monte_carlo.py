@@ -132,7 +132,9 @@ def _with_change(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The products (m, ..) of m vectors (m, p) with a batch, and their changes by other roundings.
 
-    Every array has one more axis, along the vectors, so that every vector has its own signs.
+    The same equations are evaluated twice, operation by operation: as they are, and in Monte Carlo
+    arithmetic, where every result is moved by a random sign times its rounding. Every array has one
+    more axis, along the vectors, so that every vector has its own signs.
     """
     product, batch = jax.tree.map(partial(_repeated, len(vectors)), (product, batch))
     closed_jaxpr = _of_each.of(product).trace(product, vectors, *batch).jaxpr

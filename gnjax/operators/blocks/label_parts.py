@@ -105,7 +105,8 @@ def _of_jacobian(
     """The parts G_c = J_c^T J_c for the rows J_c of ``jacobian``, whose indices are ``parts``.
 
     ``jacobian`` (m, p) is scale^{1/2} J, known to ``error``. The share outside is that of J J^T
-    outside the blocks J_c J_c^T. With ``centred`` the mean of all rows is subtracted first.
+    outside the blocks J_c J_c^T: J_c^T are columns of J^T, and :func:`off_share` takes columns.
+    With ``centred`` the mean of all rows is subtracted first, in place.
     """
     if centred:
         jacobian -= jacobian.mean(axis=0)

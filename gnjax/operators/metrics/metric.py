@@ -108,7 +108,8 @@ class Block:
     def as_matrix(self) -> np.ndarray:
         """The block (g i o, g i o) from its eigenvalues and eigenvectors, in the order of ``own``.
 
-        It is zero between different groups.
+        For a group the eigenvector u_x (x) v_y has the entry u_ax v_by at (a, b), and the value
+        (x, y). The block is zero between different groups.
         """
         if self._is_diagonal:
             return np.diag(self.values.ravel())

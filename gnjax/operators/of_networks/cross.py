@@ -143,7 +143,7 @@ class CrossKernel:
         return self.mv(on_device(columns, self.dtype))
 
     def as_matrix(self) -> jax.Array:
-        """The matrix, by the structure of the layers."""
+        """The kernel K = J J'^T, formed from the layers where they are known."""
         check_known("the matrix of a kernel", (self.left.net, self.right.net))
         memory = float(self.shape[0]) * self.shape[1] * self.dtype.itemsize
         check_room(

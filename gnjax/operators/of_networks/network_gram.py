@@ -352,7 +352,8 @@ class NetworkGram(Algebra, ParameterTrees):
         """Products with J^T J at random vectors, with their measured rounding.
 
         The output Hessian B between J^T and J is a derivative in the first, and R R^T in the
-        second, if the root R can be formed.
+        second, if the root R can be formed. Both kinds of products are used, so that the larger of
+        both errors counts (:meth:`error`).
         """
         net = self.net
         rooted_or_not = (False, True) if has_root(net.target) else (False,)
