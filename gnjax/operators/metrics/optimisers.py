@@ -162,7 +162,8 @@ def _metric(state: Any, constants: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
 
         ScaleByRssState          Adagrad             (s + eps)^{1/2}, s the sum of |g|^2
         ScaleByAdamState         Adam, AdamW, NAdam  (nu / (1 - b2^t) + eps_root)^{1/2} + eps
-        ScaleByBeliefState       AdaBelief           as Adam, with nu the mean of |g - mu|^2
+        ScaleByBeliefState       AdaBelief           (nu / (1 - b2^t))^{1/2} + eps, where nu is of
+                                                     |g - mu|^2 and optax adds eps_root to it itself
         ScaleByAmsgradState      AMSGrad             (nu_max + eps_root)^{1/2} + eps
         ScaleByRmsState          RMSprop             (nu + eps)^{1/2}
         ScaleByRStdDevState      centred RMSprop     (nu - |mu|^2 + eps)^{1/2}
@@ -204,7 +205,8 @@ def _metric(state: Any, constants: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
     if "Rms" in kind or "RStdDev" in kind:
         eps_inside, eps_outside = (eps, 0.0) if eps_in_sqrt else (0.0, eps)
         return jax.tree.map(lambda nu: jnp.sqrt(nu + eps_inside) + eps_outside, moments)
-    return jax.tree.map(lambda nu: jnp.sqrt(nu + eps_root) + eps, moments)
+    added = 0.0 if kind == "ScaleByBeliefState" else eps_root  # whose nu in the state has it
+    return jax.tree.map(lambda nu: jnp.sqrt(nu + added) + eps, moments)
 
 
 def _wide(leaf: Any) -> jax.Array:

@@ -189,6 +189,7 @@ def _every_other(params):
 HAVE_P = {
     **{name: pair for name, pair in OPTIMISERS.items() if not name.startswith("centred")},
     "adabelief": (optax.adabelief(1e-2), {}),
+    "adabelief_root": (optax.adabelief(1e-2, eps_root=1e-2), {"eps_root": 1e-2}),
     "nadam": (optax.nadam(1e-2), {}),
     "yogi with its constants": (optax.yogi(1e-2), {"eps": 1e-3}),
     "decayed": (optax.adamw(1e-2, weight_decay=0.3), {}),
