@@ -49,6 +49,58 @@ def numbered(function):
     return called
 
 
+def counted(function):
+    """A function that counts its calls in an attribute of itself."""
+
+    @functools.wraps(function)
+    def called(p, x):
+        called.calls += 1
+        return function(p, x)
+
+    called.calls = 0
+    return called
+
+
+def with_attribute(value):
+    """A function that reads an attribute of itself, which is ``value``."""
+
+    def scaled(p, x):
+        return x @ p * scaled.scale
+
+    scaled.scale = value
+    return scaled
+
+
+def with_helper(value):
+    """A function that reads an attribute of another function, which is ``value``."""
+
+    def helper(x):
+        return x
+
+    helper.scale = value
+    return lambda p, x: helper(x @ p) * helper.scale
+
+
+def with_partial(value):
+    """A function that reads an attribute of a partial function, which is ``value``."""
+    helper = functools.partial(jnp.multiply, 1.0)
+    helper.scale = value
+    return lambda p, x: helper(x @ p) * helper.scale
+
+
+WITH_ATTRIBUTE = [with_attribute, with_helper, with_partial]
+
+
+def wrapped(function):
+    """The function behind one that carries its name, and the function itself, as attributes."""
+
+    @functools.wraps(function)
+    def outer(p, x):
+        return function(p, x)
+
+    return outer
+
+
 class Linear:
     def __call__(self, p, x):
         return x @ p
@@ -75,6 +127,14 @@ PAIRS = {
     "a list": (lambda: around(network, [1]), False),
     "a dictionary": (lambda: around(network, {"width": 3}), False),
     "a function that sets a variable": (lambda: numbered(network), False),
+    "an attribute": (lambda: with_attribute(2.0), True),
+    "an attribute of another function": (lambda: with_helper(2.0), True),
+    "an attribute of a partial function": (lambda: with_partial(2.0), True),
+    "an attribute that may change unseen": (lambda: with_attribute([2.0]), False),
+    "a wrapped function": (lambda: wrapped(with_attribute(2.0)), True),
+    "a function that sets an attribute": (lambda: counted(network), False),
+    "variables by a text": (lambda: lambda p, x: x @ p * globals()["SCALE"], False),
+    "code in a text": (lambda: lambda p, x: eval("x @ p * SCALE"), False),
     "a large NumPy array": (lambda: around(network, np.zeros(2_000_000)), False),
 }
 
@@ -108,13 +168,28 @@ def test_a_default_counts():
     assert first != second
 
 
+@pytest.mark.parametrize("make", WITH_ATTRIBUTE)
+def test_the_eigenvalue_is_that_of_the_attribute(make):
+    """With W = 1 and the samples e_1, e_2, e_3 the Gauss-Newton matrix is scale^2 I / 3."""
+    for scale in (1.0, 2.0, 3.0):
+        op = gnjax.gauss_newton((make(scale), jnp.ones((3, 1))), np.eye(3))
+        np.testing.assert_allclose(gnjax.eigenvalues(op).values, scale**2 / 3, rtol=1e-12)
+
+
+def test_an_attribute_that_changed_counts():
+    function = with_attribute(1.0)
+    before = compared(wrapped(function))
+    function.scale = 2.0
+    assert compared(wrapped(function)) != before
+
+
 def test_a_global_that_changed_counts_also_behind_another_function(monkeypatch):
     before = compared(around(network))
     monkeypatch.setitem(globals(), "SCALE", 3.0)
     assert compared(around(network)) != before
 
 
-@pytest.mark.parametrize("counter", [counting, numbered])
+@pytest.mark.parametrize("counter", [counting, numbered, counted])
 def test_a_model_may_count_its_own_calls(counter):
     op = gnjax.ntk((counter(network), {"w": np.ones((3, 7))}), np.ones((2, 3)))
     np.testing.assert_allclose(op.as_matrix() @ np.ones(14), op.mv(np.ones(14)), rtol=1e-12)

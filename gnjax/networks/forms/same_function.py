@@ -2,10 +2,11 @@
 
 JAX knows a function by its identity, and compiles everything again for one that was written down
 again. Here two functions are the same where their code is the same and everything that it reads is:
-defaults, enclosed variables, globals, and in turn what the functions among these read. Tuples and
-small NumPy arrays count with their entries at the time of asking, JAX arrays by identity. Where a
-function reads anything else that may change unseen, such as a list or an object of a class of the
-caller's, or sets a variable outside of itself, it is compared by identity as ever.
+defaults, enclosed variables, globals, attributes of functions, and in turn what the functions among
+these read. Tuples and small NumPy arrays count with their entries at the time of asking, JAX arrays
+by identity. Where a function reads anything else that may change unseen, such as a list or an
+object of a class of the caller's, or sets a variable or an attribute outside of itself, or looks
+variables up by a text, it is compared by identity as ever.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ from flax import nnx
 _LIBRARIES = frozenset(["builtins", "flax", "functools", "jax", "jaxlib", "math", "numpy", "optax"])
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
 _JITTED = type(jax.jit(abs))
+_BY_TEXT = frozenset(
+    ["__import__", "delattr", "eval", "exec", "globals", "locals", "setattr", "vars"]
+)
+"""Functions that read or set variables and attributes which the code does not name."""
 _LARGEST = 10_000_000  # bytes of a NumPy array whose entries are compared
 
 
@@ -112,7 +117,8 @@ def _key(value: Any, numbers: dict[int, int]) -> Any:
         return kind, value.dtype.str, value.shape, value.tobytes()
     if kind is functools.partial:
         keywords = tuple(value.keywords.items())
-        return kind, *(_key(part, numbers) for part in (value.func, value.args, keywords))
+        parts = (value.func, value.args, keywords)
+        return kind, *(_key(part, numbers) for part in parts), _attributes(value, numbers)
     if isinstance(value, jax.core.Tracer):
         raise _UnknownError
     if isinstance(value, jax.Array | _JITTED) or _of_a_library(value):
@@ -166,7 +172,7 @@ def _hashable(value: Any) -> Any:
 
 
 def _function_key(function: types.FunctionType, numbers: dict[int, int]) -> Any:
-    """A key of the code, the defaults, and the values that the function reads from outside.
+    """A key of the code, defaults and attributes, and of what the function reads from outside.
 
     ``numbers`` has the functions that were met on the way, by their ids: one that is met again, as
     in a recursion, has its number as key.
@@ -183,6 +189,8 @@ def _function_key(function: types.FunctionType, numbers: dict[int, int]) -> Any:
     if any(_reaches_out(step, code) for code in codes for step in dis.get_instructions(code)):
         raise _UnknownError
     names = dict.fromkeys(name for code in codes for name in code.co_names)
+    if not _BY_TEXT.isdisjoint(names):
+        raise _UnknownError
     globals_used = tuple(
         (name, _key(function.__globals__[name], numbers))
         for name in names
@@ -193,14 +201,29 @@ def _function_key(function: types.FunctionType, numbers: dict[int, int]) -> Any:
         raise _UnknownError
     keyword_defaults = tuple((function.__kwdefaults__ or {}).items())
     defaults = _key((function.__defaults__, keyword_defaults), numbers)
-    return function.__code__, defaults, enclosed, globals_used
+    attributes = _attributes(function, numbers)
+    return function.__code__, defaults, enclosed, globals_used, attributes
+
+
+def _attributes(function: Callable[..., Any], numbers: dict[int, int]) -> tuple[Any, ...]:
+    """The names and keys of what a caller stored on a function, as in ``function.scale = 2.0``.
+
+    ``numbers`` has the functions that were met on the way, as in :func:`_key`.
+    """
+    return tuple((name, _key(value, numbers)) for name, value in sorted(vars(function).items()))
 
 
 def _reaches_out(step: dis.Instruction, code: types.CodeType) -> bool:
-    """Whether a step imports something, or sets a variable outside of the function."""
+    """Whether a step imports something, or sets a variable or an attribute outside."""
     if step.opname in ("STORE_DEREF", "DELETE_DEREF"):
         return step.argval in code.co_freevars
-    return step.opname in ("IMPORT_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
+    return step.opname in (
+        "IMPORT_NAME",
+        "STORE_GLOBAL",
+        "DELETE_GLOBAL",
+        "STORE_ATTR",
+        "DELETE_ATTR",
+    )
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
