@@ -25,7 +25,8 @@ class CertifiedPairs(Result):
       independent: how many dimensions the vectors span. If it is below their number, some are
         copies of others, as Lanczos without reorthogonalisation makes them.
       rest: all other eigenvalues of A lie between these two numbers, as surely as ``certificate``
-        says. It is (inf, -inf) where there are no others.
+        says. It is (inf, -inf) where there are no others. Eigenvalues near the pairs that need not
+        be those of the pairs count as others.
       reached: the extreme Ritz values on the complement of the vectors. If the error of the
         products is zero and the pairs are exact, A has other eigenvalues at or beyond both.
       missed_above: at least so many eigenvalues that belong to none of the pairs lie above the

@@ -200,20 +200,22 @@ def _answer(
     those on the space and on its complement: this is the norm of the part of A that couples both.
     ``error`` is that of the products, which moves every eigenvalue by as much, and
     ``error_of_ritz`` that of the Ritz values. The sum of the three is ``moved``. So all eigenvalues
-    but those of the pairs lie in the interval ``rest``, which is empty (from inf to -inf) if the
-    pairs span the whole space.
+    of A but as many as the space has dimensions lie in an interval, ``rest``, which is empty (from
+    inf to -inf) if the pairs span the whole space. Those of the pairs need not be the ones that are
+    left out (:func:`_with_those_of_no_pair`).
     """
     moved = raised(pairs.beta + error.value + error_of_ritz.value)
     rest = (others.low - moved, others.high + moved) if len(others.ritz) else (np.inf, -np.inf)
     errors = raised(1.0) * (pairs.radii + error.value)
     reached = (others.ritz[0], others.ritz[-1]) if len(others.ritz) else (np.inf, -np.inf)
+    low, high = _with_those_of_no_pair(pairs, errors, raised(pairs.beta + error.value), rest)
     return CertifiedPairs(
         pairs.values,
         pairs.residuals,
         errors,
         _angles(pairs, error.value, moved, rest),
         len(pairs.basis),
-        (float(rest[0]), float(rest[1])),
+        (float(low), float(high)),
         (float(reached[0]), float(reached[1])),
         _missed_above(pairs.values, errors, pairs.within, others.ritz, moved),
         # Those missed below are the ones above for -A.
@@ -222,6 +224,41 @@ def _answer(
         products,
         finished,
     )
+
+
+def _with_those_of_no_pair(
+    pairs: _Pairs, errors: np.ndarray, moved: float, rest: tuple[float, float]
+) -> tuple[float, float]:
+    """The interval ``rest``, made wider until it has all eigenvalues of A but those of the pairs.
+
+    The pairs have the values theta_i with ``errors`` e_i. Let k be the dimension of their space,
+    and t_j the k eigenvalues of A on it. By Weyl k eigenvalues of A are within ``moved`` of the
+    t_j, one to one, and all others are in ``rest``. By Kahan each of k independent pairs has an
+    eigenvalue of its own, within e_i of theta_i. Both are the same k eigenvalues of A
+
+    - where |t_j - theta_j| + ``moved`` <= e_j for all j, with both in ascending order, or
+    - where no interval theta_i +- e_i meets ``rest``.
+
+    Otherwise an eigenvalue near some t_j can belong to no pair. Above ``rest`` there are at most as
+    many eigenvalues of A as there are t_j + ``moved``. If as many intervals of pairs are there,
+    nothing is left over. Otherwise the result reaches to the last t_j + ``moved``. The same holds
+    below ``rest``.
+    """
+    low, high = rest
+    if low > high:
+        return rest
+    is_below = is_above = np.zeros(len(errors), bool)
+    if len(pairs.basis) == len(pairs.values):
+        order = np.argsort(pairs.values)
+        distances = np.abs(pairs.within - pairs.values[order]) + moved
+        is_below, is_above = pairs.values + errors < low, pairs.values - errors > high
+        if (distances <= errors[order]).all() or (is_below | is_above).all():
+            return rest
+    if is_below.sum() < (pairs.within - moved < low).sum():
+        low = pairs.within.min() - moved
+    if is_above.sum() < (pairs.within + moved > high).sum():
+        high = pairs.within.max() + moved
+    return low, high
 
 
 def _missed_above(

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 import scipy.sparse
+from scipy.optimize import linear_sum_assignment
 from scipy.sparse.linalg import aslinearoperator, eigsh
 
 import gnjax
@@ -81,6 +82,50 @@ def test_intervals_rest_and_angles_hold_for_vectors_of_any_quality(kind, noise, 
                 cosine = np.abs(columns.T @ row).max() / np.linalg.norm(row)
                 sine = np.sqrt(max(0.0, 1 - cosine**2))
                 assert sine <= np.sin(angle) + 1e-7, index  # the root of a rounding error
+
+
+def _others_outside(pairs, truth):
+    """How many eigenvalues are outside of the rest if the pairs take as many of those as they can.
+
+    Each pair takes one eigenvalue in its interval.
+    """
+    low, high = pairs.rest
+    is_outside = (truth < low - 1e-13) | (truth > high + 1e-13)
+    distances = np.abs(pairs.values[:, None] - truth)
+    costs = np.where(distances <= pairs.errors[:, None] + 1e-13, 1.0 - is_outside, 1e3)
+    taken = linear_sum_assignment(costs)
+    assert costs[taken].max() <= 1
+    return is_outside.sum() - is_outside[taken[1]].sum()
+
+
+def test_an_eigenvalue_of_no_pair_is_in_the_rest_however_bad_the_vectors_are():
+    """Eigenvalues near those on the space of the vectors need not be in intervals of the pairs."""
+    cases = [
+        (np.diag([1.0, 0, 0, 0]), [[-1.0, 3, -2, -1], [-1, -2, 2, 2]], None),
+        (np.diag([0.0, 1.0]), [[0.98, 0.199]], [2.0]),
+    ]
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        count = rng.integers(1, 4)
+        diagonal = rng.choice([0.0, 1.0, 2.0, -1.0], 5) * rng.uniform(0.9, 1.1)
+        rows = rng.standard_normal((count, 5)) * 10.0 ** rng.integers(-3, 1, 5)
+        cases.append(
+            (np.diag(diagonal), rows, None if rng.integers(2) else rng.uniform(-1, 2, count))
+        )
+    for matrix, rows, values in cases:
+        pairs = gnjax.certify(matrix, rows, values=values)
+        assert _others_outside(pairs, np.linalg.eigvalsh(matrix)) == 0
+
+
+def test_the_rest_stays_apart_from_pairs_that_are_known_to_be_their_eigenvalues():
+    """Three largest eigenpairs, to different accuracy, with and without others inside."""
+    matrix = _matrix("spread")
+    truth, columns = np.linalg.eigh(matrix)
+    rows = columns[:, [39, 38, 37]].T + np.diag([1e-9, 1e-6, 1e-3]) @ columns[:, :3].T
+    for more in ([], [20], [20, 25]):
+        pairs = gnjax.certify(matrix, np.concatenate([rows, columns[:, more].T]))
+        assert truth[36] <= pairs.rest[1] < truth[37]
+        assert pairs.are_largest == (not more)
 
 
 @pytest.mark.parametrize("which", ["LA", "SA"])
