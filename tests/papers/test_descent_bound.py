@@ -1,5 +1,7 @@
 """Eqs 2, 3, 27 and 28: how curvature slows gradient descent, and where constants must hold."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -25,6 +27,20 @@ def test_eq_3_is_the_product_of_the_steps():
     found = papers.bounds.descent([0.5, 0.25, 0.1], [1.0, 2.0, 4.0])
     np.testing.assert_allclose(found, [1, 0.5, 0.25, 0.15], rtol=1e-14)
     assert (papers.bounds.descent([1 / 3] * 60, 0.1) >= (1 - 0.1 / 3) ** np.arange(61)).all()
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_the_bound_is_rounded_up_where_the_factor_cancels(seed):
+    """Another road: the product of 1 - eta mu in fractions, for eta mu at any distance from 1."""
+    rng = np.random.default_rng(seed)
+    rates = rng.uniform(0.1, 1.0, 5)
+    curvatures = (1 - 10 ** rng.uniform(-17, 0, 5)) / rates
+    curvatures = np.where(rates * curvatures > 1, np.nextafter(curvatures, 0), curvatures)
+    exact = Fraction(1)
+    bounds = papers.bounds.descent(rates, curvatures)
+    for rate, curvature, bound in zip(rates, curvatures, bounds[1:], strict=True):
+        exact *= max(1 - Fraction(rate) * Fraction(curvature), 0)
+        assert exact <= Fraction(bound) <= (exact + Fraction(2) ** -50) * (1 + Fraction(2) ** -40)
 
 
 def test_eq_3_fails_with_constants_at_the_iterate_alone():

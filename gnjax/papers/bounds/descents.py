@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.numerics.outward import above
+from gnjax.numerics.outward import above, below
 
 
 def descent(rates: ArrayLike, curvatures: ArrayLike) -> np.ndarray:
@@ -35,6 +35,8 @@ def descent(rates: ArrayLike, curvatures: ArrayLike) -> np.ndarray:
         msg = f"each curvature must lie between 0 and 1 / rate, got {curvatures} for rates {rates}"
         raise ValueError(msg)
     bounds = [1.0]
-    for factor in 1 - steps * mu:
-        bounds.append(above(bounds[-1] * above(above(float(factor)))))
+    for rounded_product in steps * mu:
+        # The difference cancels: what the product has lost by its rounding may be all that is left.
+        factor = max(above(1 - below(rounded_product)), 0.0)
+        bounds.append(above(bounds[-1] * factor))
     return np.array(bounds)

@@ -35,7 +35,9 @@ def pattern(matrix: np.ndarray, skip: float = 0.0) -> Pattern:
     edges = matrix != 0
     if skip:
         diagonal = np.arange(min(matrix.shape))
-        edges[diagonal, diagonal] = np.diagonal(matrix) != -skip
+        # NumPy would round beta to the type of a narrow matrix, such as float32.
+        wide = np.diagonal(matrix).astype(np.result_type(matrix.dtype, np.float64))
+        edges[diagonal, diagonal] = wide != -skip
     return matrix.shape if edges.all() else edges
 
 

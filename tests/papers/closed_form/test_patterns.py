@@ -260,3 +260,14 @@ def test_small_variances_in_principal_axes_are_kept():
     assert not factors.assumed
     np.testing.assert_allclose(np.diagonal(factors.rights[0]), [1.0, 1e-15, 0.0], rtol=1e-15)
     assert linear_factors([np.ones((1, 2))], np.diag([1.0, -1e-12])).assumed
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("skip", [0.1, 0.25])
+def test_a_zero_of_a_layer_with_its_skip_is_an_exact_one(dtype, skip):
+    """-0.1 in float32 is not -0.1, and -0.25 is: the rank is that of the numbers as they are."""
+    weights = [np.diag([-skip, 1.0, 2.0]).astype(dtype)] * 3
+    wide = [w.astype(np.float64) for w in weights]
+    facts = [papers.linear_gauss_newton(w, skip=skip).facts().rank() for w in (weights, wide)]
+    zero = float(weights[0][0, 0]) == -skip
+    assert facts[0].value == facts[1].value == (8 if zero else 9)
