@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gnjax.data.datasets import Dataset
+from gnjax.numerics.outward import frobenius_norm
 
 _Array = NDArray[np.float64]
 
@@ -79,7 +80,9 @@ def whiten(
 
     With x = U S V^T and the null directions dropped, PCA gives sqrt(n) U, (n, r), whose
     covariance is I_r; ZCA gives sqrt(n) U V^T, (n, d), whose covariance is the projector V V^T.
-    A singular value counts as zero up to ``rtol`` (default max(n, d) eps) times the largest.
+    A singular value counts as zero up to ``rtol`` (default max(n, d) eps) times the largest. With
+    ``center`` U S V^T is x less its mean, and the default is max(n, d) eps times the Frobenius norm
+    of x itself: the difference has the rounding of x, however small the difference is.
 
     >>> images = gnjax.data.load("digits", samples=50)
     >>> white = gnjax.data.whiten(images.inputs).inputs
@@ -91,7 +94,10 @@ def whiten(
         raise ValueError(msg)
     x = _samples(x)
     mean = x.mean(axis=0) if center else None
-    lefts, singular_values, rights = _range_svd(x if mean is None else x - mean, rtol)
+    if mean is None:
+        lefts, singular_values, rights = _range_svd(x, rtol)
+    else:
+        lefts, singular_values, rights = _range_svd(x - mean, rtol, frobenius_norm(x))
     inputs = math.sqrt(len(x)) * lefts
     transform = math.sqrt(len(x)) * rights / singular_values  # V S^-1 sqrt(n)
     if method == "zca":
@@ -131,18 +137,24 @@ def orthogonalise(x: ArrayLike, scale: float = 1.0, *, rtol: float | None = None
     return math.sqrt(n) * scale * lefts
 
 
-def _range_svd(x: _Array, rtol: float | None) -> tuple[_Array, _Array, _Array]:
+def _range_svd(
+    x: _Array, rtol: float | None, rounded: float | None = None
+) -> tuple[_Array, _Array, _Array]:
     """U (n, r), S (r,) and V (d, r) of x = U S V^T, for the r singular values that are not zero.
 
-    A singular value counts as zero up to ``rtol`` times the largest; None is max(n, d) eps.
+    A singular value counts as zero up to ``rtol`` times the largest. None is up to max(n, d) eps
+    times the largest, or times ``rounded`` where that is given: the size of the numbers whose
+    differences x are.
     """
     lefts, singular_values, rights = np.linalg.svd(x, full_matrices=False)
+    largest = float(singular_values[0])
     if rtol is None:
         rtol = max(x.shape) * float(np.finfo(np.float64).eps)
+        largest = largest if rounded is None else rounded
     if not 0 <= rtol < 1:
         msg = f"rtol={rtol}; it is relative to the largest singular value and lies in [0, 1)"
         raise ValueError(msg)
-    rank = int(np.sum(singular_values > rtol * singular_values[0]))
+    rank = int(np.sum(singular_values > rtol * largest))
     if rank == 0:
         msg = "all inputs are zero (after centring, if that was asked); there is nothing to whiten"
         raise ValueError(msg)

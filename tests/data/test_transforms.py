@@ -76,6 +76,15 @@ def test_centred_whitening(method: str) -> None:
     np.testing.assert_allclose((x - white.mean) @ white.transform, white.inputs, atol=1e-12)
 
 
+@pytest.mark.parametrize("offset", [0.0, 1.0, 1e2, 1e4, 1e6])
+def test_n_samples_less_their_mean_have_rank_n_minus_1(offset: float) -> None:
+    """However far the data is from 0: the rounding of x - mean is no direction of the data."""
+    x = np.random.default_rng(0).normal(size=(10, 20)) + offset
+    white = data.whiten(x, center=True)
+    assert white.rank == 9
+    np.testing.assert_allclose(white.inputs.mean(axis=0), 0, atol=1e-14 * (10 + offset))
+
+
 def test_rtol_decides_the_rank() -> None:
     x = np.diag([1.0, 1e-4, 1e-8])
     assert data.whiten(x).rank == 3
