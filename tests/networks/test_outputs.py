@@ -8,7 +8,12 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import gnjax
-from gnjax.networks.outputs.hessians import output_hessian, root_rows
+from gnjax.networks.outputs.hessians import (
+    _extreme_eigenvalues,
+    check_convex,
+    output_hessian,
+    root_rows,
+)
 from gnjax.networks.outputs.shapes import Outputs
 from gnjax.networks.outputs.targets import Target
 from gnjax.operators.facts import rank_of
@@ -284,6 +289,12 @@ def test_losses_of_many_outputs_are_applied_and_not_formed():
         (_images, {"y": Y[:2]}, "one target a sample"),
         (_images, {"loss": "binary_cross_entropy", "y": BITS + 1}, "between 0 and 1"),
         (_images, {"loss": "binary_cross_entropy", "y": BITS[:, :1]}, "for each output"),
+        (
+            _images,
+            {"loss": "binary_cross_entropy", "y": np.zeros((N, 4, 2))},
+            "one label between 0 and 1 for each output",
+        ),
+        (_images, {"loss": "binary_cross_entropy", "y": np.zeros((N, 8))}, "for each output"),
         (_scalars, {"loss": "cross_entropy"}, 'loss="binary_cross_entropy"'),
         (lambda p, x: {"f": _tokens(p, x)} | {"g": x}, {"loss": "cross_entropy"}, "function loss"),
         (lambda p, x: (_tokens(p, x), 3), {}, "has_aux=True"),
@@ -294,6 +305,60 @@ def test_losses_of_many_outputs_are_applied_and_not_formed():
 def test_what_does_not_fit_is_refused_in_a_sentence(apply, options, words):
     with pytest.raises(ValueError, match=words):
         gnjax.gauss_newton((apply, WEIGHTS), X, **options)
+
+
+@pytest.mark.parametrize("kind", [int, bool, float])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_targets_of_one_output_are_no_labels(kind, outputs):
+    """Zeros (n,) are no class 0 of one class, whose one-hot target would be 1."""
+
+    def apply(w, x):
+        return jnp.repeat((x @ w)[:, None, None] ** 2, outputs, axis=1)
+
+    model = (apply, np.ones(1))
+    x = np.ones((1, 1))
+    y = np.zeros((1, outputs, 1), kind)
+    hessian = gnjax.hessian(model, x, y).as_matrix()
+    np.testing.assert_allclose(hessian, [[6.0 * outputs]], rtol=1e-12)  # of w^4 / 2 each
+    with pytest.raises(ValueError, match=rf"; targets \(1, {outputs}, 1\) are needed"):
+        gnjax.hessian(model, x, y[..., 0])
+
+
+def test_binary_labels_may_lack_axes_of_length_one():
+    """Labels (n,) are those of outputs (n, 1); labels (1, 3, 2) are not those of (1, 2, 3)."""
+    y = np.array([0, 1, 1])
+    hessians = []
+    for labels, shape in [(y, (N, 1)), (y[:, None], (N,)), (y[:, None, None], (N, 1))]:
+        model = (lambda p, x, shape=shape: _scalars(p, x).reshape(shape), WEIGHTS)
+        op = gnjax.hessian(model, X, labels, loss="binary_cross_entropy")
+        hessians.append(op.as_matrix())
+    np.testing.assert_allclose(hessians[1:], [hessians[0]] * 2, rtol=0, atol=1e-14)
+    x = np.ones((1, 1))
+    model = (lambda w, x: (x @ w).reshape(1, 2, 3), np.ones((1, 6)))
+    with pytest.raises(ValueError, match="for each output"):
+        gnjax.hessian(model, x, np.zeros((1, 3, 2), int), loss="binary_cross_entropy")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_convex_loss_is_convex_in_both_precisions(dtype):
+    """B = diag(p) - p p^T has the eigenvalue 0, which rounding makes negative."""
+    eps = np.finfo(dtype).eps
+    f = np.random.default_rng(3).standard_normal((200, 10)).astype(dtype)
+    target = Target(
+        jnp.zeros(200, int),
+        None,
+        lambda f, y: jax.nn.logsumexp(f) - f[y],
+        Outputs(jax.tree.structure(0), ((10,),)),
+    )
+    assert float(_extreme_eigenvalues(target, f)[0]) < -eps / 100  # the case is one
+    check_convex(target, f)
+
+    def bent_loss(f, y):
+        return jnp.square(f[1:]).sum() - 1e-5 * f[0] ** 2
+
+    bent = Target(target.y, None, bent_loss, target.outputs)
+    with pytest.raises(ValueError, match="not convex"):
+        check_convex(bent, f)
 
 
 def test_extras_beside_the_outputs_are_left_out():

@@ -190,8 +190,9 @@ def checked_targets(loss: Loss, y: Any, outputs: Outputs, n: int, dtype: jnp.dty
 
     A loss of the caller's gets them unchanged. The cross-entropy takes integer labels
     (n, ...) or probabilities (n, ..., classes); a squared error takes targets in the shape of the
-    outputs, or labels, which become one-hot. Complex targets of the shape of complex outputs become
-    their real and imaginary parts, as the outputs do. Other targets are refused.
+    outputs, or labels of two classes or more, which become one-hot. Complex targets of the shape of
+    complex outputs become their real and imaginary parts, as the outputs do. Other targets are
+    refused.
     """
     parts = real_parts(y)
     if outputs.complexes and _shapes(parts) == outputs.shapes:
@@ -209,11 +210,12 @@ def checked_targets(loss: Loss, y: Any, outputs: Outputs, n: int, dtype: jnp.dty
     array: jax.Array = jax.tree.leaves(targets)[0]
     if loss == "binary_cross_entropy":
         return _binary_targets(array, (n, *outputs.shape), dtype)
-    label_shape = (n, *outputs.shape[:-1]) if outputs.shape and not outputs.complexes else None
+    several_classes = outputs.shape and outputs.shape[-1] > 1 and not outputs.complexes
+    label_shape = (n, *outputs.shape[:-1]) if several_classes else None
     if array.shape == label_shape and not jnp.issubdtype(array.dtype, jnp.floating):
         return _labels(loss, array, outputs.shape[-1], dtype)
     if array.shape != (n, *outputs.shape):
-        hint = f"integer labels {label_shape} or " if label_shape and outputs.shape[-1] > 1 else ""
+        hint = f"integer labels {label_shape} or " if label_shape else ""
         msg = (
             f"y has shape {array.shape} and dtype {array.dtype}; {hint}targets "
             f"{(n, *outputs.shape)} are needed, as the outputs have"
@@ -284,8 +286,12 @@ def _check_labels(loss: Loss, labels: jax.Array, classes: int) -> None:
 
 
 def _binary_targets(y: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
-    """Checked targets of the binary cross-entropy, in the shape of the outputs."""
-    if y.shape != shape and y.size == math.prod(shape):
+    """Checked targets of the binary cross-entropy, in the shape of the outputs.
+
+    Axes of length one may be missing or added in ``y``: without them it has the shape of the
+    outputs, so that reshaping changes the place of no label.
+    """
+    if [length for length in y.shape if length != 1] == [length for length in shape if length != 1]:
         y = y.reshape(shape)
     if y.shape != shape:
         msg = f"y has shape {y.shape}; one label between 0 and 1 for each output {shape} is needed"
