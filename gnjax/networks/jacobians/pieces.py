@@ -58,8 +58,8 @@ def pieces_of(
       portion: at most how many samples are computed at once, and how many of their rows; the last
         rows of a sample are filled up with zeros. By default all rows of as many samples as the
         network takes, since each row of a sample is a backward pass.
-      through: a pytree that is a function of the network, the target, the pairs and the rows. It
-        is compiled with them, and its results are yielded in their place.
+      through: a pytree that is a function of the network, the samples (x, target), the pairs and
+        the rows. It is compiled with them, and its results are yielded in their place.
     """
     if net.coupled:  # rows of J as products J^T u for unit vectors u, one for each output
         for unit_vectors, seen_before in unit_rows(net):
@@ -119,7 +119,7 @@ def _pieces(
 
     R^T (r, k) is the factor of the loss at the outputs of a sample. So many ``rows`` of it, from
     row ``start`` on, are computed; zeros follow the last one. ``through`` is a function of the
-    network, the target, the pairs and the rows, whose result is returned instead.
+    network, the samples (x, target), the pairs and the rows, whose result is returned instead.
     """
     trace = sample_trace(net)
 
@@ -154,7 +154,7 @@ def _pieces(
         return pairs_of_items, jnp.concatenate(columns, axis=1)
 
     pieces = jax.vmap(sample)(x, target)
-    return pieces if through is None else through(net, target, *pieces)
+    return pieces if through is None else through(net, (x, target), *pieces)
 
 
 def by_items(

@@ -15,7 +15,7 @@ from gnjax.networks.jacobians import sample_trace
 from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.outputs.hessians import has_root
 from gnjax.networks.parameters import indices_of
-from gnjax.numerics.validation import check_damping
+from gnjax.numerics.validation import check_damping, is_traced
 from gnjax.operators.metrics.metric import (
     Block,
     Metric,
@@ -116,6 +116,7 @@ def kfac_factors(
     >>> layer.left.tolist(), layer.right.tolist(), others
     ([[[0.5, 0.0], [0.0, 2.0]]], [[[1.0]]], [])
     """
+    _check_layers(op.net)
     plan, entries = moment_plan(op.net, blocks=False)
     sums = layer_moments(op.net, plan)
     biases = tuple(part.biases[0] if part.biases else None for part in plan.parts)
@@ -183,6 +184,15 @@ def _layers(op: Any, others: str) -> _Layers:
         raise ValueError(msg)
     scale = _scale(op)
     net = next(_networks(op))
+    _check_layers(net)
+    plan, entries = moment_plan(net, blocks=others == "block")
+    sums = reduce(_sum_of, (layer_moments(batch, plan) for batch in _networks(op)))
+    host_sums = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), sums)
+    return _Layers(net, scale, plan, entries, host_sums, _biases(plan, host_sums, net.dtype))
+
+
+def _check_layers(net: Network) -> None:
+    """Refuse a network whose layers have no inputs and sensitivities of single samples."""
     if net.coupled or not has_root(net.target):
         reason = (
             "the samples of this model are coupled, and a layer's inputs belong to one sample each"
@@ -190,11 +200,12 @@ def _layers(op: Any, others: str) -> _Layers:
             else "the loss's output Hessian has no factor for so many outputs"
         )
         msg = f"{reason}; use the metric 'diagonal' or 'layers'"
+        if net.coupled and is_traced(net):
+            msg += (
+                ", or, as the samples of an operator that is made inside of jax.jit count as "
+                "coupled, make it outside and pass it to the compiled function"
+            )
         raise ValueError(msg)
-    plan, entries = moment_plan(net, blocks=others == "block")
-    sums = reduce(_sum_of, (layer_moments(batch, plan) for batch in _networks(op)))
-    host_sums = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), sums)
-    return _Layers(net, scale, plan, entries, host_sums, _biases(plan, host_sums, net.dtype))
 
 
 def _scale(op: Any) -> float:

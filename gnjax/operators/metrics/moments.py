@@ -210,7 +210,7 @@ class _Moments:
     plan: MomentPlan = field(metadata={"static": True})
 
     def __call__(
-        self, net: Network, target: Target | None, pairs: list[Pair], rows: jax.Array
+        self, net: Network, samples: Any, pairs: list[Pair], rows: jax.Array
     ) -> LayerMoments:
         """The sums over n samples from which K-FAC's factors are made (:class:`LayerMoments`).
 
@@ -220,7 +220,7 @@ class _Moments:
         the squares of its columns of J, or of their products. These columns, p' in all, are the
         ``rows`` (n, j, p').
         """
-        plan, weights = self.plan, _sample_weights(target, len(rows))
+        plan, weights = self.plan, _sample_weights(samples, len(rows))
         ends = np.cumsum([net.counts[other] for other in plan.others])[:-1]
         columns_of = dict(zip(plan.others, jnp.split(rows, ends, axis=2), strict=bool(plan.others)))
         parts = []
@@ -256,7 +256,7 @@ class _Squares:
     bases: Bases
 
     def __call__(
-        self, net: Network, target: Target | None, pairs: list[Pair], rows: jax.Array
+        self, net: Network, samples: Any, pairs: list[Pair], rows: jax.Array
     ) -> list[jax.Array]:
         """For every part sum (u_x^T (sum_t a_t delta_t^T) v_y)^2 over samples and rows, (g, x, y).
 
@@ -266,7 +266,7 @@ class _Squares:
         the eigenvalues of EK-FAC. ``pairs`` are the inputs a and the sensitivities delta of all
         uses; a bias counts as one more row of the weights, whose input is 1.
         """
-        del target, rows
+        del samples, rows
         sums = []
         of_parts = zip(_by_parts(net, self.plan, pairs), self.bases, self.biased, strict=True)
         for (a, delta), (u, v), has_bias in of_parts:
@@ -305,11 +305,17 @@ def _by_parts(net: Network, plan: MomentPlan, pairs: Sequence[Pair]) -> list[Pai
     return joined
 
 
-def _sample_weights(target: Target | None, samples: int) -> jax.Array:
-    """The weight (n,) of every sample: the mean of the weights of its terms of the loss."""
-    if target is None or target.weights is None:
-        return jnp.ones(samples)
-    return target.weights.reshape(samples, -1).mean(axis=1)
+def _sample_weights(samples: Any, count: int) -> jax.Array:
+    """The weight (n,) of each of ``count`` samples: the mean of the weights of its loss's terms.
+
+    ``samples`` are (x, target). The network of an empirical Fisher matrix has losses as outputs,
+    and its inputs x hold the target whose weights these losses have.
+    """
+    leaves = jax.tree.leaves(samples, is_leaf=lambda node: isinstance(node, Target))
+    weights = [leaf.weights for leaf in leaves if isinstance(leaf, Target)]
+    if not weights or weights[0] is None:
+        return jnp.ones(count)
+    return weights[0].reshape(count, -1).mean(axis=1)
 
 
 def _einsum(rule: str, first: jax.Array, second: jax.Array) -> jax.Array:

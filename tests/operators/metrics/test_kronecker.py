@@ -260,6 +260,65 @@ def test_the_places_of_a_layer_are_those_of_its_parameters(reference):
         assert sorted(places[name]) == sorted(reference.own(name).ravel())
 
 
+@pytest.mark.parametrize("terms", [False, True])
+@pytest.mark.parametrize("kind", ["mlp", "language"])
+def test_the_factors_of_an_empirical_fisher_count_the_labels_that_count(kind, terms):
+    """A is that of the Gauss-Newton matrix; B has the gradients of the losses by jax.jacrev."""
+    model, x, y, loss, positions, _ = CASES[kind]
+    y = y if y.ndim == 2 else np.where(np.arange(len(y)) % 4 == 1, -1, y)
+    params, zeros, name = jax.device_put(PARAMS[kind]), _zeros(kind), "cross_entropy"
+    both = (
+        gnjax.gauss_newton((_plain(kind), params), x, y=y, loss=name),
+        gnjax.empirical_fisher((_plain(kind), params), x, y, loss=name, terms=terms),
+    )
+    gauss_newton_metric, metric = (gnjax.metrics.kfac(op, damping=0.0) for op in both)
+
+    def losses(e, xi, yi):
+        f = model(params, xi, e)[0]
+        pairs = zip(jnp.atleast_2d(f), np.atleast_1d(yi), strict=True)
+        each = jnp.stack([loss(f_t, y_t) for f_t, y_t in pairs])
+        return each if terms else each.sum()[None]
+
+    total = (y >= 0).sum()
+    right = {layer: 0.0 for layer in positions}
+    for xi, yi in zip(x, y, strict=True):
+        for layer, delta in jax.jacrev(losses)(zeros, xi, yi).items():
+            scale = 1 / total if terms else len(x) / total**2
+            right[layer] += scale * np.einsum("cto,ctp->op", delta, delta)
+    for block, expected in zip(metric.blocks, gauss_newton_metric.blocks, strict=True):
+        if (layer := block.name.split("/")[0]) in positions:
+            _close(block.left.matrix, expected.left.matrix)
+            _close(block.right.matrix[0], right[layer])
+
+
+@pytest.mark.parametrize("make", [gnjax.metrics.kfac, gnjax.metrics.ekfac])
+def test_one_sample_that_counts_leaves_nothing_of_an_empirical_fisher_to_approximate(make):
+    """The ignored sample is 1000 times as large, so that it would be seen in A."""
+    model = (lambda w, x: x @ w, np.zeros((1, 2)))
+    x, y = np.array([[1.0], [1000.0]]), np.array([0, -1])
+    op = gnjax.empirical_fisher(model, x, y, loss="cross_entropy")
+    _close(make(op, damping=0.0).as_matrix(), np.full((2, 2), 0.5) * [[1, -1], [-1, 1]])
+
+
+@pytest.mark.parametrize(
+    "call", [gnjax.metrics.kfac_factors, lambda op: gnjax.metrics.kfac(op, damping=1.0)]
+)
+def test_coupled_samples_have_no_factors(call):
+    model = (lambda w, x: (x - x.mean(axis=0, keepdims=True)) @ w, np.ones((2, 1)))
+    op = gnjax.gauss_newton(model, np.eye(3, 2))
+    with pytest.raises(ValueError, match=r"samples of this model are coupled.*'layers'$"):
+        call(op)
+
+
+def test_an_operator_that_is_made_in_a_compiled_function_has_no_factors_there():
+    def factors(w):
+        op = gnjax.gauss_newton((lambda w, x: x @ w, w), np.eye(3, 2))
+        return gnjax.metrics.kfac_factors(op)[0][0].left
+
+    with pytest.raises(ValueError, match=r"are coupled.*make it outside"):
+        jax.jit(factors)(np.ones((2, 1)))
+
+
 @pytest.mark.parametrize("others", ["diagonal", "block"])
 def test_kfac_in_place_of_the_gauss_newton_matrix(reference, others):
     exact, rest = reference.metric()
