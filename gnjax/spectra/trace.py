@@ -18,9 +18,10 @@ from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import gamma, spectral_error
 from gnjax.operators.elsewhere.recognised import as_operator
-from gnjax.operators.facts import error_of, factorisation_of, facts_of, symmetry_of
+from gnjax.operators.facts import error_of, factorisation_of, facts_of, positivity_of, symmetry_of
 from gnjax.operators.near_one import check_stated_near_one
 from gnjax.operators.protocol import Operator
+from gnjax.spectra.eigenvalues import operator_norm
 from gnjax.spectra.krylov.host_products import check_products, host_product
 from gnjax.spectra.stochastic.hutchinson import TraceEstimate, hutch_plus_plus, hutchinson
 from gnjax.spectra.stochastic.probes import probe_stream, row_lengths, student, together
@@ -164,7 +165,9 @@ def _from_random_vectors(op: Operator, estimate: TraceEstimate, method: str) -> 
     the half-width of a 95% interval by Student's distribution.
     """
     symmetry = symmetry_of(op)
-    parts = [_rounding(op, estimate.lengths), _matrix_error(op, estimate.value), symmetry]
+    # The sum of |x| |A x| is not below ||A||_2, but by bad luck with the first few vectors.
+    matrix_error = _matrix_error(op, estimate.value, estimate.lengths)
+    parts = [_rounding(op, estimate.lengths), matrix_error, symmetry]
     if estimate.standard_error:
         width = estimate.standard_error * student(estimate.samples)
         parts.append(Error(width, MEASURED, reason=f"the spread of {estimate.samples} samples"))
@@ -184,28 +187,41 @@ def _exact(op: Operator, limits: Limits, watch: Watch) -> Trace:
     if structure is not None:
         value, rounding = structure()
         check_products(value)
+        norm = _norm(op, value, limits)
     elif size <= limits.small_rows:
-        diagonal = np.diagonal(np.asarray(op.as_matrix())).astype(np.float64)
+        matrix = np.asarray(op.as_matrix()).astype(np.float64)
+        diagonal, norm = np.diagonal(matrix), float(np.linalg.norm(matrix))
         value = _finite(diagonal.sum())
         rounding = Error(_gamma(size) * float(np.abs(diagonal).sum()))
     else:
-        value, rounding = _sum_of_diagonal(op, together(op, limits), watch)
-        products = size
+        value, lengths = _sum_of_diagonal(op, together(op, limits), watch)
+        products, rounding, norm = size, _rounding(op, lengths), lengths
     # The sum of sizes is rounded, too, by far less than one part in a million.
-    rounding = Error(rounding.value * (1 + 1e-6), rounding.kind, reason="rounding of the sum")
-    return Trace(value, 0.0, "exact", products, certificate(rounding, _matrix_error(op, value)))
+    rounding = replace(rounding.scaled(1 + 1e-6), reason="rounding of the sum")
+    matrix_error = _matrix_error(op, value, norm)
+    return Trace(value, 0.0, "exact", products, certificate(rounding, matrix_error))
 
 
-def _sum_of_diagonal(op: Operator, block: int, watch: Watch) -> tuple[float, Error]:
-    """sum_i e_i^T A e_i by blocks of unit vectors, and the rounding of these products."""
+def _norm(op: Operator, value: float, limits: Limits) -> float:
+    """About ||A||_2 or more, where the error of A depends on it: tr A if no eigenvalue is negative.
+
+    ``value`` is tr A, from the structure.
+    """
+    if positivity_of(op) is not None or not callable(facts_of(op).error):
+        return abs(value)
+    return operator_norm(op, limits)
+
+
+def _sum_of_diagonal(op: Operator, block: int, watch: Watch) -> tuple[float, float]:
+    """sum_i e_i^T A e_i by blocks of unit vectors, and the sum of the lengths |A e_i|."""
     product, size = watch(host_product(op)), op.shape[0]
-    total, lengths = 0.0, 0.0  # lengths: the sum of |A e_i|
+    total, lengths = 0.0, 0.0
     for first in range(0, size, block):
         units = np.eye(min(block, size - first), size, first)
         images = product(units)
         total += float(np.trace(images[:, first:]))
         lengths += float(row_lengths(images).sum())
-    return _finite(total), _rounding(op, lengths)
+    return _finite(total), lengths
 
 
 def _rounding(op: Operator, lengths: float) -> Error:
@@ -218,15 +234,16 @@ def _rounding(op: Operator, lengths: float) -> Error:
     return Error(level, MEASURED, reason="rounding of the products")
 
 
-def _matrix_error(op: Operator, value: float) -> Error:
-    """How far the trace of the stored numbers can be from the trace of the exact matrix.
+def _matrix_error(op: Operator, value: float, norm: float) -> Error:
+    """How far the trace of the stored numbers, ``value``, can be from that of the exact matrix.
 
-    Without a factor this is n times the error in the 2-norm. An error E of a factor J, with
+    Without a factor this is n times the error in the 2-norm, and ``norm`` is about ||A||_2 or more;
+    eigenvalues of both signs cancel in the trace and not in its error. An error E of a factor J, with
     ||E||_F <= sqrt(rank) ||E||_2, changes ||J||_F^2 by at most (2 ||J||_F + ||E||_F) ||E||_F.
     """
     factor = factorisation_of(op)
     if factor is None:
-        return error_of(op, abs(value)).scaled(op.shape[0])
+        return error_of(op, norm).scaled(op.shape[0])
     error = factor.error()
     moved = min(factor.shape) ** 0.5 * error.value
     return error.to((2 * abs(value) ** 0.5 + moved) * moved)

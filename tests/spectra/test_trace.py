@@ -6,8 +6,10 @@ from fractions import Fraction
 import jax
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse.linalg import aslinearoperator
 
 import gnjax
 from gnjax import papers
@@ -323,3 +325,31 @@ def test_bad_arguments_are_refused(arguments, words):
 def test_products_that_are_not_finite_are_refused(method):
     with pytest.raises(ValueError, match="NaN or Inf"):
         trace(Products(np.full((4, 4), np.nan)), method=method)
+
+
+@pytest.mark.parametrize("method", ["exact", *_RANDOM])
+@pytest.mark.parametrize("form", ["products", "sparse", "dense"])
+@pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
+def test_the_error_of_the_matrix_does_not_cancel_with_the_trace(form, method):
+    """Narrowed to 32 bits, entries of both signs lose as much as entries of one."""
+    diagonal = np.r_[np.full(50, 0.1), np.full(50, -0.1) * (1 + 3e-8)]
+    matrix = scipy.sparse.diags_array(diagonal)
+    forms = {"products": aslinearoperator(matrix), "sparse": matrix.tocsr()}
+    with jax.enable_x64(False):
+        if form == "dense":
+            op = gnjax.dense(matrix.toarray())
+        else:
+            op = gnjax.as_operator(forms[form], error=0.0)
+        t = trace(op, method=method)
+    assert abs(t.value - diagonal.sum()) <= sum(part.value for part in t.certificate.parts)
+
+
+def test_the_chance_that_a_stated_trace_is_wrong_is_that_of_the_answer():
+    class Stated(Products):
+        def facts(self):
+            error = gnjax.Error(1e-3, "probable", failure=0.25)
+            return gnjax.operators.Facts(symmetric=True, error=0.0, trace=lambda: (3.0, error))
+
+    t = trace(Stated(np.diag([2.0, 1.0])), method="exact")
+    assert (t.certificate.kind, t.certificate.failure) == ("probable", 0.25)
+    assert t.certificate.confidence == 0.75
