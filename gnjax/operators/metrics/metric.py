@@ -217,6 +217,12 @@ class Metric:
         Array([1. , 0.4], dtype=float64)
         """
         columns = jnp.asarray(v)
+        if columns.ndim not in (1, 2) or len(columns) != self.parameters:
+            p = self.parameters
+            msg = f"P ({p} x {p}) is solved for a vector ({p},) or columns ({p}, b), got an array "
+            msg += f"of shape {columns.shape}"
+            raise ValueError(msg)
+        columns = columns.astype(jnp.result_type(float, columns.dtype))  # integers become floats
         scaling = self.scaling(columns.dtype)  # P^{-1/2}
         return scaling(scaling(columns))
 

@@ -56,11 +56,15 @@ def optimizer_metric(
     of its means is corrected. Adagrad: (sum g^2 + eps)^{1/2}.
     The state is found inside chains, ``inject_hyperparams`` and other wrappers. A state does not
     hold its constants, unless ``inject_hyperparams`` put them there: pass those that are not
-    optax's defaults. P of a complex parameter is one number for both of its parts. Adamax, Yogi and
-    RAdam keep states that look like Adam's: Adamax has another P, Yogi other constants, and RAdam
-    divides by nothing in its first steps. If the ``optimizer`` itself is passed too, its next
-    update of this state is compared with m / P, and a P that is not its own, as with other
-    constants or rates that differ among parameters, is refused.
+    optax's defaults. P of a complex parameter is one number for both of its parts. An entry whose
+    gradients were all 0 has Adagrad's P = eps^{1/2}; optax does not divide there, its update is 0.
+
+    Adamax, Yogi, RAdam and ADOPT keep states that look like Adam's: Adamax has another P, Yogi
+    other constants, RAdam divides by nothing in its first steps, and ADOPT's mean m is of gradients
+    that are divided already. ACProp keeps a state that looks like AdaBelief's, and divides the
+    gradient in place of m. If the ``optimizer`` itself is passed too, its next update of this state
+    is compared with m / P, and a P that is not its own, as with other constants or rates that
+    differ among parameters, is refused.
 
     >>> import optax
     >>> optimiser, params = optax.adam(1e-3), {"w": jax.numpy.ones(2)}
@@ -82,7 +86,8 @@ def optimizer_metric(
         )
         raise ValueError(msg)
     inner, injected = states[0]
-    arguments = {"b2": b2, "eps": eps, "eps_root": eps_root}
+    # RMSprop's decay is ``b2`` here, and an injected "decay" may be that of the weights.
+    arguments = {"b2": b2, "decay": b2, "eps": eps, "eps_root": eps_root}
     constants = {
         **injected,
         **{name: value for name, value in arguments.items() if value is not None},
@@ -177,24 +182,25 @@ def _metric(state: Any, constants: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
     """
     kind = type(state).__name__
     eps_root, b2 = float(constants.get("eps_root", 0.0)), float(constants.get("b2", 0.999))
-    if kind == "ScaleByRssState":
-        eps = float(constants.get("eps", 1e-7))
-        return jax.tree.map(lambda s: jnp.sqrt(_wide(s) + eps), state.sum_of_squares)
-    eps = float(constants.get("eps", 1e-16 if kind == "ScaleByBeliefState" else 1e-8))
-    moments = state.nu_max if kind == "ScaleByAmsgradState" else state.nu
-    moments = jax.tree.map(_wide, moments)
-    # zero moments would give a P that says nothing about the loss
-    if not any(bool(leaf.any()) for leaf in jax.tree.leaves(moments)):
+    default_eps = {"ScaleByRssState": 1e-7, "ScaleByBeliefState": 1e-16}.get(kind, 1e-8)
+    eps = float(constants.get("eps", default_eps))
+    field = {"ScaleByRssState": "sum_of_squares", "ScaleByAmsgradState": "nu_max"}.get(kind, "nu")
+    moments = jax.tree.map(_wide, getattr(state, field))
+    is_corrected = kind in _CORRECTED or kind.endswith("WithCountState")
+    steps = int(np.asarray(jax.tree.leaves(state.count)[0])) if is_corrected else None
+    # Moments that are zero, or that the optimiser began with, say nothing about the loss.
+    if steps == 0 or not any(bool(leaf.any()) for leaf in jax.tree.leaves(moments)):
         msg = (
             "the optimiser has seen no gradient yet, so that it has no second moments; pass its "
             "state from the first step on"
         )
         raise NoMomentsError(msg)
+    if kind == "ScaleByRssState":
+        return jax.tree.map(lambda s: jnp.sqrt(s + eps), moments)
     # A running mean that began at 0 is too small by the factor ``share`` = 1 - decay^t, the sum of
     # the weights that the gradients have had in it so far. 1.0: the optimiser does not correct it.
     share = 1.0
-    if kind in _CORRECTED or kind.endswith("WithCountState"):
-        steps = int(np.asarray(jax.tree.leaves(state.count)[0]))
+    if steps is not None:
         b2_of_rmsprop = constants.get("decay", constants.get("b2", 0.9))
         decay = b2 if kind in _CORRECTED else float(b2_of_rmsprop)
         share = 1 - decay**steps
@@ -210,8 +216,12 @@ def _metric(state: Any, constants: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
 
 
 def _wide(leaf: Any) -> jax.Array:
-    """The array in at least the default float precision, so that bfloat16 moments are widened."""
-    return jnp.asarray(leaf, jnp.promote_types(float, jnp.asarray(leaf).dtype))
+    """The array in at least the default float precision, to which float16 and bfloat16 widen.
+
+    ``promote_types(float, dtype)`` would keep these two, as a Python float has no precision.
+    """
+    array = jnp.asarray(leaf)
+    return array.astype(jnp.promote_types(jnp.result_type(float), array.dtype))
 
 
 def _recognised_states(

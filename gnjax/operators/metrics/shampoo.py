@@ -146,6 +146,9 @@ def soap(
     for (name, indices, shape, bases_of_leaf), v in zip(
         _leaves_with_indices(op, bases), moments, strict=True
     ):
+        if np.shape(v) != shape:
+            msg = f"{name} {shape} needs second moments of the same shape, got {np.shape(v)}"
+            raise ValueError(msg)
         a, b = _sides(shape)
         values = (np.sqrt(np.asarray(v, np.float64)) + eps) / correction
         # One basis Q_i for each axis. The array is read as a matrix (a, b) of its last axis and all

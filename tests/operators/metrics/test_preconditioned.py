@@ -200,6 +200,8 @@ HAVE_NONE = {
     "adamax": (optax.adamax(1e-2), {}),
     "yogi": (optax.yogi(1e-2), {}),
     "radam": (optax.radam(1e-2), {}),
+    "adopt": (optax.contrib.adopt(1e-2), {}),
+    "acprop": (optax.contrib.acprop(1e-2), {}),
     "other b2": (optax.adam(1e-2, b2=0.9), {}),
     "other eps": (optax.adam(1e-2, eps=0.1), {}),
     "outside": (optax.rmsprop(1e-2, eps_in_sqrt=False, eps=1e-2), {"eps": 1e-2}),
@@ -231,6 +233,62 @@ def test_radam_has_adams_metric_once_it_divides():
     optimiser = optax.radam(1e-2)
     state, _ = _trained(optimiser, 8)
     gnjax.metrics.optimizer_metric(state, optimizer=optimiser)
+
+
+BEFORE_THE_FIRST_STEP = {
+    "rmsprop": optax.rmsprop(1.0, initial_scale=1.0, bias_correction=True),
+    "centred": optax.rmsprop(1.0, initial_scale=1.0, bias_correction=True, centered=True),
+    "yogi": optax.yogi(1.0),
+    "adam": optax.adam(1.0),
+    "adagrad": optax.adagrad(1.0, initial_accumulator_value=0.0),
+}
+
+
+@pytest.mark.parametrize("name", BEFORE_THE_FIRST_STEP)
+def test_a_state_before_the_first_step_has_no_metric(name):
+    """Whether its moments begin at 0 or above, nothing of the loss is in them."""
+    state = BEFORE_THE_FIRST_STEP[name].init({"w": jnp.ones(2)})
+    with pytest.raises(ValueError, match="no gradient yet"):
+        gnjax.metrics.optimizer_metric(state)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_moments_of_few_digits_are_widened(dtype):
+    """nu / (1 - b2) = 1e5 is beyond float16, whose largest number is 65504."""
+    zeros, nu = {"w": jnp.zeros(1, dtype)}, {"w": jnp.array([100.0], dtype)}
+    metric = gnjax.metrics.optimizer_metric(optax.ScaleByAdamState(jnp.array(1), zeros, nu))["w"]
+    assert metric.dtype == float
+    assert abs(float(metric[0]) - 1e5**0.5) < 1e-6
+
+
+def test_the_decay_of_something_else_is_not_that_of_rmsprop():
+    """An injected "decay" is RMSprop's unless b2 is passed."""
+
+    def decayed(decay):
+        return optax.chain(
+            optax.add_decayed_weights(decay), optax.scale_by_rms(decay=0.9, bias_correction=True)
+        )
+
+    params, gradient = {"w": jnp.zeros(1)}, {"w": jnp.array([3.0])}
+    injected = optax.inject_hyperparams(decayed)(decay=1e-4)
+    _, state = injected.update(gradient, injected.init(params), params)
+    metric = gnjax.metrics.optimizer_metric(state, b2=0.9)["w"]
+    assert abs(float(metric[0]) - 3.0) < 1e-7  # |g| after the first step
+    rmsprop = optax.inject_hyperparams(optax.rmsprop)(1.0, decay=0.5, bias_correction=True)
+    _, state = rmsprop.update(gradient, rmsprop.init(params), params)
+    assert abs(float(gnjax.metrics.optimizer_metric(state)["w"][0]) - 3.0) < 1e-7
+
+
+@pytest.mark.parametrize("eps_in_sqrt", [True, False])
+def test_a_variance_that_rounds_below_zero_is_what_it_is_in_optax(eps_in_sqrt):
+    """nu - |mu|^2 = -1e-17: optax adds eps to it under the root, or has no number without."""
+    moments = {"w": jnp.array([0.01 - 1e-17])}, {"w": jnp.array([0.0])}
+    state = optax.ScaleByRStdDevState({"w": jnp.array([0.1])}, moments[0])
+    metric = gnjax.metrics.optimizer_metric(state, eps_in_sqrt=eps_in_sqrt)["w"]
+    optimiser = optax.scale_by_stddev(decay=1.0, eps_in_sqrt=eps_in_sqrt)
+    update, _ = optimiser.update({"w": jnp.ones(1)}, state)
+    np.testing.assert_allclose(metric, 1 / np.asarray(update["w"]), rtol=1e-12)
+    assert bool(np.isnan(metric[0])) is not eps_in_sqrt
 
 
 def _written_out(name, state, params):

@@ -100,3 +100,21 @@ def test_answers_are_those_of_the_root_that_is_stored(side, turned):
     exact = (values[0] / values[kappa.rank - 1]) ** 2
     assert low * (1 - 1e-12) <= exact <= high * (1 + 1e-12)
     assert high / low < 1 + 1e-6
+
+
+def _simple_metric():
+    op = gnjax.gauss_newton((lambda w, x: x @ w, np.ones((2, 1))), np.diag([1.0, 2.0]))
+    return gnjax.metrics.kfac(op, damping=0.5)
+
+
+@pytest.mark.parametrize("dtype", [int, np.int8, bool, np.float32, float])
+def test_a_metric_is_solved_for_numbers_of_every_type(dtype):
+    """P = diag(1, 2.5); the answer of integers is not cut off to integers."""
+    found = _simple_metric().solve(np.ones(2, dtype))
+    assert np.abs(np.asarray(found, float) - [1.0, 0.4]).max() < 1e-6
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (1, 2), (2, 1, 1)])
+def test_a_vector_of_another_shape_is_refused(shape):
+    with pytest.raises(ValueError, match=r"P \(2 x 2\) is solved for a vector \(2,\)"):
+        _simple_metric().solve(np.ones(shape))

@@ -155,6 +155,13 @@ def test_the_step_of_soap():
     assert (np.abs(found.values - wanted) <= found.errors + 1e-12 * wanted[0]).all()
 
 
+def _turned(name, new_shape):
+    """A state of SOAP whose moments of one parameter have another shape with the same size."""
+    state, _ = _soap()
+    moments = {**state.exp_avg_sq, name: state.exp_avg_sq[name].reshape(new_shape)}
+    return state._replace(exp_avg_sq=moments)
+
+
 def _masked():
     mask = jax.tree.map(lambda leaf: leaf > 0, PARAMS)
     return gnjax.gauss_newton((apply, PARAMS), X, mask=mask)
@@ -171,6 +178,8 @@ def _masked():
         (lambda: gnjax.metrics.shampoo(OP, PARAMS, exponent=2.0), "not in .0, 1."),
         (lambda: gnjax.metrics.soap(OP, (1, 2)), "a state of SOAP is needed"),
         (lambda: gnjax.metrics.soap(OP, SoapState(1, PARAMS, PARAMS)), "no step yet"),
+        (lambda: gnjax.metrics.soap(OP, _turned("two", (3, 4))), "two .4, 3. needs second mom"),
+        (lambda: gnjax.metrics.soap(OP, _turned("one", (6, 4))), "one .2, 3, 4. needs second mom"),
         (lambda: gnjax.preconditioned(OP, SoapState(3, PARAMS, PARAMS)), "gnjax.metrics.soap"),
         (
             lambda: gnjax.metrics.shampoo(_masked(), gnjax.metrics.shampoo_factors(GRADIENTS)),
