@@ -237,9 +237,9 @@ def _rounding(op: Operator, lengths: float) -> Error:
 def _matrix_error(op: Operator, value: float, norm: float) -> Error:
     """How far the trace of the stored numbers, ``value``, can be from that of the exact matrix.
 
-    Without a factor this is n times the error in the 2-norm, and ``norm`` is about ||A||_2 or more;
-    eigenvalues of both signs cancel in the trace and not in its error. An error E of a factor J, with
-    ||E||_F <= sqrt(rank) ||E||_2, changes ||J||_F^2 by at most (2 ||J||_F + ||E||_F) ||E||_F.
+    Without a factor this is n times the error in the 2-norm, and ``norm`` is about ||A||_2 or more:
+    eigenvalues of both signs cancel in the trace and not in its error. An error E of a factor J,
+    with ||E||_F <= sqrt(rank) ||E||_2, changes ||J||_F^2 by at most (2 ||J||_F + ||E||_F) ||E||_F.
     """
     factor = factorisation_of(op)
     if factor is None:
