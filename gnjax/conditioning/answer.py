@@ -183,10 +183,11 @@ def answer_of(problem: Problem, ends: Ends, size: int) -> ConditionNumber:
     )
 
 
-def undefined(method: str, size: int) -> ConditionNumber:
+def undefined(method: str, size: int, rests_on: Certificate, floor: float) -> ConditionNumber:
     """The answer where no eigenvalue can be told from zero, so that kappa is not defined.
 
-    ``size`` is the number of rows of the caller's matrix.
+    ``size`` is the number of rows of the caller's matrix. ``rests_on`` is the evidence for the
+    errors of the eigenvalues, and an eigenvalue above ``floor`` would have been told from zero.
     """
     return ConditionNumber(
         value=math.nan,
@@ -197,8 +198,8 @@ def undefined(method: str, size: int) -> ConditionNumber:
         rank=0,
         rank_source="floor",
         resolved=False,
-        floor=0.0,
+        floor=floor,
         method=method,
-        certificate=_NOTHING_ABOVE_ZERO,
+        certificate=rests_on + _NOTHING_ABOVE_ZERO,
         size=size,
     )

@@ -22,9 +22,10 @@ from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.facts import error_of, twin_of
 from gnjax.operators.near_one import check_near_one
 from gnjax.operators.protocol import Operator
+from gnjax.spectra.eigenvalues import operator_norm
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import Progress, watching
-from gnjax.spectra.whole import dense_spectrum
+from gnjax.spectra.whole import dense_error, dense_spectrum
 
 __all__ = ["ConditionNumber", "condition_number", "condition_of_spectrum"]
 
@@ -97,7 +98,11 @@ def condition_of_spectrum(
     """
     problem = Problem(op, None, 1e-3, 0, limit=limit)
     ends = ends_of_spectrum(problem, spectrum)
-    return undefined(spectrum.method, size) if ends is None else answer_of(problem, ends, size)
+    if ends is None:
+        return undefined(
+            spectrum.method, size, spectrum.certificate, float(spectrum.errors.max(initial=0.0))
+        )
+    return answer_of(problem, ends, size)
 
 
 def _solve(problem: Problem, method: str, certify: str, size: int) -> ConditionNumber:
@@ -112,7 +117,10 @@ def _solve(problem: Problem, method: str, certify: str, size: int) -> ConditionN
     chosen = cheapest(problem) if method == "auto" else asked_for(problem, method)
     check_near_one(problem.op)
     ends = _ends(problem, chosen, method == "auto", certify)
-    return undefined(chosen.name, size) if ends is None else answer_of(problem, ends, size)
+    if ends is None:
+        error = dense_error(problem.op, operator_norm(problem.op, problem.limits))
+        return undefined(chosen.name, size, certificate(error), error.value)
+    return answer_of(problem, ends, size)
 
 
 def _ends(problem: Problem, chosen: Method, automatic: bool, certify: str) -> Ends | None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scipy.sparse.linalg import aslinearoperator
 
 import gnjax
 from gnjax import papers
@@ -319,6 +320,26 @@ def test_zero_matrix_has_no_condition_number():
             assert np.isnan(k.value)
             assert np.isnan(k.log10)
             assert not k.resolved
+
+
+@pytest.mark.parametrize("method", ["dense", "krylov"])
+def test_what_cannot_be_told_from_zero_rests_on_the_error_of_the_matrix(method):
+    """A matrix below its error: the answer names the error's size, kind and chance of failure."""
+    for error in (Error(1e-3), Error(1e-3, "probable", 0.25), Error(1e-3, "measured")):
+        op = gnjax.dense(1e-9 * np.eye(3), error=error)
+        k = gnjax.condition_number(op, method=method)
+        assert np.isnan(k.value)
+        assert 1e-3 <= k.floor <= 1.001e-3
+        assert k.certificate.failure == error.failure
+        assert k.certificate.kind == "measured"  # LAPACK's rounding
+
+
+def test_products_of_zero_whose_error_nobody_states_prove_nothing():
+    k = gnjax.condition_number(gnjax.as_operator(aslinearoperator(np.zeros((3, 3)))))
+    assert np.isnan(k.value)
+    assert k.certificate.kind == "unknown"
+    assert k.floor == np.inf
+    assert np.isnan(k.confidence)
 
 
 @pytest.mark.parametrize(
