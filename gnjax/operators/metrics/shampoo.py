@@ -14,6 +14,7 @@ import numpy as np
 from gnjax.networks.forms.frameworks import PyTree
 from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import indices_of
+from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.validation import check_damping
 from gnjax.operators.metrics.exact import on_parameters
 from gnjax.operators.metrics.metric import (
@@ -87,6 +88,7 @@ def shampoo_factors(gradients: PyTree) -> PyTree:
 
     Args:
       gradients: a tree like the parameters with one more axis in front, over steps or samples.
+        They are real; the sums are taken in float32 or wider.
 
     >>> gradients = np.ones((3, 2, 4))  # three gradients of ones (2, 4)
     >>> left, right = gnjax.metrics.shampoo_factors(gradients)
@@ -96,7 +98,16 @@ def shampoo_factors(gradients: PyTree) -> PyTree:
 
     def factors(leaf: Any) -> tuple[jax.Array, ...]:
         """L, and R unless the parameter is a vector or a number."""
-        array = jnp.asarray(leaf)
+        given = jnp.result_type(leaf)
+        if jnp.issubdtype(given, jnp.complexfloating):
+            msg = (
+                f"Shampoo's factors are of real gradients, got {given}; for complex parameters use "
+                "the metric 'diagonal' or 'layers'"
+            )
+            raise ValueError(msg)
+        # Half precision and integers do not hold sums of squares.
+        narrowest = jnp.float32 if jnp.issubdtype(given, jnp.floating) else real_dtype()
+        array = jnp.asarray(leaf, jnp.promote_types(given, narrowest))
         a, b = _sides(array.shape[1:])
         m = array.reshape(-1, a, b)
         left = jnp.einsum("nab,ncb->ac", m, m, precision="highest")

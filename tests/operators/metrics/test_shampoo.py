@@ -107,6 +107,18 @@ def test_the_power_of_an_eigenvalue_near_zero_is_that_of_its_rounding():
         gnjax.preconditioned(OP, gnjax.metrics.shampoo(OP, some))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", "int32", "bool", "float32"])
+def test_the_sums_of_narrow_gradients_are_wide(dtype):
+    """300^2 is beyond float16, 100^2 beyond int8, and bfloat16 has 8 bits for a sum of 1000."""
+    numbers = RNG.uniform(50, 120, (1000, 2, 3)) * (2.5 if "float" in dtype else 1)
+    narrow = jnp.asarray(numbers, dtype)
+    exact = np.asarray(narrow, np.float64)
+    left, right = gnjax.metrics.shampoo_factors(narrow)
+    assert left.dtype in ("float32", "float64")
+    for found, rule in ((left, "nab,ncb->ac"), (right, "nab,nac->bc")):
+        np.testing.assert_allclose(found, np.einsum(rule, exact, exact), rtol=1e-5)
+
+
 class SoapState(NamedTuple):
     count: Any
     exp_avg_sq: Any
@@ -175,6 +187,7 @@ def _masked():
             lambda: gnjax.metrics.shampoo(OP, jax.tree.map(lambda p: (np.eye(2),), PARAMS)),
             "bias .4,. needs",
         ),
+        (lambda: gnjax.metrics.shampoo_factors(np.full((1, 2, 2), 1j)), "got complex128"),
         (lambda: gnjax.metrics.shampoo(OP, PARAMS, exponent=2.0), "not in .0, 1."),
         (lambda: gnjax.metrics.soap(OP, (1, 2)), "a state of SOAP is needed"),
         (lambda: gnjax.metrics.soap(OP, SoapState(1, PARAMS, PARAMS)), "no step yet"),
