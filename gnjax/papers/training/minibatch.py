@@ -23,7 +23,7 @@ from jax.typing import ArrayLike
 
 from gnjax.networks.losses import sample_loss
 from gnjax.networks.model import Params, functional
-from gnjax.networks.outputs.targets import check_targets
+from gnjax.networks.outputs.targets import NOTHING_COUNTS, check_targets
 from gnjax.numerics.precision import real_dtype
 from gnjax.papers.training.recipe import Recipe, optimizer_of
 
@@ -101,9 +101,19 @@ def begin(
     inputs = cast(jnp.asarray(x), dtype)
     outputs, _ = jax.eval_shape(forward, params, statistics, inputs)
     targets = check_targets(recipe.loss, y, outputs)
+    _check_that_labels_count(recipe.loss, targets)
     problem = TrainingProblem(forward, inputs, targets, recipe, augment)
     optimizer = optimizer_of(recipe, len(_sizes(problem))).init(params)
     return problem, State(params, statistics, optimizer, mask, key, jnp.asarray(0))
+
+
+def _check_that_labels_count(loss: Any, targets: Any) -> None:
+    """Refuse checked targets without a label that counts, and binary ones that do not count."""
+    if loss == "cross_entropy" and not (np.asarray(targets) >= 0).any():
+        raise ValueError(NOTHING_COUNTS)
+    if loss == "binary_cross_entropy" and (np.asarray(targets) < 0).any():
+        msg = "training on the binary cross-entropy takes labels of 0 and 1; leave out those of -1"
+        raise ValueError(msg)
 
 
 def trainable(model: Any) -> tuple[_Forward, Params, Statistics]:
@@ -339,7 +349,12 @@ def _drawn(
 
 
 def evaluated(problem: TrainingProblem, state: State) -> tuple[float, float]:
-    """The mean loss of all samples and the share of them that is classified right, as it is now.
+    """The mean loss and the share of right answers, over all samples, as the network is now.
+
+    Both are means over the samples; for the cross-entropy over the labels that count, which those
+    of -1 do not. The answer is the class of the largest output. For the binary cross-entropy every
+    output f is an answer, class 1 for f > 0 and else class 0, and the class of a label is 1 above
+    1/2. With any other loss one output chooses no class, and the share is nan.
 
     The samples go through the network in training mode, in the batches of the next epoch and
     changed as its steps would see them.
@@ -347,24 +362,54 @@ def evaluated(problem: TrainingProblem, state: State) -> tuple[float, float]:
     leaves, structure = jax.tree.flatten(state)
     problem_leaves, problem_structure = jax.tree.flatten(problem)
     _, sums = _of_leaves(_summed, problem_structure, structure)(problem_leaves, leaves)
-    loss, right = np.asarray(sums, float) / len(problem.x)
+    loss, right = np.asarray(sums, float) / _labels_that_count(problem)
     return float(loss), float(right)
 
 
+def _labels_that_count(problem: TrainingProblem) -> int:
+    """The labels over which :func:`evaluated` takes means; the samples, but for cross-entropy."""
+    if problem.recipe.loss != "cross_entropy":
+        return len(problem.x)
+    if jnp.issubdtype(problem.y.dtype, jnp.floating):  # probabilities (n, .., classes)
+        return problem.y.size // problem.y.shape[-1]
+    return int(np.count_nonzero(np.asarray(problem.y) >= 0))
+
+
+def _right_answers(loss: Any, outputs: jax.Array, y: jax.Array) -> jax.Array:
+    """Which answers of a batch are right (..); nan where one output has no class to choose.
+
+    The outputs are (batch, .., k), and y labels (batch, ..) or targets like the outputs. No answer
+    is right for a label of -1.
+    """
+    if loss == "binary_cross_entropy":
+        return (outputs > 0) == (y > 0.5)
+    if outputs.ndim == 1 or outputs.shape[-1] == 1:
+        return jnp.full(len(outputs), jnp.nan, outputs.dtype)
+    classes = y if y.ndim < outputs.ndim else y.argmax(-1)
+    return outputs.argmax(-1) == classes
+
+
 def _summed(problem: TrainingProblem, state: State) -> tuple[State, jax.Array]:
-    """The sums over samples of the loss and of right answers, of a network that stays as it is."""
+    """The sums over samples of the loss and of right answers, of a network that stays as it is.
+
+    A sample with several answers counts by the share of them that is right; for the cross-entropy
+    all answers are added up.
+    """
 
     def of_batch(sums: jax.Array, indices: jax.Array) -> tuple[jax.Array, None]:
         x, y = _drawn(problem, state, indices)
         outputs, _ = problem.forward(state.params, state.statistics, x)
         losses = problem.recipe.scale * jax.vmap(sample_loss(problem.recipe.loss))(outputs, y)
-        classes = y if y.ndim == 1 else y.argmax(-1)
-        right = outputs.argmax(-1) == classes
+        right = _right_answers(problem.recipe.loss, outputs, y)
+        if right.ndim > 1 and problem.recipe.loss != "cross_entropy":
+            right = right.mean(axis=tuple(range(1, right.ndim)))
         return sums + jnp.stack([losses.sum(), right.sum().astype(losses.dtype)]), None
 
     n, batch = len(problem.x), problem.recipe.batch
     full_batches, last_batch = _batches(n, batch, state.key, state.epoch)
-    sums, _ = lax.scan(of_batch, jnp.zeros(2, problem.x.dtype), full_batches)
+    # The samples may be integers, and the loss is not.
+    described = jax.eval_shape(lambda: of_batch(jnp.zeros(2, bool), full_batches[0])[0])
+    sums, _ = lax.scan(of_batch, jnp.zeros(2, described.dtype), full_batches)
     if last_batch.size:
         sums, _ = of_batch(sums, last_batch)
     return state, sums

@@ -214,3 +214,51 @@ def test_a_wrong_recipe_is_refused(wrong):
     right = {"optimizer": "sgd", "rate": 0.1, "batch": 8, "loss": "mse"}
     with pytest.raises(ValueError, match=str(next(iter(wrong)))):
         Recipe(**right | wrong)
+
+
+def _evaluated(outputs, y, loss):
+    """(loss, right) of a network that looks its outputs up by the integer sample 0, 1, ..."""
+    recipe = Recipe("sgd", 0.1, 4, loss)
+    samples = np.arange(len(outputs))
+    look_up = (lambda table, x: table[x], outputs)
+    return training.evaluated(*training.begin(look_up, samples, y, recipe, jax.random.key(0)))
+
+
+@pytest.mark.parametrize("tokens", [(), (6,)])
+def test_labels_that_do_not_count_are_in_no_mean(tokens):
+    rng = np.random.default_rng(0)
+    f, y = rng.normal(size=(N, *tokens, K)), rng.integers(-1, K, (N, *tokens))
+    kept, labels = f[y >= 0], y[y >= 0]
+    p = np.exp(kept) / np.exp(kept).sum(-1, keepdims=True)
+    expected = -np.log(p[np.arange(len(labels)), labels]).mean(), (kept.argmax(-1) == labels).mean()
+    np.testing.assert_allclose(_evaluated(f, y, "cross_entropy"), expected, rtol=1e-5)
+    likely = np.where(np.maximum(y, 0)[..., None] == np.arange(K), 0.8, 0.1)  # sum to 1 for K = 3
+    _, right = _evaluated(f, likely, "cross_entropy")
+    np.testing.assert_allclose(right, (f.argmax(-1) == likely.argmax(-1)).mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("k", [1, 4])
+def test_right_answers_of_the_binary_cross_entropy_have_the_sign_of_their_class(k):
+    rng = np.random.default_rng(0)
+    f, y = rng.normal(size=(N, k)), rng.integers(0, 2, (N, k))
+    losses = np.log1p(np.exp(np.where(y == 1, -f, f))).sum(1)
+    expected = losses.mean(), ((f > 0) == (y == 1)).mean()
+    np.testing.assert_allclose(_evaluated(f, y, "binary_cross_entropy"), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(N,), (N, 1)])
+def test_one_output_chooses_no_class(shape):
+    f = np.random.default_rng(0).normal(size=shape)
+    loss, right = _evaluated(f, np.zeros(shape), "mse")
+    assert loss == pytest.approx((f**2).sum() / 2 / N)
+    assert np.isnan(right)
+
+
+@pytest.mark.parametrize(
+    ("loss", "y", "words"),
+    [("cross_entropy", [-1, -1], "no sample counts"), ("binary_cross_entropy", [-1, 0], "of -1")],
+)
+def test_labels_that_cannot_be_trained_on_are_refused(loss, y, words):
+    outputs = np.ones((2, K if loss == "cross_entropy" else 1))
+    with pytest.raises(ValueError, match=words):
+        _evaluated(outputs, np.array(y), loss)
