@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -21,9 +23,12 @@ def unit_roundoff(dtype: jnp.dtype) -> float:
 
 
 def gamma(terms: int, dtype: jnp.dtype) -> float:
-    """gamma_n = n u / (1 - n u): |fl(x.y) - x.y| <= gamma_n |x|.|y| for vectors of length n."""
+    """gamma_n = n u / (1 - n u): |fl(x.y) - x.y| <= gamma_n |x|.|y| for vectors of length n.
+
+    It is infinite for n u >= 1, where nothing is left of the digits.
+    """
     n_u = terms * unit_roundoff(dtype)
-    return n_u / (1 - n_u)
+    return n_u / (1 - n_u) if n_u < 1 else math.inf
 
 
 def spectral_error(size: int, dtype: jnp.dtype) -> float:

@@ -103,7 +103,7 @@ def spectral_density(
         weights=np.stack([np.pad(w, (0, most_nodes - len(w))) for _, w, _ in rules]),
         n=size,
         steps=min(len(nodes) for nodes, _, _ in rules) if is_cut else steps,
-        floor=floor,
+        floor=floor + dropped.value,
         products=sum(run.products for _, _, run in rules),
         exact=np.array([exhausted(run) or run.complete for _, _, run in rules]),
         certificate=certificate(error, symmetry_of(operator), dropped),

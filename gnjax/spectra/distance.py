@@ -81,7 +81,8 @@ def _between(one: _Histogram, other: _Histogram) -> tuple[float, Error]:
     q[np.searchsorted(bins, other.bins)] = other.shares
     m = (p + q) / 2
     squared = min(max((_relative(p, m) + _relative(q, m)) / 2, 0.0), 1.0)
-    rounding = gamma(8 * len(bins) + 8, np.dtype(np.float64)) * 2 if squared else 0.0
+    bound = gamma(8 * len(bins) + 8, np.dtype(np.float64)) * 2
+    rounding = 0.0 if np.array_equal(p, q) else bound  # of equal histograms, d is exactly 0
     moved = one.moving**0.5 + other.moving**0.5
     error = math.sqrt(squared + rounding) - math.sqrt(squared) + moved
     certificates = one.certificate, other.certificate

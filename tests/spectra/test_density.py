@@ -1,5 +1,6 @@
 """Stochastic Lanczos quadrature: exact moments, enclosed distribution, errors that cover."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -361,3 +362,15 @@ def test_density_is_frozen():
     assert isinstance(density, SpectralDensity)
     with pytest.raises(AttributeError, match="n"):
         density.n = 3
+
+
+@pytest.mark.parametrize("single", [False, True], ids=["float64", "float32"])
+@pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
+def test_the_floor_has_what_lanczos_set_to_zero(single):
+    """Steps beyond the rank end in entries of T that are rounding, up to 16 times the floor."""
+    eigenvalues = np.where(np.arange(60) < 10, np.geomspace(1, 1e-2, 60), 0.0)
+    with jax.enable_x64(not single):
+        density = spectral_density(gnjax.dense(_matrix(eigenvalues)), probes=3, steps=30)
+    error, _, dropped = density.certificate.parts
+    assert dropped.value > 0
+    assert density.floor >= error.value + dropped.value
