@@ -180,6 +180,18 @@ def test_the_noise_of_the_gradients_by_frequency():
     _agree(found, parts, {band: int((bands == band).sum()) for band in (0, 1)})
 
 
+@pytest.mark.parametrize("samples", [1000, 4000])
+@pytest.mark.parametrize("entry", [0.1, 0.7, 1 / 3])
+def test_equal_rows_less_their_mean_are_zero_within_the_error(entry, samples):
+    """The exact parts are zero. What is left of them is the rounding of the mean."""
+    x = np.tile([entry, 0.0], (samples, 1))
+    op = gnjax.gauss_newton((lambda p, x: x @ p, jnp.ones((2, 1))), x)
+    found = gnjax.block_spectra(op, labels=np.arange(samples) % 2, centred=True)
+    for block in found.blocks:
+        assert (block.spectrum.values <= block.spectrum.errors).all()
+        assert block.condition.rank == 0
+
+
 @pytest.mark.parametrize("hessian", [False, True])
 def test_the_last_layers_weights_of_each_class(hessian):
     """Diagonal blocks of the entries of the kernel and of the bias, class by class."""

@@ -165,6 +165,16 @@ def test_what_rounding_hides_at_all_parameters_is_no_null_space(offset: float) -
     assert kappa.rank < 51 == rank_of(gnjax.gauss_newton(model, offset + X)).value
 
 
+def test_a_network_that_sorts_has_the_rank_that_its_shape_allows() -> None:
+    """The derivative of a sort moves integers beside the numbers, which no algebra follows."""
+    rng = np.random.default_rng(0)
+    params = [jnp.asarray(rng.standard_normal(shape)) for shape in ((3, 3), (3, 2))]
+    op = gnjax.ntk((lambda p, x: jnp.sort(x @ p[0]) @ p[1], params), rng.standard_normal((4, 3)))
+    found = gnjax.condition_number(op)
+    assert op.facts().rank().value == 8
+    assert found.rank == np.linalg.matrix_rank(np.asarray(op.as_matrix()))
+
+
 def test_units_that_no_sample_wakes_are_no_parameters() -> None:
     model = gnjax.models.MLP((4, 6, 3), activation="relu", key=jax.random.key(0))
     model.dense1.bias[...] = jnp.asarray([-100.0, 0, 0, 0, 0, 0])

@@ -398,3 +398,23 @@ def test_terms_that_do_not_count_are_no_rows(labels, weights, rows):
     assert found.resolved == (rows < 24)
     if rows < 24:
         assert found.rank == rows == np.linalg.matrix_rank(np.asarray(op.as_matrix()))
+
+
+def test_each_term_of_a_callers_loss_may_use_all_outputs():
+    """A first term with all the weight has the rank of the same loss without a second term."""
+
+    def one(f, y):
+        return (f[0] - y[0]) ** 2 + 1e-18 * (f[1] - y[1]) ** 2
+
+    def two(f, y):
+        return jnp.stack([one(f, y), (f[1] - y[1]) ** 2])
+
+    model, x, y = (lambda p, x: x @ p, jnp.ones((3, 2))), np.diag([1, 0.5, 0.3]), np.zeros((3, 2))
+    weights = np.tile([1.0, 0.0], (3, 1))
+    alone = gnjax.ntk(model, x, y=y, loss=one)
+    weighted = gnjax.ntk(model, x, y=y, loss=two, weights=weights)
+    assert rank_of(weighted).value == rank_of(alone).value == 6
+    for op in (alone, weighted):
+        assert not gnjax.condition_number(op, method="dense").resolved
+    half = gnjax.ntk(model, x, y=y, loss=two, weights=weights * np.array([[1.0], [0.0], [1.0]]))
+    assert rank_of(half).value == 4

@@ -182,7 +182,7 @@ def _check_decided(numbers: Sequence[Number]) -> None:
 
 
 def _residues(eqn: Any, numbers: Sequence[Number], values: list[Any] | None) -> list[np.ndarray]:
-    """The residues modulo the prime of all results of an equation, which float.
+    """The residues modulo the prime of all results of an equation, of which one floats at least.
 
     ``values`` are the results as the network computes them, None where they are not known. They are
     taken where the floating result is exact (a step function, or from integers), and where a
@@ -193,6 +193,8 @@ def _residues(eqn: Any, numbers: Sequence[Number], values: list[Any] | None) -> 
     name = eqn.primitive.name
     if name == "convert_element_type" and values is not None and _unchanged(numbers[0], values[0]):
         return [numbers[0].known]
+    if not all(jaxprs.floats(v) for v in eqn.outvars):
+        raise NotFollowedError(f"{name} with integers among its results")
     if any(jnp.finfo(v.aval.dtype).eps > _COARSEST for v in eqn.outvars):
         raise NotFollowedError(f"{name} in a coarse format, whose rounding is no algebra")
     # exact in floating arithmetic: step functions, as sign and floor, and results of integers

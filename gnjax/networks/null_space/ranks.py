@@ -340,12 +340,15 @@ def _in_one_process(net: Network) -> bool:
 def _weighted_rows(net: Network) -> int:
     """How many rows of J belong to terms of the loss whose weight is not zero.
 
-    The other rows of R^T J are zero.
+    The other rows of R^T J are zero. Any term of a caller's loss may use all outputs, so that there
+    all rows of a sample count if one of its terms has a weight.
     """
     weights = None if net.target is None else net.target.weights
-    if weights is None:
+    if net.target is None or weights is None:
         return net.samples * net.rows
-    terms = np.asarray(weights).reshape(net.samples, -1)
+    terms = (np.asarray(weights) != 0).reshape(net.samples, -1)
+    if callable(net.target.loss):
+        terms = terms.any(axis=1, keepdims=True)
     if net.rows % terms.shape[1]:
         return net.samples * net.rows
     return int(np.count_nonzero(terms)) * (net.rows // terms.shape[1])

@@ -109,8 +109,9 @@ def _of_jacobian(
     With ``centred`` the mean of all rows is subtracted first, in place.
     """
     if centred:
+        size = length(jacobian)
         jacobian -= jacobian.mean(axis=0)
-        error += _rounding(len(jacobian), float(np.linalg.norm(jacobian)))
+        error += _rounding(len(jacobian), size)
     matrices = [jacobian[rows_of_part] for rows_of_part in parts]
     operators = [formed_operator(matrix, True, error, op) for matrix in matrices]
     off = off_share([matrix.T for matrix in matrices], [True] * len(parts), error)
@@ -150,10 +151,13 @@ def _rank_bounds(op: NetworkGram, rows: Sequence[int]) -> list[RankBound]:
     return [least(RankBound(count), rank_of(op)) for count in rows]
 
 
-def _rounding(rows: int, length: float) -> Error:
-    """The rounding of subtracting the mean of ``rows`` rows, for a Frobenius norm ``length``."""
-    size = raised(gamma(2 * rows + 8, np.dtype(np.float64)) * length)
-    return Error(size, reason="rounding of the mean of the rows")
+def _rounding(rows: int, size: float) -> Error:
+    """The rounding of subtracting their mean from ``rows`` rows of the Frobenius norm ``size``.
+
+    The norm is that of the rows before: the mean of equal rows is as large as they are.
+    """
+    bound = raised(gamma(2 * rows + 8, np.dtype(np.float64)) * size)
+    return Error(bound, reason="rounding of the mean of the rows")
 
 
 def _rows_of(net: Network, labels: np.ndarray) -> tuple[list[str], list[int], list[np.ndarray]]:
