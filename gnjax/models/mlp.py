@@ -15,6 +15,7 @@ from gnjax.numerics.host import by_numpy, on_device
 from gnjax.numerics.validation import check_finite_number
 
 _NORMS = (None, "batch", "layer")
+NORM_EPSILON = 1e-5  # PyTorch's value, which is added to variances
 
 # Of the values before the activation and of the slope, which only "leaky_relu" reads. At exactly 0
 # jax differentiates relu to 0 and leaky_relu to 1; gelu is the exact one, as in PyTorch.
@@ -168,7 +169,8 @@ def normalisation(
 ) -> nnx.BatchNorm | nnx.LayerNorm | None:
     """A normalisation of ``features`` values: "batch", "layer", or None for no layer.
 
-    Its variance is computed as E[(x - E[x])^2], because E[x^2] - E[x]^2 loses digits.
+    Its variance is computed as E[(x - E[x])^2], because E[x^2] - E[x]^2 loses digits. Its epsilon
+    is PyTorch's.
     """
     if norm not in _NORMS:
         msg = f"norm={norm!r} is not one of {', '.join(map(repr, _NORMS))}"
@@ -177,6 +179,7 @@ def normalisation(
         return None
     layer = (nnx.LayerNorm if norm == "layer" else nnx.BatchNorm)(
         features,
+        epsilon=NORM_EPSILON,
         param_dtype=dtype,
         use_fast_variance=False,
         scale_init=ones,

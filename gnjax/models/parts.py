@@ -10,10 +10,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from gnjax.models.mlp import normalisation, normalised, ones, zero_weights
+from gnjax.models.mlp import NORM_EPSILON, normalisation, normalised, ones, zero_weights
 from gnjax.numerics.precision import real_dtype
-
-_LAYER_NORM_EPSILON = 1e-5  # PyTorch's value
 
 
 def linear_layer(inputs: int, outputs: int, *, bias: bool = True, rngs: nnx.Rngs) -> nnx.Linear:
@@ -34,7 +32,7 @@ def layer_norm(features: int, *, rngs: nnx.Rngs) -> nnx.LayerNorm:
     """A LayerNorm with PyTorch's epsilon; its variance is that of centred values."""
     return nnx.LayerNorm(
         features,
-        epsilon=_LAYER_NORM_EPSILON,
+        epsilon=NORM_EPSILON,
         param_dtype=real_dtype(),
         use_fast_variance=False,
         scale_init=ones,

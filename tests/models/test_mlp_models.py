@@ -1,5 +1,7 @@
 """MLP, CNN and LinearCNN: what they compute, against numpy and scipy, and BatchNorm's two modes."""
 
+import inspect
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,8 +11,10 @@ import scipy.special
 from flax import nnx
 
 from gnjax.models import CNN, MLP, LinearCNN, freeze_statistics
-from gnjax.models.mlp import mlp_weights
+from gnjax.models.mlp import mlp_weights, normalisation
+from gnjax.models.parts import layer_norm
 from gnjax.papers.closed_form.linear_cnn import toeplitz
+from gnjax.papers.closed_form.normalised import layer_norm_gauss_newton
 from tests.models import outputs
 
 _PHI = {
@@ -61,6 +65,13 @@ def test_mlp_is_its_formula(activation, norm):
             expected = _normalise(expected, norm, getattr(model, f"norm{layer}"))
             expected = _PHI[activation](expected)
     np.testing.assert_allclose(outputs(model, x), expected, rtol=1e-11, atol=1e-12)
+
+
+def test_all_normalisations_have_the_epsilon_of_the_closed_form():
+    rngs, dtype = nnx.Rngs(0), jnp.dtype(jnp.float64)
+    closed = inspect.signature(layer_norm_gauss_newton).parameters["epsilon"].default
+    layers = [normalisation(norm, 3, dtype, rngs=rngs) for norm in ("batch", "layer")]
+    assert {layer.epsilon for layer in (*layers, layer_norm(3, rngs=rngs))} == {closed}
 
 
 @pytest.mark.parametrize(("stride", "norm"), [(1, None), (2, "batch"), (2, "layer")])
