@@ -25,9 +25,7 @@ from sweeps.rows import geometric_means, growth_exponent, points, where
 
 LEVEL = 0.95
 TIGHT = 2.0  # what "tight" is taken to mean of every bound: it is at most twice kappa
-ONE_SEED_MARGIN = (
-    0.1  # from one seed nothing is decided nearer to a limit, as a share of it or of 1
-)
+ONE_SEED_MARGIN = 0.1  # from one seed nothing is decided nearer to a limit, as a share of it
 _LARGEST_LOG = 709.0  # the exponential of a larger number is above the range of float64
 
 

@@ -75,7 +75,8 @@ def _layer_norm(frame: DataFrame) -> Verdict:
         return found
     widths, leading = geometric_means(layer, "width", "kappa_leading")
     ratios = leading / geometric_means(none, "width", "kappa")[1]
-    own, whole = none["rank"].iloc[0], layer["rank"].iloc[0]
+    first = layer.iloc[0]
+    own, whole = first["outputs"] * (first["inputs"] + 1), first["rank"]
     text = (
         f"{found.text}; up to BatchNorm's rank, {own} of {whole}, the ratio"
         f" is {points('m', widths, ratios)}"

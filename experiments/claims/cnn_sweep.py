@@ -269,7 +269,10 @@ def _by_rank(figure: str, *, full: bool) -> Check:
 
 
 def _negative(effect: Effect) -> Effect:
-    return Effect(-effect.value, -effect.high, -effect.low)
+    low, high = effect.own
+    return replace(
+        effect, value=-effect.value, low=-effect.high, high=-effect.low, own=(-high, -low)
+    )
 
 
 def _framed(frame: DataFrame) -> Verdict:

@@ -6,6 +6,7 @@ Each pruned network is compared with the unpruned one, so that no single rate de
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from pandas import DataFrame
@@ -103,15 +104,22 @@ def _losses(run: str, since: float, name: str) -> Check:
 
 
 def _slow_is_ill_conditioned(frame: DataFrame) -> Verdict:
-    """Whether the rates with a larger kappa before training are those with a larger final loss."""
+    """Whether the rates with a larger kappa before training are those with a larger final loss.
+
+    Both are means over the seeds that have both.
+    """
     start = _kappas(frame, "plotted", "left", trained=False)
+    losses = _last_losses(frame, "plotted", LAST)
+    seeds = np.intersect1d(start["seed"], losses["seed"])
+    start, losses = (rows[rows["seed"].isin(seeds)] for rows in (start, losses))
     if start["pruned"].nunique() < 4:
         return not_testable("fewer than 4 rates with kappa before training")
-    losses = _last_losses(frame, "plotted", LAST)
     rates, kappas = geometric_means(start, "pruned", "kappa")
     final = losses[losses["pruned"].isin(rates)]
     _, means = geometric_means(final, "pruned", "loss")
-    return go_together("the final loss and kappa before training", np.asarray(rates), means, kappas)
+    name = "the final loss and kappa before training"
+    found = go_together(name, np.asarray(rates), means, kappas)
+    return replace(found, seeds=len(seeds))
 
 
 def _of_run(run: str, of: str, column: str) -> tuple[Claim, Claim]:

@@ -108,16 +108,20 @@ def _range_of_means(rows: DataFrame) -> str:
 
 
 def _not_monotone(frame: DataFrame) -> Verdict:
-    """Whether on every data set the sharpness falls from some proportion to the next larger one."""
+    """Whether on every data set the sharpness falls from some proportion to the next larger one.
+
+    On each data set the fall that is surest is picked, so all intervals must hold at once.
+    """
     found: dict[str, effects.Effect] = {}
-    for name, one in _by_data(frame, "2a").items():
+    by_data = _by_data(frame, "2a")
+    for name, one in by_data.items():
         shares = np.unique(one["share"])
         pairs = list(pairwise(shares))
         if len(shares) < 3:
             return not_testable("fewer than 3 proportions")
         falls = {
             f"on {_short(name)} from alpha {a:.2g} to {b:.2g}": effects.ratio(
-                where(one, share=b), where(one, share=a), "measured", together=len(pairs)
+                where(one, share=b), where(one, share=a), "measured", len(by_data) * len(pairs)
             )
             for a, b in pairs
         }
@@ -236,7 +240,10 @@ def _far(frame: DataFrame) -> Verdict:
 
 
 def _raw_inputs_matter(frame: DataFrame) -> Verdict:
-    """Whether on every data set raw inputs end far from orthogonalised ones at some proportion."""
+    """Whether on every data set raw inputs end far from orthogonalised ones at some proportion.
+
+    On each data set the surest proportion is picked, so all intervals must hold at once.
+    """
     raw, orthogonal = _by_data(frame, "2a"), _by_data(frame, "1c")
     known = {_short(name): one for name, one in orthogonal.items()}
     found: dict[str, list[tuple[effects.Effect, float]]] = {}
@@ -247,7 +254,10 @@ def _raw_inputs_matter(frame: DataFrame) -> Verdict:
         shares = np.intersect1d(one["share"], other["share"])
         for share in shares:
             ratio = effects.ratio(
-                where(one, share=share), where(other, share=share), "measured", len(shares)
+                where(one, share=share),
+                where(other, share=share),
+                "measured",
+                len(raw) * len(shares),
             )
             found.setdefault(name, []).append((ratio, float(share)))
     if not found:

@@ -99,18 +99,23 @@ def _functional_part_vanishes(frame: DataFrame) -> Verdict:
     first, last = frame["epoch"].min(), frame["epoch"].max()
     if last < LONG:
         return not_testable(f"{last} epochs; the remark is about networks close to convergence")
-    shares = _between(frame, "share", last, None)
-    falls = _between(frame, "share", last, first)
+    shares = _between(frame, "share", last, None, parts=2)
+    falls = _between(frame, "share", last, first, parts=2)
     small = effects.decide(shares, f"|H - G| / lambda_max at epoch {last}", below=NEGLIGIBLE)
     less = effects.decide(falls, f"over that at epoch {first}", below=1.0)
     worse = less if less.status != HOLDS else small
     return replace(worse, text=f"{small.text}; {less.text}")
 
 
-def _between(frame: DataFrame, of: str, epoch: int, start: int | None) -> dict[str, effects.Effect]:
-    """``of`` at one epoch, over that at another if one is given, in each panel."""
+def _between(
+    frame: DataFrame, of: str, epoch: int, start: int | None, *, parts: int = 1
+) -> dict[str, effects.Effect]:
+    """``of`` at one epoch, over that at another if one is given, in each panel.
+
+    ``parts`` is how many such dictionaries a verdict needs at once.
+    """
     panels = np.unique(frame["panel"])
-    found, together = {}, len(panels)
+    found, together = {}, parts * len(panels)
     for panel in panels:
         rows = _tops(where(frame, panel=panel))
         later = where(rows, epoch=epoch)

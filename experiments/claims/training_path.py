@@ -113,18 +113,19 @@ def _mean(values: list[float]) -> str:
 def _in_range(paths: list[DataFrame]) -> Verdict:
     """Whether the mean over the starts, which the figure draws, lies in the range at each epoch.
 
-    The ends are read to the unit in which they are printed: 6 to 12 is from 5.5 to 12.5.
+    The ends are read to the unit in which they are printed: 6 to 12 is from 5.5 to 12.5. Every
+    epoch has its interval, and the text has those at which the mean is smallest and largest.
     """
     low, high = PAPER_RANGE
     kappas = np.array([path["kappa"].to_numpy() for path in paths])
     means = kappas.mean(axis=0)
-    ends = {
-        f"at epoch {paths[0]['epoch'].iloc[at]}": mean(kappas[:, at], together=2)
-        for at in (int(means.argmin()), int(means.argmax()))
+    every = {
+        f"at epoch {epoch}": mean(kappas[:, at], together=len(means))
+        for at, epoch in enumerate(paths[0]["epoch"])
     }
-    name = "the mean over the starts is at its smallest and its largest"
-    found = between(ends, f"{name}:", low - UNIT / 2, high + UNIT / 2)
-    listed = " and ".join(map(str, ends.values()))
+    found = between(every, "mean over the starts", low - UNIT / 2, high + UNIT / 2)
+    ends = [list(every)[at] for at in (int(means.argmin()), int(means.argmax()))]
+    listed = " and ".join(str(every[label]) for label in ends)
     beyond = int((kappas.max(axis=1) > high).sum())
     short = (
         f"the mean over the starts lies between {listed}, single starts above {high:g} in {beyond}"
@@ -238,6 +239,7 @@ def _claims(reading: str) -> tuple[Claim, ...]:
         f"{title}: kappa <= first bound at every epoch",
         implied("Lemma 2"),
         _stays_below(reading),
+        panel=panel,
     )
     return (*read, bound)
 

@@ -138,7 +138,7 @@ CLAIMS = (
             f" {LOWEST:g} to {HIGHEST:g}",
             _NEARLY,
             _from_two(of),
-            panel=(("figure", FULL),),
+            panel=(("figure", SMALL),),
             column=column,
             mended=mended,
             mechanism=mechanism,

@@ -241,6 +241,12 @@ def test_regimes_can_hold_and_fail(sign, status):
     assert _verdict("shared weights: both trends hold", nothing).status == NOT_TESTABLE
 
 
+def test_the_opposite_of_an_exponent_keeps_what_is_known_of_it():
+    """Two exponents over four seeds, one of them with the opposite sign."""
+    power = _table(lambda kernel, filters: filters / kernel, "8-shared")
+    assert _verdict("shared weights: both trends hold", power).seeds == 4
+
+
 def test_one_sentence_is_read_in_one_dimension_and_shown_in_two():
     """The readings that decide are in one dimension; the slip says what mends it."""
     printed = [claim for claim in CLAIMS if claim.source.kind == "printed"]

@@ -139,6 +139,15 @@ def test_claims_can_hold_fail_and_be_out_of_reach():
     assert _statuses(small)[2:] == [NOT_TESTABLE] * 6
 
 
+def test_the_largest_class_is_compared_with_the_smallest_whatever_lies_between():
+    """Class: one slope over all proportions decides of two of them."""
+    table = _table(left=0.25)
+    middle = (table["panel"] == "b") & (table["share"] == 0.5) & (table["epoch"] > 100)
+    table.loc[middle, "loss"] = 0.1 + 1e-6
+    left = [claim.check(table) for claim in CLAIMS if "in the end" in claim.statement]
+    assert [(v.status, v.number) for v in left] == [(FAILS, pytest.approx(9**0.25))] * 2
+
+
 def test_when_a_run_is_learned_lies_between_two_stops():
     """Half of the loss is left at epoch 100, an exponent of t at the end: a line in logarithms."""
     found = _learned(_table(left=0.0), "balanced")

@@ -231,6 +231,16 @@ def test_starts_that_are_not_trained_count_before_training_alone():
     ]
 
 
+def test_the_order_of_loss_and_kappa_is_that_of_the_seeds_that_have_both():
+    """Starts without a loss have the opposite kappas, and do not count; the verdict says one."""
+    grown = (1.0, 1.2, 1.5, 2.0, 3.0)
+    both, other = _table(grown, grown), _table(grown[::-1], grown)
+    starts = [other[other["measured"]].assign(seed=seed) for seed in (1, 2, 3)]
+    claim = next(c for c in experiment.CLAIMS if c.source is BECAUSE)
+    found = claim.check(concat([both, *starts]))
+    assert (found.status, found.number, found.seeds) == (HOLDS, pytest.approx(1.0), 1)
+
+
 def test_which_columns_of_j_decide_is_said_by_the_column_of_the_reading():
     kinds = [(dict(c.panel).get("of"), dict(c.panel)["run"], c.column) for c in experiment.CLAIMS]
     assert kinds[:4:2] == [("left", "plotted", CERTIFIED), ("all", "plotted", AS_COMPUTED)]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.stats
 from numpy.testing import assert_allclose
 from pandas import DataFrame
 
@@ -101,6 +102,18 @@ def test_the_sharpness_and_the_functional_part_can_fall_and_not():
     grows = steady.assign(bound=np.where(steady["epoch"] > 0, 0.1, 0.01) * (1 + steady["seed"]))
     assert _status("after training", grows) == FAILS
     assert _status("after training", _table((10.0, 1.0), epochs=(0, 10))) == NOT_TESTABLE
+
+
+def test_the_functional_part_needs_the_intervals_of_both_statements_at_once():
+    """Two panels with two statements are four intervals: Student's t at 1 - 0.05 / 8."""
+    table = _table((10.0, 1.0, 0.05))
+    claim = next(c for c in shallow_eigenvalues.CLAIMS if c.statement.startswith("after training"))
+    found = claim.check(table)
+    last = table[(table["epoch"] == 10_000) & (table["index"] == 1) & (table["panel"] == "a")]
+    logs = np.log(last["bound"] / last["measured"])
+    half = scipy.stats.t.ppf(1 - 0.05 / 8, 1) * logs.std(ddof=1) / np.sqrt(2)
+    ends = np.exp(logs.mean() + np.array([-half, half]))
+    assert f"({ends[0]:.3g}, {ends[1]:.3g}) (a)" in found.text
 
 
 def test_the_error_is_relative_to_the_eigenvalue_of_the_hessian():

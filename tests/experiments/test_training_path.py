@@ -17,7 +17,16 @@ from gnjax.models import LinearNet, linear
 from gnjax.papers.training import minibatch
 from gnjax.papers.training.recipe import Recipe
 from sweeps import command_line
-from sweeps.claims import AS_PRINTED, FAILS, HOLDS, NOT_TESTABLE, OTHER, UNDECIDED, judge
+from sweeps.claims import (
+    AS_PRINTED,
+    FAILS,
+    HOLDS,
+    NOT_TESTABLE,
+    OTHER,
+    UNDECIDED,
+    Sentence,
+    judge,
+)
 from sweeps.config import ConfigError
 from sweeps.storage.checkpoint import Checkpoint
 from tests.references import pseudo_condition
@@ -182,7 +191,9 @@ def test_rows_are_the_kept_epochs_and_kappa_where_it_was_measured():
 
 def _verdicts(frame, reading="published"):
     claims = [claim for claim in CLAIMS if claim.panel == (("reading", reading),)]
-    return [claim.check(frame) for claim in claims]
+    printed = [claim for claim in claims if isinstance(claim.source, Sentence)]
+    assert len(claims) == len(printed) + 1  # and the bound, which is judged on the same rows
+    return [claim.check(frame) for claim in printed]
 
 
 def test_claims_hold_where_the_table_says_so():
@@ -194,7 +205,7 @@ def test_claims_hold_where_the_table_says_so():
     assert change.number == pytest.approx(np.mean([1 / 7, 1 / 7.1, 1 / 7.2]))
     assert "at epochs 10, 10, 10" in change.text
     assert "single starts above 12 in 0 of 3; the ends" in inside.text
-    columns = {c.panel[0][1]: c.column for c in CLAIMS if c.panel}
+    columns = {c.panel[0][1]: c.column for c in CLAIMS if isinstance(c.source, Sentence)}
     assert columns == {
         "published": AS_PRINTED,
         "published_raw": AS_PRINTED,
@@ -211,6 +222,16 @@ def test_the_range_is_that_of_the_mean_which_is_drawn_to_the_printed_unit():
     for shift, status in ((-0.4, HOLDS), (0.9, UNDECIDED), (4.0, FAILS)):
         moved = peak.where(_PATHS["epoch"] != 10, peak + shift)
         assert _verdicts(_PATHS.assign(kappa=moved))[0].status == status, shift
+
+
+def test_every_epoch_has_an_interval_and_not_the_extreme_ones_alone():
+    """Class: an epoch whose mean is not extreme varies most, and nothing is said of it."""
+    spread = 4.0 * (_PATHS["seed"] - 1)
+    middle = np.sort(_PATHS["epoch"].unique())[1]
+    steady = 9 + 0.01 * (_PATHS["seed"] - 1) + (_PATHS["epoch"] - middle) / 1e4
+    wide = steady.where(_PATHS["epoch"] != middle, steady + spread)
+    assert _verdicts(_PATHS.assign(kappa=steady))[0].status == HOLDS
+    assert _verdicts(_PATHS.assign(kappa=wide))[0].status == UNDECIDED
 
 
 def test_the_bound_can_hold_and_fail_at_every_epoch():

@@ -275,7 +275,10 @@ def _open(width, **changed):
 def test_lower_bounds_of_narrow_networks_show_that_kappa_falls():
     found = _open(20)
     assert [v.status for v in found] == [HOLDS] * 3  # the numerical kappa is known
-    assert "lower bounds among kappa at m=20" in found[0].text
+    assert f"at least {1e4 / 20 * np.exp(2.5):.3g} at m=20" in found[0].text
+    assert found[0].text.startswith("mean kappa goes like m to the power at most -")
+    assert "at least" not in found[0].text.partition("at m=20")[2]
+    assert np.isnan([found[0].low, found[0].high]).all()  # the spread of the seeds is not known
     unknown = _open(20, kappa_numerical=np.nan, kappa_numerical_high=np.nan)
     assert unknown[2].status == NOT_TESTABLE  # not how much it varies
 
@@ -283,6 +286,31 @@ def test_lower_bounds_of_narrow_networks_show_that_kappa_falls():
 def test_lower_bounds_do_not_show_that_kappa_rises_or_falls_for_other_networks():
     assert _open(100)[0].status == NOT_TESTABLE
     assert _open(20, kappa_low=1e-9)[0].status == NOT_TESTABLE
+
+
+def test_lower_bounds_show_that_kappa_falls_only_where_it_falls_in_each_seed():
+    bound = {"resolved": False, "kappa": np.nan}
+    rows = [row | bound if row["width"] == 20 else row for row in _PATHS]
+    ends = [
+        row | {"kappa_low": 1e-9} if row["width"] == 20 and row["seed"] else row for row in rows
+    ]
+    large = [
+        row | {"kappa_low": 1e40} if row["width"] == 20 and not row["seed"] else row for row in ends
+    ]
+    assert _verdicts(large, "18")[0].status == NOT_TESTABLE
+
+
+def test_the_spread_from_50_units_on_is_told_beside_narrower_networks_alone():
+    assert "from m=50 on" in _verdicts(_PATHS, "18")[2].text
+    wide = [row for row in _PATHS if row["width"] >= 50]
+    assert "from m=50 on" not in _verdicts(wide, "18")[2].text
+
+
+def test_drawn_images_and_batches_are_a_setting_that_the_published_code_contradicts():
+    shuffled = [c for c in experiment.CLAIMS if dict(c.panel).get("reading") == "shuffled"]
+    printed = [c for c in shuffled if c.source is not BEYOND]
+    assert {claim.figure for claim in printed} == {"9", "18"}
+    assert {claim.column for claim in printed} == {OTHER}
 
 
 def test_claims_need_widths_epochs_and_spectra():
