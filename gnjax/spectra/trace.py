@@ -30,6 +30,7 @@ from gnjax.spectra.watch import Progress, Watch, watching
 
 _LEAST_PROBES = {"exact": 0, "hutchinson": 1, "hutch++": 3, "xtrace": 2}
 _STORED = {"hutch++": 2.0, "xtrace": 3.5}  # vectors in memory for each product, measured
+_AGREEING = 20  # so many samples of two equally likely values are all equal with a chance of 2^-19
 _UNSTATED = unknown("the operator does not state how far its products are from its matrix")
 _UNCERTIFIED = certificate(_UNSTATED)
 
@@ -168,7 +169,11 @@ def _from_random_vectors(op: Operator, estimate: TraceEstimate, method: str) -> 
     # The sum of |x| |A x| is not below ||A||_2, but by bad luck with the first few vectors.
     matrix_error = _matrix_error(op, estimate.value, estimate.lengths)
     parts = [_rounding(op, estimate.lengths), matrix_error, symmetry]
-    if estimate.standard_error:
+    # Hutch++ and XTrace have equal samples where the range is found, and nothing is left to chance.
+    is_few = method == "hutchinson" and estimate.samples < _AGREEING
+    if not estimate.standard_error and is_few:
+        parts.append(unknown(f"{estimate.samples} equal samples, too few to exclude chance"))
+    elif estimate.samples:
         width = estimate.standard_error * student(estimate.samples)
         parts.append(Error(width, MEASURED, reason=f"the spread of {estimate.samples} samples"))
     return Trace(

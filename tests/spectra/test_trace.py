@@ -353,3 +353,15 @@ def test_the_chance_that_a_stated_trace_is_wrong_is_that_of_the_answer():
     t = trace(Stated(np.diag([2.0, 1.0])), method="exact")
     assert (t.certificate.kind, t.certificate.failure) == ("probable", 0.25)
     assert t.certificate.confidence == 0.75
+
+
+def test_two_samples_that_happen_to_be_equal_are_not_called_exact():
+    swapped = np.array([[0.0, 1.0], [1.0, 0.0]])
+    runs = [trace(swapped, probes=2, seed=seed) for seed in range(20)]
+    assert any(t.standard_error == 0 for t in runs)
+    assert all(sum(part.value for part in t.certificate.parts) >= abs(t.value) for t in runs)
+    diagonal = trace(np.diag([2.0, 1.0]))  # a hundred equal samples
+    assert diagonal.certificate.kind == "measured"
+    assert "100 samples" in str(diagonal.certificate)
+    for method in ("hutch++", "xtrace"):  # nothing is random
+        assert "samples" not in str(trace(swapped, method=method, probes=100).certificate)

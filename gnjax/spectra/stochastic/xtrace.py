@@ -49,13 +49,14 @@ def xtrace(
     lengths = float(lengths_of(basis, basis_images).sum())
     _, squared_lengths = compressed.forms(left_out[:, None])  # |p_i|^2
     lengths += dimension * float((row_lengths(images) / squared_lengths**0.5).mean())
-    if count == size:  # every t_i is tr A
+    samples = 0 if count == size else count
+    if count == size:  # every t_i is tr A, and nothing is random
         error = 0.0
     else:
         error = (
             math.inf if count == 1 else _jackknife(compressed, left_out, values.mean(), dimension)
         )
-    return TraceEstimate(float(values.mean()), error, count, count + rank, lengths)
+    return TraceEstimate(float(values.mean()), error, samples, count + rank, lengths)
 
 
 def _basis(images: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]:
