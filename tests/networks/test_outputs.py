@@ -361,6 +361,30 @@ def test_a_convex_loss_is_convex_in_both_precisions(dtype):
         check_convex(bent, f)
 
 
+@pytest.mark.parametrize("share", [1e-9, 0.0])
+@pytest.mark.parametrize("parameters", [2, 5])
+def test_curvature_that_the_root_leaves_out_is_in_the_error(share, parameters):
+    """B = 1e8 (1, -share) of two samples: products have its second entry, and R R^T does not."""
+    model = (lambda w, x: (x @ w)[:, None], np.ones(parameters))
+    curvatures = np.array([1e8, -share * 1e8])
+    x = np.eye(2, parameters)
+
+    def loss(f, y):
+        return 0.5 * y * f[0] ** 2
+
+    exact = np.zeros(parameters)
+    exact[:2] = curvatures / 2
+    op = gnjax.gauss_newton(model, x, curvatures, loss=loss)
+    error = op.error(5e7).value
+    assert np.linalg.norm(op.as_matrix() - np.diag(exact), 2) <= error
+    assert np.abs(op.mv(jnp.eye(parameters)[1])[1] - exact[1]) <= error
+    assert error < max(64 * share * 1e8, 1e-4)
+    found = gnjax.eigenvalues(gnjax.gauss_newton(model, x, curvatures, loss=loss))
+    distances = np.abs(np.sort(found.values) - np.sort(exact))
+    assert (distances <= found.errors[np.argsort(found.values)]).all()
+    assert found.errors.max() < (1e-2 if share else 1e-11) * 5e7
+
+
 def test_extras_beside_the_outputs_are_left_out():
     def apply(p, x):
         return _tokens(p, x), {"hidden": jnp.ones(7, int)}
