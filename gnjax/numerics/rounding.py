@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -29,6 +30,13 @@ def gamma(terms: int, dtype: jnp.dtype) -> float:
     """
     n_u = terms * unit_roundoff(dtype)
     return n_u / (1 - n_u) if n_u < 1 else math.inf
+
+
+def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+    """(s, e) with s = fl(a + b) and s + e = a + b exactly (Knuth), for arrays of NumPy or JAX."""
+    total = a + b
+    b_in_total = total - a
+    return total, (a - (total - b_in_total)) + (b - b_in_total)
 
 
 def spectral_error(size: int, dtype: jnp.dtype) -> float:

@@ -43,7 +43,7 @@ from gnjax.operators.facts import (
 )
 from gnjax.operators.prepare import devices_of, prepared_product
 from gnjax.operators.protocol import Operator
-from gnjax.operators.trees import ParameterTrees, takes_trees
+from gnjax.operators.trees import ParameterTrees, check_real, takes_trees
 
 _STREAM = 6271
 _NORM_COLUMNS = 8
@@ -354,9 +354,7 @@ def _product(op: Operator, v: Any) -> jax.Array:
             f"({size}, b), got shape {columns.shape}"
         )
         raise ValueError(msg)
-    if jnp.issubdtype(columns.dtype, jnp.complexfloating):
-        msg = "an operator multiplies real vectors; multiply real and imaginary part separately"
-        raise ValueError(msg)
+    check_real(columns)
     return op.mv(on_device(columns, op.dtype))
 
 

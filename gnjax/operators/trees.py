@@ -12,6 +12,7 @@ from functools import wraps
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks.forms.real_form import complex_form, real_form
@@ -73,17 +74,29 @@ def places_of(net: Network, by: Groups) -> dict[str, np.ndarray]:
 
 
 def takes_trees(mv: Callable[[Any, Any], jax.Array]) -> Callable[[Any, Any], Any]:
-    """A decorator: ``mv`` also takes a tree like the parameters, and then returns such a tree."""
+    """A decorator: ``mv`` also takes a tree like the parameters, and then returns such a tree.
+
+    Complex arrays are refused, as a product would lose their imaginary parts. Complex leaves of a
+    tree stand for complex parameters, and count as their two parts.
+    """
 
     @wraps(mv)
     def product(self: Any, v: Any) -> Any:
         """The product with an array, or with a tree, which is first made a vector."""
         if isinstance(v, jax.Array | np.ndarray):
+            check_real(v)
             return mv(self, v)
         image = mv(self, self.ravel(v))
         return jax.tree.unflatten(jax.tree.structure(v), jax.tree.leaves(self.unravel(image)))
 
     return product
+
+
+def check_real(v: jax.Array | np.ndarray) -> None:
+    """Refuse complex vectors, by their dtype alone, so that it is also done in a compiled one."""
+    if jnp.issubdtype(v.dtype, jnp.complexfloating):
+        msg = "an operator multiplies real vectors; multiply real and imaginary part separately"
+        raise ValueError(msg)
 
 
 def network_of(op: Any, what: str) -> Network:

@@ -228,6 +228,25 @@ def test_vectors_of_a_wrong_length_are_refused():
         kernel @ np.ones(10)
 
 
+@pytest.mark.parametrize("product", [lambda op, v: op @ v, lambda op, v: op.mv(jnp.asarray(v))])
+@pytest.mark.parametrize("through", [lambda f: f, jax.jit], ids=["as it is", "compiled"])
+def test_complex_vectors_are_refused(product, through):
+    """Their imaginary parts were dropped, so that a product with 1j was zero."""
+    apply, params, x = CASES["dense"]
+    model, y = (apply, params), np.zeros((5, 2))
+    gram = gnjax.gauss_newton(model, x[:5])
+    for op in (
+        gnjax.ntk(model, x[:5], x[5:7]),
+        gram,
+        gnjax.hessian(model, x[:5], y),
+        gnjax.gauss_newton(model, [(x[:3], y[:3]), (x[3:5], y[3:])]),
+        gnjax.with_jacobian(gram),
+        2.0 * gram,
+    ):
+        with pytest.raises(ValueError, match="multiplies real vectors"):
+            through(lambda v, op=op: product(op, v))(1j * np.ones(op.shape[1]))
+
+
 def test_what_does_not_fit_is_refused_before_memory_is_taken(monkeypatch):
     apply, params, x = CASES["dense"]
     monkeypatch.setattr("gnjax.numerics.memory.free.free_memory", lambda: (1e9, "free"))

@@ -12,7 +12,7 @@ import numpy as np
 from gnjax.networks.forms.samples import reshaped
 from gnjax.networks.jacobians.items import as_rows
 from gnjax.networks.jacobians.pieces import pieces_of
-from gnjax.networks.network import Network
+from gnjax.networks.network import Network, added, with_lost
 from gnjax.numerics.host import on_host
 
 SMALL = 1e6  # the most entries of a J that is kept with its network
@@ -44,16 +44,23 @@ def parameter_gram(net: Network, vectors: np.ndarray) -> tuple[jax.Array, np.nda
 
     Both are sums over blocks of rows of J, so that one pass over J gives them.
     """
-    gram, images = jnp.zeros((net.parameters, net.parameters), net.dtype), 0.0
+    gram, lost, images = None, None, 0.0
     start = 0
     for block in row_blocks(net):
         images = images + vectors[:, start : start + len(block)] @ on_host(block)
-        gram = _add_product(gram, block)
+        gram, lost = _add_product(gram, lost, block)
         start += len(block)
-    return gram, np.asarray(images)
+    assert gram is not None
+    return gram if lost is None else with_lost(gram, lost), np.asarray(images)
 
 
-@partial(jax.jit, donate_argnums=0)  # the sum is written into the memory of the old one
-def _add_product(total: jax.Array, rows: jax.Array) -> jax.Array:
-    """``total`` (p, p) plus A^T A for some rows A (b, p)."""
-    return total + jnp.matmul(rows.T, rows, precision="highest")
+@partial(jax.jit, donate_argnums=(0, 1))  # the sum is written into the memory of the old one
+def _add_product(
+    total: jax.Array | None, lost: jax.Array | None, rows: jax.Array
+) -> tuple[jax.Array, jax.Array | None]:
+    """``total`` (p, p) plus A^T A for some rows A (b, p), and what is lost by rounding this sum.
+
+    The first product has no total to be added to, and loses nothing.
+    """
+    product = jnp.matmul(rows.T, rows, precision="highest")
+    return (product, None) if total is None else added(total, lost, product)

@@ -19,6 +19,7 @@ from gnjax.numerics.host import dot, length, on_device, on_host
 from gnjax.numerics.memory.free import check_room
 from gnjax.numerics.rounding import LAPACK, spectral_error, unit_roundoff
 from gnjax.numerics.validation import check_known
+from gnjax.operators.trees import check_real
 
 _VECTORS, _STEPS = 2, 4  # of the power method
 _SIZE = 2.0  # with these steps its square root is exceeded with a probability below 0.4%
@@ -89,7 +90,8 @@ class CrossKernel:
     """J J'^T (n r, n' r') of one network at samples x and x2; no operator, as it is not square.
 
     ``kernel @ v`` and ``kernel.mv(v)`` multiply without forming the matrix, ``kernel.T`` is the
-    kernel between x2 and x, and ``error`` says how far the computed kernel is from the exact one.
+    kernel between x2 and x, and ``error`` says how far the matrix of ``as_matrix`` is from the
+    exact kernel. It does not hold for products, see :meth:`mv`.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (7, 3))
@@ -128,7 +130,13 @@ class CrossKernel:
         )
 
     def mv(self, v: jax.Array) -> jax.Array:
-        """J J'^T v for a vector (n' r',) or columns (n' r', b)."""
+        """J J'^T v for a vector (n' r',) or columns (n' r', b).
+
+        Each entry is a sum over all p parameters, one after the other where XLA adds them so. That
+        sum is wrong by up to gamma_p ||J|| ||J'|| |v|, with gamma_p about p u and u the relative
+        error of one rounding. :attr:`error` is of ``as_matrix`` and has no such term.
+        """
+        check_real(v)
         return forward_products(self.left.net, backward_products(self.right.net, v))
 
     def __matmul__(self, v: Any) -> jax.Array:
@@ -140,6 +148,7 @@ class CrossKernel:
                 f"({size}, b), got shape {columns.shape}; kernel.T multiplies from the other side"
             )
             raise ValueError(msg)
+        check_real(columns)
         return self.mv(on_device(columns, self.dtype))
 
     def as_matrix(self) -> jax.Array:
@@ -158,7 +167,7 @@ class CrossKernel:
 
     @property
     def error(self) -> Error:
-        """A measured bound on ||computed kernel - exact kernel||_2.
+        """A measured bound on ||K - J J'^T||_2 for the matrix K of ``as_matrix``, not for products.
 
         ||(J + E)(J' + E')^T - J J'^T|| <= ||J|| ||E'|| + ||E|| ||J'|| + ||E|| ||E'||, to which the
         rounding of sums is added. What was formed from the layers is compared with products: a

@@ -1,0 +1,58 @@
+"""Sums over batches of samples: their rounding does not grow with the number of batches."""
+
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gnjax
+from gnjax.networks.network import sum_of
+from tests.precision import single_precision
+
+_MODEL = lambda w, x: x @ w, np.ones((1, 1), np.float32)  # its matrix is the mean of x^2
+_X = {
+    "one large sample first": np.array([[1e4], *[[1.0]] * 39], np.float32),
+    "equal samples": np.full((300, 1), 0.7, np.float32),
+}
+
+
+def _streamed(make, x, y):
+    return make(_MODEL, [(x[i : i + 1], y[i : i + 1]) for i in range(len(x))])
+
+
+def _batched(make, x, y):
+    return make(_MODEL, x, y, batch_size=1)
+
+
+@pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
+@pytest.mark.parametrize("samples", _X)
+@pytest.mark.parametrize("make", [gnjax.gauss_newton, gnjax.hessian])
+@pytest.mark.parametrize("given", [_streamed, _batched])
+def test_the_error_covers_the_distance_of_products_and_of_the_matrix(given, make, samples):
+    with single_precision():
+        x = _X[samples]
+        exact = np.square(x.astype(float)).mean()
+        op = given(make, x, np.zeros_like(x))
+        product, matrix = op.mv(jnp.ones(1, jnp.float32)), op.as_matrix()
+        assert product.dtype == matrix.dtype == jnp.float32
+        error = op.error(exact).value
+        assert abs(float(product[0]) - exact) <= error < 1e-5 * exact
+        assert abs(float(matrix[0, 0]) - exact) <= error
+
+
+@pytest.mark.parametrize("through", [lambda f: f, jax.jit], ids=["as it is", "compiled"])
+def test_parts_that_cancel_lose_nothing_but_the_rounding_of_the_sum(through):
+    rng = np.random.default_rng(0)
+    parts = rng.standard_normal((100, 5)).astype(np.float32) * np.float32(1e4)
+    parts = np.concatenate([parts, rng.standard_normal((1, 5)).astype(np.float32), -parts])
+    exact = np.array([float(sum(map(Fraction, column.tolist()))) for column in parts.T])
+    got = through(lambda parts: sum_of(iter(parts)))(jnp.asarray(parts))
+    assert got.dtype == jnp.float32
+    np.testing.assert_allclose(np.asarray(got, float), exact, rtol=1e-6)
+
+
+def test_an_infinite_sum_stays_infinite():
+    parts = jnp.array([3e38, 3e38, 1.0], jnp.float32)
+    assert np.isinf(sum_of(iter(parts)))
