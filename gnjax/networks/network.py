@@ -341,7 +341,8 @@ def sum_of(parts: Iterator[jax.Array]) -> jax.Array:
     by u |sum_b P_b| + m^2 u^2 sum_b |P_b| in every entry (Ogita, Rump and Oishi 2005), with u the
     relative error of one rounding, and not by m u sum_b |P_b|: by no more than one part's rounding.
     """
-    total, lost = next(parts), None
+    total = next(parts)
+    lost: jax.Array | None = None
     for part in parts:
         total, lost = added(total, lost, part)
     return total if lost is None else with_lost(total, lost)

@@ -44,8 +44,9 @@ def parameter_gram(net: Network, vectors: np.ndarray) -> tuple[jax.Array, np.nda
 
     Both are sums over blocks of rows of J, so that one pass over J gives them.
     """
-    gram, lost, images = None, None, 0.0
-    start = 0
+    gram: jax.Array | None = None
+    lost: jax.Array | None = None
+    images, start = 0.0, 0
     for block in row_blocks(net):
         images = images + vectors[:, start : start + len(block)] @ on_host(block)
         gram, lost = _add_product(gram, lost, block)
