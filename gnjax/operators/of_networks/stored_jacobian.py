@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -344,4 +344,5 @@ def _through(
         deltas = deltas.reshape(*deltas.shape[:2], -1).astype(net.dtype)
         return jnp.einsum("ncz,nz->nc", deltas, images, precision="highest").reshape(-1)
 
-    return sum_of(image(*use) for use in uses)
+    # A plain sum: the function is transposed by JAX, and what an addition loses is not linear.
+    return reduce(jnp.add, (image(*use) for use in uses))
