@@ -84,16 +84,8 @@ def watching(
     if progress is None or progress is False:
         yield UNWATCHED
         return
-    if progress is not True and not callable(progress):
-        msg = (
-            f"progress={progress!r} is neither True, for a bar on stderr, nor a function of the "
-            "products done and expected"
-        )
-        raise ValueError(msg)
     with ExitStack() as contexts:
-        report: Report = lambda done: progress(done, expected) if callable(progress) else None  # noqa: E731
-        if progress is True:
-            report = contexts.enter_context(_bar(expected))
+        report = contexts.enter_context(_reporting(progress, expected, "products"))
 
         def begin(watch: Watch) -> Report:
             """The report of a watch; from now on, the first product, Ctrl-C asks for a stop."""
@@ -107,17 +99,8 @@ def watching(
 @contextmanager
 def stages(progress: Progress, expected: int) -> Iterator[Callable[[], None]]:
     """A function for the work in a ``with`` block to call after each of ``expected`` stages."""
-    if not (progress is None or isinstance(progress, bool) or callable(progress)):
-        msg = (
-            f"progress={progress!r} is neither True, for a bar on stderr, nor a function of the "
-            "stages done and expected"
-        )
-        raise ValueError(msg)
     done = 0
-    with ExitStack() as contexts:
-        report: Report = lambda number: progress(number, expected) if callable(progress) else None  # noqa: E731
-        if progress is True:
-            report = contexts.enter_context(_bar(expected, "stages"))
+    with _reporting(progress, expected, "stages") as report:
 
         def advance() -> None:
             nonlocal done
@@ -128,7 +111,29 @@ def stages(progress: Progress, expected: int) -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def _bar(expected: int | None, unit: str = "products") -> Iterator[Report]:
+def _reporting(progress: Progress, expected: int | None, unit: str) -> Iterator[Report]:
+    """The function to which the caller reports how many products, or other units, are done.
+
+    It moves a bar on stderr if ``progress`` is True, calls ``progress`` if that is a function, and
+    does nothing otherwise. The bar is there from the beginning of the ``with`` block.
+    """
+    if progress is True:
+        with _bar(expected, unit) as report:
+            yield report
+    elif callable(progress):
+        yield lambda done: progress(done, expected)
+    elif progress is None or progress is False:
+        yield lambda done: None
+    else:
+        msg = (
+            f"progress={progress!r} is neither True, for a bar on stderr, nor a function of the "
+            f"{unit} done and expected"
+        )
+        raise ValueError(msg)
+
+
+@contextmanager
+def _bar(expected: int | None, unit: str) -> Iterator[Report]:
     """Draw the time, and what was reported; a bar to which nothing was leaves no line behind."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
