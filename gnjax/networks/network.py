@@ -25,7 +25,7 @@ from gnjax.networks.outputs.targets import Target
 from gnjax.networks.parameters import paths
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.memory.device import device
-from gnjax.numerics.rounding import two_sum
+from gnjax.numerics.rounding import added, with_lost
 
 GRAM, HESSIAN = 2, 3  # a product writes as much as so many evaluations
 
@@ -344,18 +344,8 @@ def sum_of(parts: Iterator[jax.Array]) -> jax.Array:
     total = next(parts)
     lost: jax.Array | None = None
     for part in parts:
-        total, lost = added(total, lost, part)
-    return total if lost is None else with_lost(total, lost)
+        total, lost = _added(total, lost, part)
+    return total if lost is None else _with_lost(total, lost)
 
 
-@jax.jit
-def added(total: jax.Array, lost: jax.Array | None, part: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """fl(total + part), and ``lost`` with what the rounding of this sum takes from it."""
-    after, rounded = two_sum(total, part)
-    return after, rounded if lost is None else lost + rounded
-
-
-@jax.jit
-def with_lost(total: jax.Array, lost: jax.Array) -> jax.Array:
-    """``total + lost``; ``total`` alone where it is infinite, as what is lost is nan there."""
-    return jnp.where(jnp.isfinite(lost), total + lost, total)
+_added, _with_lost = jax.jit(added), jax.jit(with_lost)

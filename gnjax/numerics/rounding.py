@@ -39,6 +39,21 @@ def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
     return total, (a - (total - b_in_total)) + (b - b_in_total)
 
 
+def added(total: Any, lost: Any, part: Any) -> tuple[Any, Any]:
+    """fl(total + part), and ``lost`` with what the rounding of this sum takes from it.
+
+    ``lost`` is None where nothing was added before. At the end :func:`with_lost` puts it back.
+    """
+    after, rounded = two_sum(total, part)
+    return after, rounded if lost is None else lost + rounded
+
+
+def with_lost(total: Any, lost: Any) -> Any:
+    """``total + lost``; ``total`` alone where it is infinite, as what is lost is nan there."""
+    xp = np if isinstance(total, np.ndarray) else jnp
+    return xp.where(xp.isfinite(lost), total + lost, total)
+
+
 def spectral_error(size: int, dtype: jnp.dtype) -> float:
     """The error of an eigenvalue or singular value from LAPACK, relative to the 2-norm.
 

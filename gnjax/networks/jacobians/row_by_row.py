@@ -12,8 +12,9 @@ import numpy as np
 from gnjax.networks.forms.samples import reshaped
 from gnjax.networks.jacobians.items import as_rows
 from gnjax.networks.jacobians.pieces import pieces_of
-from gnjax.networks.network import Network, added, with_lost
+from gnjax.networks.network import Network
 from gnjax.numerics.host import on_host
+from gnjax.numerics.rounding import added, with_lost
 
 SMALL = 1e6  # the most entries of a J that is kept with its network
 
@@ -52,7 +53,7 @@ def parameter_gram(net: Network, vectors: np.ndarray) -> tuple[jax.Array, np.nda
         gram, lost = _add_product(gram, lost, block)
         start += len(block)
     assert gram is not None
-    return gram if lost is None else with_lost(gram, lost), np.asarray(images)
+    return gram if lost is None else _with_lost(gram, lost), np.asarray(images)
 
 
 @partial(jax.jit, donate_argnums=(0, 1))  # the sum is written into the memory of the old one
@@ -65,3 +66,6 @@ def _add_product(
     """
     product = jnp.matmul(rows.T, rows, precision="highest")
     return (product, None) if total is None else added(total, lost, product)
+
+
+_with_lost = jax.jit(with_lost)

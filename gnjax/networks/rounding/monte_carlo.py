@@ -50,7 +50,7 @@ from gnjax.networks.rounding.numpy_operations import result_by_numpy
 from gnjax.networks.rounding.random_signs import RandomSigns
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import by_numpy, on_host
-from gnjax.numerics.rounding import two_sum, unit_roundoff
+from gnjax.numerics.rounding import added, unit_roundoff, with_lost
 
 _AT_ONCE = 3e7  # the most numbers that the vectors of one evaluation write
 # By how many u the operands and the results of functions are moved.
@@ -112,16 +112,16 @@ def products_and_changes(
     for start in range(0, len(vectors), size):
         group = np.stack([on_host(v) for v in vectors[start : start + size]])
         image, change = _with_change(product, rng, group, batches[0])
-        lost = np.zeros_like(image)  # by the rounding of the sum
+        lost: np.ndarray | None = None  # by the rounding of the sum
         for batch in batches[1:]:
             image_of_batch, change_of_batch = _with_change(product, rng, group, batch)
             with np.errstate(all="ignore"):  # what is not finite is reported by whoever asked
-                image, rounded = two_sum(image, image_of_batch)
-                lost, change = lost + rounded, change + change_of_batch
-        if len(batches) > 1:
+                image, lost = added(image, lost, image_of_batch)
+                change = change + change_of_batch
+        if lost is not None:
             # Products add their batches so, too (gnjax.networks.network.sum_of): it rounds once.
             with np.errstate(all="ignore"):
-                image = np.where(np.isfinite(lost), image + lost, image)
+                image = with_lost(image, lost)
                 signs = RandomSigns(int(rng.integers(2**32)))
                 change = change + (signs.moved(image, unit_roundoff(image.dtype)) - image)
         yield from zip(image, change, strict=True)
