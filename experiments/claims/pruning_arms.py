@@ -30,7 +30,7 @@ EVERY, KERNELS = "every tensor", "kernels"
 SCATTERED = "every tensor, ties at random"
 SPARSE = 0.8  # the largest pruning rate
 ALONE = "kernels alone are pruned"
-OF = {name: (("network", name),) for name in ("resnet20", "resnet32")}
+_ROWS_OF = {name: (("network", name),) for name in ("resnet20", "resnet32")}
 """The rows of a network, whose sizes and data decide whether a claim can be tested."""
 ITSELF = (
     "kernels alone are pruned and kappa is of the images themselves, without crops and with the"
@@ -295,7 +295,7 @@ def _along(column: str, tensors: str, columns: str, statistics: str) -> tuple[Cl
             check(statistics, columns, tensors),
             column=column,
             mended=ITSELF if column == AS_COMPUTED else "",
-            panel=OF["resnet20"],
+            panel=_ROWS_OF["resnet20"],
         )
         for when, check in (("after training", _at_end), ("averaged over the stops", _over_stops))
     )
@@ -317,7 +317,7 @@ def _harder(column: str, tensors: str) -> Claim:
         ),
         column=column,
         mended=ALONE if column == AS_COMPUTED else "",
-        panel=OF["resnet20"],
+        panel=_ROWS_OF["resnet20"],
     )
 
 
@@ -329,7 +329,7 @@ CLAIMS = (
         _slower("resnet20", EVERY),
         column=AS_COMPUTED,
         mended=ALONE,
-        panel=OF["resnet20"],
+        panel=_ROWS_OF["resnet20"],
     ),
     Claim(
         "1, 14",
@@ -337,7 +337,7 @@ CLAIMS = (
         SLOWDOWN,
         _slower("resnet20", KERNELS),
         column=CERTIFIED,
-        panel=OF["resnet20"],
+        panel=_ROWS_OF["resnet20"],
     ),
     _harder(AS_COMPUTED, EVERY),
     _harder(CERTIFIED, KERNELS),
@@ -349,7 +349,7 @@ CLAIMS = (
         _slower("resnet32", EVERY, from_one_seed=False),
         column=AS_COMPUTED,
         mended=ALONE,
-        panel=OF["resnet32"],
+        panel=_ROWS_OF["resnet32"],
     ),
     Claim(
         "1, 14",
@@ -359,7 +359,7 @@ CLAIMS = (
         _over_unpruned(_lambda_max, "lambda_max", "lambda_max / lambda_max unpruned", at=SPARSE),
         column=AS_COMPUTED,
         mended=ITSELF,
-        panel=OF["resnet20"],
+        panel=_ROWS_OF["resnet20"],
     ),
     *(claim for way in WAYS for claim in _along(*way)),
     Claim(
@@ -370,7 +370,7 @@ CLAIMS = (
         _at_start("batches", "all", EVERY),
         column=AS_COMPUTED,
         mended=ITSELF,
-        panel=OF["resnet20"],
+        panel=_ROWS_OF["resnet20"],
     ),
     Claim(
         "1, 14",
@@ -379,7 +379,7 @@ CLAIMS = (
         WORSE,
         _at_start("all", "left", KERNELS),
         column=CERTIFIED,
-        panel=OF["resnet20"],
+        panel=_ROWS_OF["resnet20"],
     ),
     Claim(
         "C4",
