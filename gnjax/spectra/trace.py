@@ -195,7 +195,7 @@ def _exact(op: Operator, limits: Limits, watch: Watch) -> Trace:
         norm = _norm(op, value, limits)
     elif size <= limits.small_rows:
         matrix = np.asarray(op.as_matrix()).astype(np.float64)
-        diagonal, norm = np.diagonal(matrix), float(np.linalg.norm(matrix))
+        diagonal, norm = np.diagonal(matrix), float(row_lengths(matrix.reshape(1, -1))[0])
         value = _finite(diagonal.sum())
         rounding = Error(_gamma(size) * float(np.abs(diagonal).sum()))
     else:

@@ -90,6 +90,25 @@ def test_squares_without_room_are_refused_in_one_sentence(power):
                 question(op)
 
 
+class OfRoundedNumbers(UsersOwn):
+    """A matrix whose error, of 1e-9 of its norm, is known only when its norm is."""
+
+    def facts(self):
+        return gnjax.operators.Facts(error=lambda norm: gnjax.Error(1e-9 * norm), symmetric=True)
+
+
+@pytest.mark.parametrize("power", [-1000, -600, 518, 1000])
+def test_the_exact_trace_of_a_users_own_operator_has_its_error_at_any_scale(power):
+    def total(answer):
+        return sum(part.value for part in answer.certificate.parts)
+
+    near = gnjax.trace(OfRoundedNumbers(MATRIX), method="exact")
+    far = gnjax.trace(OfRoundedNumbers(np.ldexp(MATRIX, power)), method="exact")
+    assert total(near) > 1e-9 * np.linalg.norm(MATRIX)
+    assert far.value == np.ldexp(near.value, power)
+    assert np.ldexp(total(far), -power) == pytest.approx(total(near))
+
+
 @pytest.mark.parametrize("power", [-1000, -530, -510, 400])
 def test_networks_without_room_are_refused_in_one_sentence(power):
     for op in networks(power):
