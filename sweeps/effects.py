@@ -40,6 +40,7 @@ class Effect:
       seeds: how many seeds it is from; 0 if it is no mean over seeds.
       own: the interval that encloses the value for these seeds, whatever others would give. It is
         a point where each seed's number is exact, and as wide as the certificates where not.
+      geometric: whether this is a geometric mean, whose logarithm has the interval of Student.
     """
 
     value: float
@@ -47,6 +48,7 @@ class Effect:
     high: float
     seeds: int = 0
     own: tuple[float, float] = (-math.inf, math.inf)
+    geometric: bool = False
 
     def __str__(self) -> str:
         if self.seeds == 1:
@@ -67,6 +69,30 @@ class Effect:
     def exponential(self) -> Effect:
         """exp of this effect: a geometric mean or a ratio, where this is a mean of logarithms."""
         value, low, high, *own = map(_exponential, (self.value, self.low, self.high, *self.own))
+        return Effect(value, low, high, self.seeds, (own[0], own[1]), geometric=True)
+
+    def among(self, count: int) -> Effect:
+        """This effect as one of ``count``, with an interval so wide that all hold with 95%.
+
+        This is Bonferroni's correction. It is needed where one effect of several is picked for what
+        its interval says, as "some network is better" does.
+        """
+        if self.seeds < 2:
+            return self
+        if self.geometric:
+            return self._logarithm().among(count).exponential()
+        wider = _quantile(self.seeds, count) / _quantile(self.seeds, 1)
+        low, high = (
+            end if math.isinf(end) else own + wider * (end - own)
+            for own, end in zip(self.own, (self.low, self.high), strict=True)
+        )
+        return replace(self, low=low, high=high)
+
+    def _logarithm(self) -> Effect:
+        """The mean of logarithms of which this is the exponential."""
+        numbers = np.array([self.value, self.low, self.high, *self.own])
+        with np.errstate(divide="ignore"):
+            value, low, high, *own = np.log(numbers).tolist()
         return Effect(value, low, high, self.seeds, (own[0], own[1]))
 
 
@@ -74,40 +100,40 @@ def _exponential(logarithm: float) -> float:
     return math.exp(logarithm) if logarithm < _LARGEST_LOG else math.inf
 
 
-def mean(
-    values: NDArray, *, lows: NDArray | None = None, highs: NDArray | None = None, together: int = 1
-) -> Effect:
+def mean(values: NDArray, *, lows: NDArray | None = None, highs: NDArray | None = None) -> Effect:
     """The mean over seeds with Student's t interval.
 
     Args:
       values: one for each seed.
       lows: a lower bound on each value, where values are known only up to an interval.
       highs: an upper bound on each value.
-      together: how many such intervals a verdict needs at once. Each is taken so wide that with
-        95% all of them hold (Bonferroni).
     """
     values = np.asarray(values)
     lows = values if lows is None else np.asarray(lows)
     highs = values if highs is None else np.asarray(highs)
     return Effect(
         float(np.mean(values)),
-        _end(lows, -1.0, together),
-        _end(highs, 1.0, together),
+        _end(lows, -1.0),
+        _end(highs, 1.0),
         len(values),
         (float(np.mean(lows)), float(np.mean(highs))),
     )
 
 
-def _end(values: NDArray, sign: float, together: int) -> float:
+def _end(values: NDArray, sign: float) -> float:
     """An end of the interval; where a value is infinite (a logarithm of 0) there is none."""
     if len(values) < 2 or not np.isfinite(values).all():
         return sign * math.inf
-    quantile = scipy.stats.t.ppf(1 - (1 - LEVEL) / (2 * together), len(values) - 1)
-    half_width = quantile * np.std(values, ddof=1) / math.sqrt(len(values))
+    half_width = _quantile(len(values), 1) * np.std(values, ddof=1) / math.sqrt(len(values))
     return float(np.mean(values) + sign * half_width)
 
 
-def ratio(first: DataFrame, second: DataFrame, of: str = "kappa", together: int = 1) -> Effect:
+def _quantile(seeds: int, count: int) -> float:
+    """How many standard errors an interval reaches to either side, so that ``count`` hold."""
+    return float(scipy.stats.t.ppf(1 - (1 - LEVEL) / (2 * count), seeds - 1))
+
+
+def ratio(first: DataFrame, second: DataFrame, of: str = "kappa") -> Effect:
     """Geometric mean of ``of`` in the first rows over that in the second, paired by seed.
 
     A seed with several rows (epochs, depths) counts with their geometric mean. Where the table has
@@ -120,7 +146,6 @@ def ratio(first: DataFrame, second: DataFrame, of: str = "kappa", together: int 
         above[0] - below[0],
         lows=above[1] - below[2],
         highs=above[2] - below[1],
-        together=together,
     )
     return logs.exponential()
 
@@ -137,7 +162,7 @@ def _logs(rows: DataFrame, seeds: NDArray, of: str) -> tuple[NDArray, NDArray, N
     return value, low, high
 
 
-def exponent(rows: DataFrame, over: str, of: str = "kappa", together: int = 1) -> Effect:
+def exponent(rows: DataFrame, over: str, of: str = "kappa") -> Effect:
     """The exponent e in ``of`` ~ over^e: the slope of the logarithms, fitted to each seed.
 
     Of a sweep of which a part is computed, the seeds count that have more than half of the points,
@@ -154,7 +179,7 @@ def exponent(rows: DataFrame, over: str, of: str = "kappa", together: int = 1) -
     slopes = [
         growth_exponent(each[over].to_numpy(), each[of].to_numpy()) for each in fitted or seeds
     ]
-    return mean(np.array(slopes), together=together)
+    return mean(np.array(slopes))
 
 
 def _refuse_what_has_no_logarithm(rows: DataFrame, *names: str) -> None:
@@ -176,12 +201,16 @@ def decide(
     above: float | None = None,
     below: float | None = None,
     from_one_seed: bool = False,
+    judged: int | None = None,
 ) -> Verdict:
     """The verdict whether every effect lies above (or below) a number, judged by the intervals.
 
-    It holds where every interval lies on the claimed side, fails where one lies wholly on the other
-    side, and is undecided otherwise. The number of the verdict is the effect that is worst for the
-    claim. The effects should be made with ``together=len(effects)``.
+    It holds where every interval lies on the claimed side. For this each needs 95% of its own: that
+    all of them lie there by chance is no more probable than that one does. It fails where one lies
+    wholly on the other side; this one is picked among all effects, so that the intervals must hold
+    at once (:meth:`Effect.among`, as one of ``judged``, which is the number of effects if nothing
+    else is said). Else it is undecided. The number of the verdict is the effect that is worst for
+    the claim.
 
     One seed has no interval over the seeds and decides nothing. With ``from_one_seed``, for a
     sentence that the paper has from one seed, an effect of one seed is judged by what that seed
@@ -196,13 +225,14 @@ def decide(
     limit, sign = (above, 1.0) if above is not None else (below, -1.0)
     assert limit is not None
     margin = ONE_SEED_MARGIN * abs(limit) if from_one_seed else None
-    nearer = [_mirrored(effect, sign, margin) for effect in effects.values()]
-    if all(low > sign * limit for low, _ in nearer):
+    count = judged or len(effects)
+    wider = {label: effect.among(count) for label, effect in effects.items()}
+    if all(_mirrored(effect, sign, margin)[0] > sign * limit for effect in effects.values()):
         status = HOLDS
-    elif any(high < sign * limit for _, high in nearer):
-        status = FAILS
+    elif any(_mirrored(effect, sign, margin)[1] < sign * limit for effect in wider.values()):
+        status, effects = FAILS, wider
     else:
-        status = UNDECIDED
+        status, effects = UNDECIDED, wider
     told = {label: f"{effect} {label}".rstrip() for label, effect in effects.items()}
     lead = _lead(name)
     label, worst = min(effects.items(), key=lambda item: sign * item[1].value)
@@ -241,14 +271,12 @@ def compared(
     symbol: str,
     *,
     of: str = "kappa",
-    together: int | None = None,
 ) -> dict[str, Effect]:
     """``of`` in the first rows over ``of`` in the second, at each value of ``over`` in both."""
     places = np.intersect1d(first[over], second[over])
-    count = len(places) if together is None else together
     return {
         f"at {symbol}={place}": ratio(
-            where(first, **{over: place}), where(second, **{over: place}), of, count
+            where(first, **{over: place}), where(second, **{over: place}), of
         )
         for place in places
     }
@@ -300,6 +328,21 @@ def between(effects: Mapping[str, Effect], name: str, low: float, high: float) -
     """The verdict whether every effect lies between two numbers; it is told by the worse side."""
     above, below = decide(effects, name, above=low), decide(effects, name, below=high)
     return above if above.status == FAILS or below.status == HOLDS else below
+
+
+def extreme(effects: Mapping[str, Effect], *, largest: bool) -> dict[str, Effect]:
+    """The effect that is most surely the largest (or smallest), and the interval of the largest.
+
+    Whichever effect is the largest in truth, it is at least the largest lower end and at most the
+    largest upper end of intervals that hold at once. So "some effect is larger than 1" is decided
+    by it.
+    """
+    wider = {label: effect.among(len(effects)) for label, effect in effects.items()}
+    pick = max if largest else min
+    lows, highs = ([getattr(e, end) for e in wider.values()] for end in ("low", "high"))
+    surest = "low" if largest else "high"
+    label, effect = pick(wider.items(), key=lambda item: getattr(item[1], surest))
+    return {label: replace(effect, low=pick(lows), high=pick(highs))}
 
 
 def bound_holds(

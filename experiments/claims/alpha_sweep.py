@@ -75,13 +75,10 @@ def _valley(frame: DataFrame) -> Verdict:
         return not_testable("fewer than 3 widths of at most n")
     narrowest = rows[rows["width"] == widths[0]]
     found = {
-        f"m={widths[0]} over m={m}": effects.ratio(
-            narrowest, rows[rows["width"] == m], together=len(widths) - 1
-        )
+        f"m={widths[0]} over m={m}": effects.ratio(narrowest, rows[rows["width"] == m])
         for m in widths[1:]
     }
-    best = max(found.items(), key=lambda item: item[1].low)
-    return effects.decide(dict([best]), "kappa ratio", above=1.0)
+    return effects.decide(effects.extreme(found, largest=True), "kappa ratio", above=1.0)
 
 
 def _bounded(rows: Rows) -> Rows:
@@ -143,10 +140,7 @@ def _slopes_help(rows: Rows) -> Check:
         if found["slope"].nunique() < 2 or not found["resolved"].to_numpy().all():
             return not_testable("fewer than 2 slopes, or a kappa that is not resolved")
         widths = list(found.groupby("width"))
-        steps = {
-            f"at m={m}": effects.mean(_least_steps(of_m), together=len(widths)).exponential()
-            for m, of_m in widths
-        }
+        steps = {f"at m={m}": effects.mean(_least_steps(of_m)).exponential() for m, of_m in widths}
         decision = effects.decide(
             steps,
             "kappa over kappa at the next smaller slope, for the step that helps least",

@@ -55,7 +55,7 @@ def _lower(figure: str, better: str, *others: str) -> Callable[[DataFrame], Verd
                 return not_testable(f"no network of L > 1 at which {better} and {other} differ")
             by_depth = effects.compared(low, high, "depth", "L")
             listed = ", ".join(f"{effect.value:.3g} {label}" for label, effect in by_depth.items())
-            over_all = effects.ratio(low, high, together=len(others))
+            over_all = effects.ratio(low, high)
             found[f"times that at beta={other} ({listed})"] = over_all
         return effects.decide(found, f"kappa at beta={better} is", below=1.0)
 
@@ -86,10 +86,7 @@ def _every_term_falls(figure: str) -> Callable[[DataFrame], Verdict]:
             return not_testable("no network of L > 1 where Eq 7 applies")
         depths = np.unique(rows["depth"])
         found = {
-            f"at L={depth}": effects.mean(
-                _worst_logs(where(rows, depth=depth)), together=len(depths)
-            )
-            for depth in depths
+            f"at L={depth}": effects.mean(_worst_logs(where(rows, depth=depth))) for depth in depths
         }
         worst = {name: effect.exponential() for name, effect in found.items()}
         name = "largest term of a network over the same term at the next smaller beta"

@@ -60,7 +60,7 @@ def _everywhere(panel: str, name: str, wanted: dict[str, object], **side: Any) -
         for stop in stops:
             at = where(chosen, step=stop)
             ends = {"lows": at["value_low"], "highs": at["value_high"]}
-            mean = effects.mean(at["value"], **ends, together=len(stops))
+            mean = effects.mean(at["value"], **ends)
             found[f"after {stop} steps"] = mean
         return effects.decide(found, name, **side)
 

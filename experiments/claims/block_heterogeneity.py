@@ -22,9 +22,7 @@ def _larger(column: str, transformers: dict[str, str]) -> Callable[[DataFrame], 
         if not all(len(rows) for rows in of.values()):
             return not_testable("a network is missing")
         found = {
-            f"{transformers[one]} over {OTHERS[other]}": effects.ratio(
-                of[one], of[other], column, len(transformers) * len(OTHERS)
-            )
+            f"{transformers[one]} over {OTHERS[other]}": effects.ratio(of[one], of[other], column)
             for one in transformers
             for other in OTHERS
         }

@@ -35,7 +35,7 @@ def _grows(stage: str, networks: tuple[str, ...], part: str = "class") -> Callab
             if rows.empty or len(np.unique(rows["rank"])) < 2:
                 return not_testable("fewer than 2 blocks")
             exponents = _exponents(rows, "trace")
-            found[f"({network})"] = effects.mean(exponents, together=len(networks))
+            found[f"({network})"] = effects.mean(exponents)
         return effects.decide(found, "trace goes like frequency to the power", above=0.0)
 
     return check
@@ -49,7 +49,7 @@ def _more_than_at_the_start(frame: DataFrame) -> Verdict:
         if after.empty or len(np.unique(after["rank"])) < 2:
             return not_testable("fewer than 2 classes")
         gained = _exponents(after, "trace") - _exponents(start, "trace")
-        found[f"({network})"] = effects.mean(gained, together=len(networks))
+        found[f"({network})"] = effects.mean(gained)
     return effects.decide(found, "the exponent of the trace rises by", above=0.0)
 
 

@@ -128,16 +128,16 @@ def _shared_seeds(curves: Sequence[Curve]) -> list[int]:
     return sorted(set.intersection(*(set(curve.slopes) for curve in curves))) if curves else []
 
 
-def _average(curves: Sequence[Curve], together: int = 1) -> Effect:
+def _average(curves: Sequence[Curve]) -> Effect:
     """The mean over the seeds of the mean slope of the curves."""
     slopes = [[curve.slopes[seed] for curve in curves] for seed in _shared_seeds(curves)]
-    return mean(np.mean(slopes, axis=1), together=together)
+    return mean(np.mean(slopes, axis=1))
 
 
 def _listed(curves: Sequence[Curve]) -> str:
     """The curves on which kappa rises and falls: those whose intervals exclude "no effect"."""
     resolved = [curve for curve in curves if curve.slopes]
-    effects = {curve.label: _average([curve], len(resolved)) for curve in resolved}
+    effects = {curve.label: _average([curve]).among(len(resolved)) for curve in resolved}
     rises = ", ".join(label for label, effect in effects.items() if effect.low > 0)
     falls = ", ".join(label for label, effect in effects.items() if effect.high < 0)
     return f"rises at {rises or 'none'}, falls at {falls or 'none'}, for sure"
@@ -255,7 +255,7 @@ def _by_rank(figure: str, *, full: bool) -> Check:
         curves = {over: _curves(part, over) for over in SYMBOLS}
         if not all(map(_shared_seeds, curves.values())):
             return not_testable(f"fewer than {LEAST} resolved points on every curve")
-        over_filters, over_kernel = (_average(found, 2) for found in curves.values())
+        over_filters, over_kernel = (_average(found) for found in curves.values())
         effects = {
             "over the number of filters F": over_filters,
             "over the kernel size K, with the opposite sign": _negative(over_kernel),

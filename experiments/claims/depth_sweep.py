@@ -116,9 +116,7 @@ def _power_of_two(of: str) -> Callable[[DataFrame], Verdict]:
         by_width = list(rows[rows["hidden"] > 0].groupby("width"))
         if rows["depth"].nunique() < 3:
             return not_testable("fewer than 3 depths")
-        found = {
-            f"at m={m}": effects.exponent(some, of, together=len(by_width)) for m, some in by_width
-        }
+        found = {f"at m={m}": effects.exponent(some, of) for m, some in by_width}
         return effects.between(found, f"kappa goes like {_AXES[of]} to the power", LOW, HIGH)
 
     return check
@@ -145,7 +143,7 @@ def _follows_the_trend(frame: DataFrame) -> Verdict:
 def _wider_is_better(frame: DataFrame) -> Verdict:
     by_width = list(_of(frame, "2a").groupby("width"))
     found = {
-        f"from m={narrow} to {wide}": effects.ratio(second, first, together=len(by_width) - 1)
+        f"from m={narrow} to {wide}": effects.ratio(second, first)
         for (narrow, first), (wide, second) in pairwise(by_width)
     }
     return effects.decide(found, "kappa(wider) / kappa(narrower)", below=1.0)
@@ -166,10 +164,7 @@ def _slower_growth(frame: DataFrame) -> Verdict:
     ends = depths[0], depths[-1]
     reference = _end_to_end(fixed, *ends)
     by_multiplier = left.groupby("multiplier")
-    found = {
-        f"at c={int(c)}": _end_to_end(rows, *ends, together=len(by_multiplier))
-        for c, rows in by_multiplier
-    }
+    found = {f"at c={int(c)}": _end_to_end(rows, *ends) for c, rows in by_multiplier}
     steepest = max(effect.high for effect in found.values())
     status = HOLDS if steepest < reference.low else UNDECIDED
     if min(effect.low for effect in found.values()) > reference.high:
@@ -190,10 +185,10 @@ def _slower_growth(frame: DataFrame) -> Verdict:
     return Verdict(status, worst.value, text, worst.low, worst.high, seeds=worst.seeds)
 
 
-def _end_to_end(rows: DataFrame, first: int, last: int, together: int = 1) -> effects.Effect:
+def _end_to_end(rows: DataFrame, first: int, last: int) -> effects.Effect:
     """kappa of the deepest network over that of the shallowest."""
     deep, shallow = rows[rows["depth"] == last], rows[rows["depth"] == first]
-    return effects.ratio(deep, shallow, together=together)
+    return effects.ratio(deep, shallow)
 
 
 def _improves_with_depth(frame: DataFrame) -> Verdict:
@@ -205,7 +200,7 @@ def _improves_with_depth(frame: DataFrame) -> Verdict:
     by_multiplier = right.groupby("multiplier")
     found, curves = {}, []
     for c, rows in by_multiplier:
-        found[int(c)] = _end_to_end(rows, first, last, together=len(by_multiplier))
+        found[int(c)] = _end_to_end(rows, first, last).among(len(by_multiplier))
         curves.append(f"c={int(c)}: {points('L', *geometric_means(rows, 'depth', 'kappa'))}")
     least = min(found.values(), key=lambda effect: effect.high)
     status = HOLDS if least.high < 1 else UNDECIDED
@@ -222,7 +217,7 @@ def _maximum_loosens(frame: DataFrame) -> Verdict:
     if len(by_depth) < 2:
         return not_testable("fewer than 2 depths where Lemma 2 applies")
     found = {
-        f"at L={depth}": effects.ratio(more, fewer, "maximum_gap", len(by_depth) - 1)
+        f"at L={depth}": effects.ratio(more, fewer, "maximum_gap")
         for (_, fewer), (depth, more) in pairwise(by_depth)
     }
     name = "maximum / kappa, over that at the next smaller depth,"
@@ -237,9 +232,7 @@ def _more_pronounced(frame: DataFrame) -> Verdict:
     deeper = list(rows[rows["depth"] > 2].groupby("depth"))
     if one.empty or not deeper:
         return not_testable("no networks of one and of more hidden layers")
-    found = {
-        f"at L={depth}": effects.ratio(many, one, "apart", len(deeper)) for depth, many in deeper
-    }
+    found = {f"at L={depth}": effects.ratio(many, one, "apart") for depth, many in deeper}
     return effects.decide(found, "maximum / convex bound, over that at L=2,", above=1.0)
 
 

@@ -54,7 +54,7 @@ def _logs(rows: DataFrame, of: Rows) -> NDArray:
 def _per_rate(runs: dict[float, DataFrame], of: Rows) -> dict[str, Effect]:
     """The geometric mean over the seeds of ``of(run)``, at every rate."""
     return {
-        f"at rate {rate:g}": effects.mean(_logs(rows, of), together=len(runs)).exponential()
+        f"at rate {rate:g}": effects.mean(_logs(rows, of)).exponential()
         for rate, rows in runs.items()
     }
 
@@ -141,7 +141,7 @@ def _advances(frame: DataFrame) -> Verdict:
     if not all(np.isfinite(values).all() for values in (*grown.values(), other)):
         return not_testable("a run that never reaches the edge")
     found = {
-        f"at rate {rate:g}": effects.mean(values - other, together=len(grown)).exponential()
+        f"at rate {rate:g}": effects.mean(values - other).exponential()
         for rate, values in grown.items()
     }
     name = "growth of the sharpness at the edge, over that of gradient descent,"
@@ -225,7 +225,7 @@ def _lower_than_without(frame: DataFrame) -> Verdict:
         same = where(cold, step=warm["warmup"].iloc[0])
         if end.empty or same.empty:
             return not_testable("no rows where a warm-up ends")
-        found[f"at rate {rate:g}"] = effects.ratio(end, same, "preconditioned", len(pairs))
+        found[f"at rate {rate:g}"] = effects.ratio(end, same, "preconditioned")
     return effects.decide(found, "with warm-up over without, where it ends,", below=1.0)
 
 

@@ -61,7 +61,7 @@ def _over_unpruned(rows: DataFrame, of: str, name: str, *, from_one_seed: bool =
     if whole.empty or pruned.empty:
         return not_testable("no pruned and no unpruned network of this run is computed yet")
     by_rate = pruned.groupby("pruned")
-    found = {f"at rate={rate:g}": ratio(some, whole, of, len(by_rate)) for rate, some in by_rate}
+    found = {f"at rate={rate:g}": ratio(some, whole, of) for rate, some in by_rate}
     name = f"{name} over that of the unpruned network:"
     return decide(found, name, above=1, from_one_seed=from_one_seed)
 
@@ -187,7 +187,7 @@ def _falls_with_parameters(frame: DataFrame) -> Verdict:
     again = whole.merge(left[["pruned", "seed", "epoch"]], on=["pruned", "seed", "epoch"])
     by_rate = both.groupby("pruned")
     found = {
-        f"at rate={rate:g}": ratio(rows, again[again["pruned"] == rate], "kappa", len(by_rate))
+        f"at rate={rate:g}": ratio(rows, again[again["pruned"] == rate], "kappa")
         for rate, rows in by_rate
     }
     text = "kappa, J of the parameters left, over kappa, J of all:"

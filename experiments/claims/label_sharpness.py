@@ -92,9 +92,7 @@ def _increasing(figure: str) -> Check:
         if not curves or min(len(np.unique(one["share"])) for one in curves.values()) < 3:
             return not_testable("fewer than 3 proportions")
         found = {
-            f"on {_short(name)}, {_range_of_means(one)}": effects.exponent(
-                one, "share", "measured", together=len(curves)
-            )
+            f"on {_short(name)}, {_range_of_means(one)}": effects.exponent(one, "share", "measured")
             for name, one in curves.items()
         }
         return effects.decide(found, "sharpness goes like alpha_max to the power", above=0.0)
@@ -110,7 +108,7 @@ def _range_of_means(rows: DataFrame) -> str:
 def _not_monotone(frame: DataFrame) -> Verdict:
     """Whether on every data set the sharpness falls from some proportion to the next larger one.
 
-    On each data set the fall that is surest is picked, so all intervals must hold at once.
+    On each data set the fall that is surest is picked.
     """
     found: dict[str, effects.Effect] = {}
     by_data = _by_data(frame, "2a")
@@ -121,11 +119,11 @@ def _not_monotone(frame: DataFrame) -> Verdict:
             return not_testable("fewer than 3 proportions")
         falls = {
             f"on {_short(name)} from alpha {a:.2g} to {b:.2g}": effects.ratio(
-                where(one, share=b), where(one, share=a), "measured", len(by_data) * len(pairs)
+                where(one, share=b), where(one, share=a), "measured"
             )
             for a, b in pairs
         }
-        found |= dict([min(falls.items(), key=lambda item: item[1].high)])
+        found |= effects.extreme(falls, largest=False)
     return effects.decide(found, "sharpness ratio", below=1.0)
 
 
@@ -242,31 +240,25 @@ def _far(frame: DataFrame) -> Verdict:
 def _raw_inputs_matter(frame: DataFrame) -> Verdict:
     """Whether on every data set raw inputs end far from orthogonalised ones at some proportion.
 
-    On each data set the surest proportion is picked, so all intervals must hold at once.
+    On each data set the proportion is picked at which they surely are farthest.
     """
-    raw, orthogonal = _by_data(frame, "2a"), _by_data(frame, "1c")
-    known = {_short(name): one for name, one in orthogonal.items()}
-    found: dict[str, list[tuple[effects.Effect, float]]] = {}
-    for name, one in raw.items():
-        other = known.get(_short(name))
+    orthogonal = {_short(name): one for name, one in _by_data(frame, "1c").items()}
+    found: dict[str, effects.Effect] = {}
+    for name, one in _by_data(frame, "2a").items():
+        other = orthogonal.get(_short(name))
         if other is None:
             continue
-        shares = np.intersect1d(one["share"], other["share"])
-        for share in shares:
-            ratio = effects.ratio(
-                where(one, share=share),
-                where(other, share=share),
-                "measured",
-                len(raw) * len(shares),
+        ratios = {
+            f"on {_short(name)} at alpha {share:.2g}": effects.ratio(
+                where(one, share=share), where(other, share=share), "measured"
             )
-            found.setdefault(name, []).append((ratio, float(share)))
+            for share in np.intersect1d(one["share"], other["share"])
+        }
+        if ratios:
+            found |= effects.extreme(ratios, largest=True)
     if not found:
         return not_testable("no proportion with both kinds of inputs")
-    most = {name: max(ratios, key=lambda pair: pair[0].low) for name, ratios in found.items()}
-    compared = {
-        f"on {_short(name)} at alpha {share:.2g}": ratio for name, (ratio, share) in most.items()
-    }
-    return effects.decide(compared, "final sharpness, raw over orthogonalised", above=FAR)
+    return effects.decide(found, "final sharpness, raw over orthogonalised", above=FAR)
 
 
 def _runs(frame: DataFrame) -> dict[float, DataFrame]:
@@ -370,7 +362,7 @@ def _slightly(frame: DataFrame) -> Verdict:
     if not seeds:
         return not_testable("no seed of all three kinds of network")
     found = {
-        name: effects.mean(np.log([far[s] / near[s] for s in seeds]), together=2).exponential()
+        name: effects.mean(np.log([far[s] / near[s] for s in seeds])).exponential()
         for name, far, near in (
             ("for tanh over linear networks", tanh, linear),
             ("for raw inputs over tanh", raw, tanh),

@@ -75,10 +75,7 @@ def _more_steps(network: str, slower: tuple[str, ...], faster: str, **side: Any)
         runs = {m: _best(frame, network=network, metric=m) for m in (*slower, faster)}
         if not all(len(found) for found in runs.values()):
             return not_testable(MISSING)
-        found = {
-            metric: effects.ratio(runs[metric], runs[faster], "steps", len(slower))
-            for metric in slower
-        }
+        found = {metric: effects.ratio(runs[metric], runs[faster], "steps") for metric in slower}
         return effects.decide(found, name, **side)
 
     return check
@@ -126,8 +123,8 @@ def _less_damping(network: str) -> Check:
         if not all(map(len, (usual, little, slow, slower))):
             return not_testable(MISSING)
         found = {
-            f"kappa, {USUAL:g} over {LITTLE:g}": effects.ratio(usual, little, together=2),
-            f"steps, {LITTLE:g} over {USUAL:g}": effects.ratio(slower, slow, "steps", 2),
+            f"kappa, {USUAL:g} over {LITTLE:g}": effects.ratio(usual, little),
+            f"steps, {LITTLE:g} over {USUAL:g}": effects.ratio(slower, slow, "steps"),
         }
         return effects.decide(found, "between the dampings:", above=1.0)
 
@@ -144,7 +141,7 @@ def _lowers_kappa(metric: str) -> Check:
                 one, other = (part[(part["step"] > 0) == late] for part in (own, plain))
                 if one.empty or other.empty:
                     return not_testable(MISSING)
-                found[f"{words} ({title})"] = effects.ratio(one, other, together=2 * len(TITLES))
+                found[f"{words} ({title})"] = effects.ratio(one, other)
         return effects.decide(found, "kappa over that of G,", below=1.0)
 
     return check

@@ -177,14 +177,16 @@ def _over_unpruned(
         rows = trained(_measured(frame, network, steps))
         whole = where(rows, pruned=0.0)
         found = {rate: where(rows, pruned=rate) for rate in rates}
+        missing = ", ".join(f"{rate:g}" for rate, pruned in found.items() if pruned.empty)
         found = {rate: pruned for rate, pruned in found.items() if len(pruned)}
         if whole.empty or not found:
             return not_testable("no trained networks to compare")
         compared = {
-            f"at rate={rate:g}": ratio(pruned, whole, KAPPA, len(found))
-            for rate, pruned in found.items()
+            f"at rate={rate:g}": ratio(pruned, whole, KAPPA) for rate, pruned in found.items()
         }
         verdict = decide(compared, "kappa over that of the unpruned network:", above=1.0)
+        if missing and verdict.status == HOLDS:
+            return not_testable(f"no trained networks at rates of {missing}; {verdict.text}")
         return replace(verdict, text=verdict.text + _lost(rows))
 
     return check
@@ -218,7 +220,7 @@ def valley(rows: DataFrame) -> Verdict:
     if bottom.empty or where(rows, pruned=0.0).empty or most == VALLEY:
         return not_testable("no trained networks to compare")
     found = {
-        f"over that at rate={rate:g}": ratio(bottom, where(rows, pruned=rate), KAPPA, 2)
+        f"over that at rate={rate:g}": ratio(bottom, where(rows, pruned=rate), KAPPA)
         for rate in (0.0, most)
     }
     return decide(found, f"kappa at rate={VALLEY:g}:", below=1.0)
@@ -268,10 +270,7 @@ def _falls_with_parameters(frame: DataFrame) -> Verdict:
     start = where(frame, steps="printed", measured=True, epoch=0)
     shares = start.assign(share=start["parameters"] / (start["samples"] * start["outputs"]))
     names = [name for name in FIGURES if len(np.unique(where(shares, network=name)["share"])) > 1]
-    found = {
-        f"({name})": exponent(where(shares, network=name), "share", KAPPA, len(names))
-        for name in names
-    }
+    found = {f"({name})": exponent(where(shares, network=name), "share", KAPPA) for name in names}
     return decide(found, "kappa goes like (p/(k n)) to the power", below=0.0)
 
 

@@ -42,7 +42,7 @@ def _falling(frame: DataFrame) -> Verdict:
         first, last = (
             where(rows, epoch=epoch) for epoch in (rows["epoch"].min(), rows["epoch"].max())
         )
-        found[f"({panel})"] = effects.ratio(last, first, "per cent", together=len(curves))
+        found[f"({panel})"] = effects.ratio(last, first, "per cent")
     return effects.decide(found, "error at the last checkpoint / at the first", below=1.0)
 
 
@@ -85,12 +85,18 @@ def _tops(rows: DataFrame) -> DataFrame:
 
 
 def _flattens_early(frame: DataFrame) -> Verdict:
-    """Whether the sharpness at the last stop of the first tenth lies below that at epoch 0."""
+    """Whether the sharpness is lower after a tenth of the training, and the weights' norms, too.
+
+    The largest value of Eq 15 is a multiple of ||W_1||^2 + ||W_2||^2, so that it tells the norms.
+    """
     epochs = np.unique(frame["epoch"])
     early = epochs[(epochs > 0) & (epochs <= EARLY * epochs[-1])]
     if epochs[0] > 0 or not len(early):
         return not_testable("no stop in the first tenth of the training")
-    found = _between(frame, "measured", early[-1], 0)
+    sharpness = _between(frame, "measured", early[-1], 0)
+    norms = _between(frame, "predicted", early[-1], 0)
+    found = {f"{panel}": effect for panel, effect in sharpness.items()}
+    found |= {f"of the squared norms {panel}": effect for panel, effect in norms.items()}
     return effects.decide(found, f"sharpness at epoch {early[-1]} over that at epoch 0", below=1.0)
 
 
@@ -99,30 +105,26 @@ def _functional_part_vanishes(frame: DataFrame) -> Verdict:
     first, last = frame["epoch"].min(), frame["epoch"].max()
     if last < LONG:
         return not_testable(f"{last} epochs; the remark is about networks close to convergence")
-    shares = _between(frame, "share", last, None, parts=2)
-    falls = _between(frame, "share", last, first, parts=2)
-    small = effects.decide(shares, f"|H - G| / lambda_max at epoch {last}", below=NEGLIGIBLE)
-    less = effects.decide(falls, f"over that at epoch {first}", below=1.0)
+    shares = _between(frame, "share", last, None)
+    falls = _between(frame, "share", last, first)
+    both = len(shares) + len(falls)
+    name = f"|H - G| / lambda_max at epoch {last}"
+    small = effects.decide(shares, name, below=NEGLIGIBLE, judged=both)
+    less = effects.decide(falls, f"over that at epoch {first}", below=1.0, judged=both)
     worse = less if less.status != HOLDS else small
     return replace(worse, text=f"{small.text}; {less.text}")
 
 
-def _between(
-    frame: DataFrame, of: str, epoch: int, start: int | None, *, parts: int = 1
-) -> dict[str, effects.Effect]:
-    """``of`` at one epoch, over that at another if one is given, in each panel.
-
-    ``parts`` is how many such dictionaries a verdict needs at once.
-    """
-    panels = np.unique(frame["panel"])
-    found, together = {}, parts * len(panels)
-    for panel in panels:
+def _between(frame: DataFrame, of: str, epoch: int, start: int | None) -> dict[str, effects.Effect]:
+    """``of`` at one epoch, over that at another if one is given, in each panel."""
+    found = {}
+    for panel in np.unique(frame["panel"]):
         rows = _tops(where(frame, panel=panel))
         later = where(rows, epoch=epoch)
         if start is None:
-            effect = effects.mean(np.log(later[of]), together=together).exponential()
+            effect = effects.mean(np.log(later[of])).exponential()
         else:
-            effect = effects.ratio(later, where(rows, epoch=start), of, together)
+            effect = effects.ratio(later, where(rows, epoch=start), of)
         found[f"({panel})"] = effect
     return found
 
@@ -136,7 +138,8 @@ CLAIMS = (
     ),
     Claim(
         "B4",
-        "after a tenth of the training the sharpness is lower than at its start",
+        "after a tenth of the training the sharpness and the norms of the weights are lower than at"
+        " its start",
         Sentence(
             "B",
             "Section 3, of Eq 11 for two layers",

@@ -46,12 +46,11 @@ def _flattens_early(frame: DataFrame) -> Verdict:
     early = epochs[(epochs > 0) & (epochs <= EARLY * epochs[-1])]
     if epochs[0] > 0 or not len(early):
         return not_testable("no stop in the first tenth of the training")
-    panels = np.unique(frame["panel"])
     found = {}
-    for panel in panels:
+    for panel in np.unique(frame["panel"]):
         rows = where(frame, panel=panel)
         later, first = (where(rows, epoch=epoch) for epoch in (early[-1], 0))
-        found[f"({panel})"] = effects.ratio(later, first, "predicted", len(panels))
+        found[f"({panel})"] = effects.ratio(later, first, "predicted")
     return effects.decide(found, f"trace at epoch {early[-1]} over that at epoch 0", below=1.0)
 
 

@@ -56,9 +56,9 @@ def _paths(frame: DataFrame, reading: str) -> list[DataFrame]:
     return [path for _, path in rows.groupby("seed")]
 
 
-def _geometric(values: list[float], together: int = 1) -> Effect:
+def _geometric(values: list[float]) -> Effect:
     """The geometric mean over the seeds."""
-    return mean(np.log(values), together=together).exponential()
+    return mean(np.log(values)).exponential()
 
 
 def _of_resolved(reading: str, judged: Callable[[list[DataFrame]], Verdict]) -> Check:
@@ -119,10 +119,7 @@ def _in_range(paths: list[DataFrame]) -> Verdict:
     low, high = PAPER_RANGE
     kappas = np.array([path["kappa"].to_numpy() for path in paths])
     means = kappas.mean(axis=0)
-    every = {
-        f"at epoch {epoch}": mean(kappas[:, at], together=len(means))
-        for at, epoch in enumerate(paths[0]["epoch"])
-    }
+    every = {f"at epoch {epoch}": mean(kappas[:, at]) for at, epoch in enumerate(paths[0]["epoch"])}
     found = between(every, "mean over the starts", low - UNIT / 2, high + UNIT / 2)
     ends = [list(every)[at] for at in (int(means.argmin()), int(means.argmax()))]
     listed = " and ".join(str(every[label]) for label in ends)

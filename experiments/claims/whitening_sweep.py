@@ -49,7 +49,7 @@ def _proportional(frame: DataFrame) -> Verdict:
         seeds = [one for one in of_seeds if one["whitening"].nunique() >= FEWEST]
         if seeds:
             value, low, high = np.array([_slope(one) for one in seeds]).T
-            found[f"at L={depth}"] = effects.mean(value, lows=low, highs=high, together=len(depths))
+            found[f"at L={depth}"] = effects.mean(value, lows=low, highs=high)
     if not found:
         return not_testable(f"kappa is resolved at fewer than {FEWEST} powers of Sigma")
     return _near_one(found)
@@ -85,7 +85,7 @@ def _two_points(white: DataFrame, raw: DataFrame, of: str) -> dict[str, Effect]:
         one, other = (where(rows, depth=depth) for rows in (white, raw))
         above, below = other[of].to_numpy(), one["kappa"].to_numpy()
         logs = np.log(above / below) / np.log(other["covariance_condition"].to_numpy())
-        found[f"at L={depth}"] = effects.mean(logs, together=len(depths))
+        found[f"at L={depth}"] = effects.mean(logs)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from sweeps.claims import (
     NOT_TESTABLE,
     OTHER,
     SOME,
+    UNDECIDED,
     Claim,
     Sentence,
     Verdict,
@@ -121,9 +123,12 @@ def _kappa_falls(reading: str) -> Check:
         kappas = DataFrame([(*run, _mean_kappa(path)) for run, path in runs], columns=_NAMES)
         seeds = [seed for _, seed in kappas.groupby("seed") if seed["width"].nunique() > 1]
         slopes = [_largest_slope(seed, bounded) for seed in seeds]
-        if not slopes or not max(slopes) < 0:
+        if not slopes:
+            return not_testable("fewer than 2 widths")
+        if not max(slopes) < 0:
             listed = ", ".join(f"{width:g}" for width in bounded)
-            return not_testable(f"lower bounds among kappa at m={listed}")
+            text = f"the slope is open, as kappa has only lower bounds at m={listed}"
+            return Verdict(UNDECIDED, math.nan, text, seeds=len(slopes))
         short = f"mean kappa goes like m to the power at most {np.mean(slopes):.3g}"
         listed = ", ".join(
             f"{'at least ' if width in bounded else ''}{kappa:.3g} at m={width:g}"
