@@ -1,4 +1,4 @@
-"""Figures 1, 14, 15, C4 and losses of 13: networks pruned as paper A's published code prunes them.
+"""Figures 1, 13, 14, 15 and C4: networks pruned as paper A's published code prunes them.
 
     python -m experiments.pruning_arms --config=configs/pruning_arms.py:laptop
 
@@ -21,9 +21,11 @@ EVERY, KERNELS, SCATTERED = "every tensor", "kernels", "every tensor, ties at ra
 PAPER_RATIOS = (
     *((figure, "p/(k n)", 5.4, 27.2) for figure in ("1, 14", "14")),
     ("15", "p/(k n)", 9.3, 46.7),
-    *((figure, "batch/n", 0.064, 0.064) for figure in ("1, 14", "14", "15")),
+    ("13", "p/(k n)", 1.19, 11.9),
+    *((figure, "batch/n", 0.064, 0.064) for figure in ("1, 14", "13", "14", "15")),
 )
 STOPS = (0, 20, 40, 60, 80, 100)
+TRANSFORMER_RATES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 def get_config(profile: str) -> ConfigDict:
@@ -76,7 +78,7 @@ def _paper() -> dict[str, object]:
                 network="vit",
                 depth=4,
                 width=48,
-                rates=(0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+                rates=TRANSFORMER_RATES,
                 seeds=1,
                 stops=tuple(range(0, 201, 20)),
                 kappas=(("all", (0, 200)),),
@@ -86,17 +88,28 @@ def _paper() -> dict[str, object]:
 
 
 def _laptop() -> dict[str, object]:
-    small = {"width": 4, "side": 8, "seeds": 2}
+    small = {"side": 8, "seeds": 2}
+    narrow = {**small, "width": 4}
     ends = (("batches", (0, 100)), ("all", (0, 100)))
     return {
         "data": "fashion_mnist_5000",
         "samples": 64,
         "batch": 16,
         "arms": {
-            "published": _arm(**small, kappas=ends),
-            "kernels": _arm(**small, tensors=KERNELS, rates=(0.4, 0.8), kappas=ends),
-            "plain": _arm(**small, augment=False),
-            "resnet32": _arm(**small, network="resnet32", depth=32, kappas=(("all", (0, 100)),)),
+            "published": _arm(**narrow, kappas=ends),
+            "kernels": _arm(**narrow, tensors=KERNELS, rates=(0.4, 0.8), kappas=ends),
+            "plain": _arm(**narrow, augment=False),
+            "resnet32": _arm(**narrow, network="resnet32", depth=32, kappas=(("all", (0, 100)),)),
+            "transformer": _arm(
+                side=8,
+                seeds=1,
+                network="vit",
+                depth=2,
+                width=16,
+                rates=TRANSFORMER_RATES,
+                stops=(0, 200),
+                kappas=(("all", (0, 200)),),
+            ),
         },
     }
 
@@ -112,5 +125,8 @@ def _smoke() -> dict[str, object]:
             "published": _arm(**small, kappas=ends, largest=(("running", (1,)),)),
             "kernels": _arm(**{**small, "rates": (0.8,)}, tensors=KERNELS, kappas=ends),
             "resnet32": _arm(**small, network="resnet32"),
+            "transformer": _arm(
+                **{**small, "depth": 1, "width": 8}, network="vit", kappas=(("all", (0, 1)),)
+            ),
         },
     }

@@ -1,4 +1,4 @@
-"""Figures 1 and 13 to 17: kappa of networks pruned at initialisation, while they train.
+"""Figures 16 and C2: kappa of networks whose kernels are pruned before they train.
 
     python -m experiments.pruning_sweep --config=configs/pruning_sweep.py:laptop
 

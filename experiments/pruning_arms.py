@@ -1,4 +1,4 @@
-"""Networks pruned as paper A's published code prunes them, one change at a time: 1, 14, 15, C4.
+"""Networks pruned as paper A's published code prunes them, one change at a time: 1, 13 to 15, C4.
 
 python -m experiments.pruning_arms --config=configs/pruning_arms.py:laptop
 """

@@ -1,4 +1,4 @@
-"""kappa of networks that were pruned at initialisation, while they train: figures 1, 13 to 17.
+"""kappa of networks that were pruned at initialisation, while they train: figures 16 and C2.
 
 python -m experiments.pruning_sweep --config=configs/pruning_sweep.py:laptop
 """

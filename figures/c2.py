@@ -9,11 +9,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from pandas import DataFrame, Series
 
-from figures.shared import captions, pruning, style
+from figures import fig16
+from figures.shared import captions, style
 from figures.shared.series import distinct, over_seeds
 from sweeps.rows import where
 
-EXPERIMENT, COLUMNS = pruning.EXPERIMENT, pruning.COLUMNS
+EXPERIMENT, COLUMNS = fig16.EXPERIMENT, fig16.COLUMNS
 PART = {"measured": "True", "steps": "printed"}
 NAMES = {
     "resnet20": "ResNet20",

@@ -1,7 +1,7 @@
 """Find the figures: all modules of this package with names like fig02, b1, c1 or t1."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
@@ -51,6 +51,16 @@ def of_papers() -> list[str]:
 def load(name: str) -> TableFigure | Schematic:
     """The module of one figure."""
     return cast(TableFigure | Schematic, import_module(f"figures.{name}"))
+
+
+def enough(figures: Sequence[str]) -> list[str]:
+    """Fields of a config, as ``field=value``, with which its table is enough for these figures.
+
+    A figure of a part of a large table says in ``ENOUGH`` what of the config it needs. Together
+    with other figures of the same table it needs the whole.
+    """
+    stated = [getattr(load(name), "ENOUGH", {}) for name in figures]
+    return [f"{name}={value}" for name, value in stated[0].items()] if len(stated) == 1 else []
 
 
 def from_tables() -> dict[str, TableFigure]:

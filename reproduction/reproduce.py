@@ -10,7 +10,7 @@ import difflib
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,33 +124,40 @@ def _run_all(options: argparse.Namespace, console: Terminal, drawing: Drawing) -
 
 
 def _forecast(
-    needed: Iterable[str], options: argparse.Namespace, launcher: Launcher
+    needed: Mapping[str, Sequence[str]], options: argparse.Namespace, launcher: Launcher
 ) -> beforehand.Forecast:
     """The time that all of it takes, before the first of it begins."""
     jobs = []
-    for name in needed:
+    for name, figures in needed.items():
         with suppress(*cli.MISTAKES):  # which are told where the experiment would run
-            job = _job(name, options, launcher)
+            job = _job(name, figures, options, launcher)
             if _table(job, options) is None:
                 jobs.append(job)
     return beforehand.forecast(jobs, _gallery(options))
 
 
-def _job(name: str, options: argparse.Namespace, launcher: Launcher) -> cli.Job:
-    config, _ = cli.load(f"configs/{name}.py:{options.profile}", options.overrides)
-    return cli.Job(
-        cli.named(name),
-        config,
-        options.run,
-        options.results,
-        options.results / name / options.run,
-        options.shard,
-        launcher,
-        options.dry_run,
-        options.published,
-        options.archive,
-        compute=not options.no_compute and name not in options.only_published,
+def _job(
+    name: str, figures: Sequence[str], options: argparse.Namespace, launcher: Launcher
+) -> cli.Job:
+    """The whole experiment, or if cells are left to compute, what these figures need of it."""
+    compute = not options.no_compute and name not in options.only_published
+    whole, part = (
+        cli.Job(
+            cli.named(name),
+            cli.load(f"configs/{name}.py:{options.profile}", [*fields, *options.overrides])[0],
+            options.run,
+            options.results,
+            options.results / name / options.run,
+            options.shard,
+            launcher,
+            options.dry_run,
+            options.published,
+            options.archive,
+            compute=compute,
+        )
+        for fields in ([], catalogue.enough(figures))
     )
+    return part if cli.plan(whole)[1].left else whole
 
 
 def _table(job: cli.Job, options: argparse.Namespace) -> beforehand.Files | None:
@@ -169,7 +176,7 @@ def _run(
 ) -> Ran:
     """One experiment; a mistake in it is told and does not stop the others."""
     try:
-        job = _job(name, options, launcher)
+        job = _job(name, figures, options, launcher)
         taken = _table(job, options)
         if taken is not None:
             console.say(beforehand.told(job, taken))

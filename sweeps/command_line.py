@@ -111,7 +111,6 @@ def keep_compiled_programs() -> None:
 
 def run(job: Job, console: Terminal) -> Done:
     """Compute what is left of a job, and collect its table once every cell was tried."""
-    gnjax.enable_x64()
     experiment = job.experiment
     store, chosen = plan(job)
     archive = archives.archive(experiment, job.cells)
@@ -143,7 +142,11 @@ def run(job: Job, console: Terminal) -> Done:
 
 
 def plan(job: Job) -> tuple[Store, launch.Plan]:
-    """The store, and which cells of this job are stored and which are left."""
+    """The store, and which cells of this job are stored and which are left.
+
+    Cells are kept by the precision of their numbers, so float64 is turned on before they are asked.
+    """
+    gnjax.enable_x64()
     experiment = job.experiment
     wanted = environment(experiment.measure, job.launcher.device())
     store = open_store(job.results / "cells" / experiment.name, wanted)

@@ -1,4 +1,4 @@
-"""What paper A says of figures 1, 14 and 15, by its published code's protocol, and why it is so.
+"""What paper A says of figures 1, 13, 14 and 15, by its published code's protocol, and why.
 
 The protocol prunes every tensor, biases and the scales and shifts of BatchNorm among them, and
 takes J with a column for every weight, pruned or not.
@@ -7,12 +7,19 @@ takes J with a column for every weight, pruned or not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from pandas import DataFrame
 
-from experiments.claims.pruning_sweep import HARDER, INCREASE, SLOWDOWN, WORSE
+from experiments.claims.pruning_sweep import (
+    BECAUSE,
+    HARDER,
+    INCREASE,
+    SLOWDOWN,
+    WORSE,
+    go_together,
+)
 from sweeps.claims import (
     AS_COMPUTED,
     BEYOND,
@@ -30,7 +37,7 @@ EVERY, KERNELS = "every tensor", "kernels"
 SCATTERED = "every tensor, ties at random"
 SPARSE = 0.8  # the largest pruning rate
 ALONE = "kernels alone are pruned"
-_ROWS_OF = {name: (("network", name),) for name in ("resnet20", "resnet32")}
+_ROWS_OF = {name: (("network", name),) for name in ("resnet20", "resnet32", "vit")}
 """The rows of a network, whose sizes and data decide whether a claim can be tested."""
 ITSELF = (
     "kernels alone are pruned and kappa is of the images themselves, without crops and with the"
@@ -49,12 +56,17 @@ def losses(frame: DataFrame, network: str, tensors: str, *, augment: bool = True
 
 
 def kappas(
-    frame: DataFrame, statistics: str, columns: str, tensors: str = EVERY, what: str = "kappa"
+    frame: DataFrame,
+    statistics: str,
+    columns: str,
+    tensors: str = EVERY,
+    what: str = "kappa",
+    network: str = "resnet20",
 ) -> DataFrame:
-    """kappa of the ResNet20 trained with crops, by the statistics of BatchNorm and J's columns."""
+    """kappa of networks trained with crops, by the statistics of BatchNorm and J's columns."""
     chosen = frame[
         (frame["what"] == what)
-        & (frame["network"] == "resnet20")
+        & (frame["network"] == network)
         & frame["augment"]
         & (frame["statistics"] == statistics)
         & (frame["columns"] == columns)
@@ -139,11 +151,13 @@ def _over_unpruned(
     return check
 
 
-def _at_start(statistics: str, columns: str, tensors: str) -> Callable[[DataFrame], Verdict]:
+def _at_start(
+    statistics: str, columns: str, tensors: str, network: str = "resnet20"
+) -> Callable[[DataFrame], Verdict]:
     """Before training, of networks in general: one start has no interval and decides nothing."""
 
     def start(frame: DataFrame) -> DataFrame:
-        rows = kappas(frame, statistics, columns, tensors)
+        rows = kappas(frame, statistics, columns, tensors, network=network)
         return rows[rows["epoch"] == 0]
 
     name = "kappa / kappa unpruned before training"
@@ -213,6 +227,23 @@ def _slower_than_kernels(frame: DataFrame) -> Verdict:
         return not_testable(f"no network of both kinds is pruned by {SPARSE:.0%}")
     name = f"loss with every tensor pruned by {SPARSE:.0%} / with kernels alone"
     return decide({"": ratio(every, kernels, "loss")}, name, above=1.0)
+
+
+def _slow_is_ill_conditioned(frame: DataFrame) -> Verdict:
+    """Whether the rates with a larger kappa before training are those with a larger final loss.
+
+    It is about the transformer; both are means over the seeds.
+    """
+    start = kappas(frame, "all", "left", network="vit").query("epoch == 0")
+    end = last(losses(frame, "vit", EVERY))
+    both = sorted(set(start["pruned"]) & set(end["pruned"]))
+    if len(both) < 4:
+        return not_testable("fewer than 4 rates with kappa before training")
+    start, end = (rows[rows["pruned"].isin(both)] for rows in (start, end))
+    rates, kappa = geometric_means(start, "pruned", "kappa")
+    _, loss = geometric_means(end, "pruned", "loss")
+    found = go_together("the loss after training and kappa before it", rates, loss, kappa)
+    return replace(found, seeds=min(start["seed"].nunique(), end["seed"].nunique()))
 
 
 def _never_trained(frame: DataFrame) -> Verdict:
@@ -299,6 +330,36 @@ def _along(column: str, tensors: str, columns: str, statistics: str) -> tuple[Cl
     return after, mean
 
 
+def _of_transformers() -> Iterator[Claim]:
+    """What is said of all pruned networks, of Figure 13's."""
+    for statement, sentence, check in (
+        (
+            "the loss after training grows with the rate, over all rates together",
+            HARDER,
+            _slower("vit", EVERY, from_one_seed=False),
+        ),
+        (
+            "before training kappa, J with the columns left, is above that of the unpruned network",
+            WORSE,
+            _at_start("all", "left", EVERY, "vit"),
+        ),
+        (
+            "over the rates a large loss after training goes with a large kappa before it",
+            BECAUSE,
+            _slow_is_ill_conditioned,
+        ),
+    ):
+        yield Claim(
+            "13",
+            f"with every tensor of a transformer pruned, {statement}",
+            sentence,
+            check,
+            column=AS_COMPUTED,
+            mended=ALONE,
+            panel=_ROWS_OF["vit"],
+        )
+
+
 def _harder(column: str, tensors: str) -> Claim:
     """The loss at every rate, of networks in general."""
     return Claim(
@@ -348,6 +409,7 @@ CLAIMS = (
         mended=ALONE,
         panel=_ROWS_OF["resnet32"],
     ),
+    *_of_transformers(),
     Claim(
         "1, 14",
         "after training lambda_max at 80% over one fixed lambda_min is above that of the unpruned"

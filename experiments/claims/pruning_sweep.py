@@ -42,10 +42,10 @@ EARLY, REACHED = 12, 0.1  # the epoch, and the loss, of the link between speed a
 CHANCE = 0.05  # a correlation is decided where fewer of all orders have one as large
 LAST = 0.1  # the share of the epochs whose mean is the final loss
 
-OTHER_DATA = ("resnet20", "resnet32", "feed_forward")  # other experiments have CIFAR-10
+OTHER_DATA = ("vit", "resnet20", "resnet32", "feed_forward")  # other experiments have CIFAR-10
 FIGURES: Mapping[str, str] = {
     "resnet20": "C2",
-    "vit": "13",
+    "vit": "C2",
     "resnet32": "C2",
     "vgg5": "16",
     "feed_forward": "C2",

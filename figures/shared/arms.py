@@ -1,4 +1,4 @@
-"""Figures 1, 14 and 15: loss, lambda_max and kappa of networks pruned by the published protocol."""
+"""Figures 1, 13, 14 and 15: loss, lambda_max and kappa, by the published protocol of pruning."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,10 +18,14 @@ COLUMNS = (
     *("what", "network", "tensors", "augment", "pruned", "epoch", "statistics", "columns"),
     *("samples", "parameters", "batch", "loss", "dead", "rank", "lambda_max"),
 )
-NAMES = {"resnet20": "ResNet20", "resnet32": "ResNet32"}
+NAMES = {"resnet20": "ResNet20", "resnet32": "ResNet32", "vit": "Vision transformer"}
 STEPS = (
     "SGD on the cross-entropy, learning rate 0.1, a tenth of it after epoch 91, momentum 0.9,"
     " weight decay 1e-4, PyTorch's default initialisation"
+)
+ADAMW = (
+    "AdamW on the cross-entropy, learning rate 0.01, weight decay 0.01, weights from a normal"
+    " distribution of standard deviation 0.02, biases 0"
 )
 
 
@@ -42,7 +46,7 @@ def draw(frame: DataFrame, network: str) -> Figure:
         figure = style.new_figure(style.FULL_WIDTH, 2.5)
         for axes, (name, rows, of) in zip(figure.subplots(1, 3), panels, strict=True):
             axes.set_title(name)
-            _curves(axes, rows, of, sorted(shown["pruned"].unique()))
+            curves(axes, rows, of, sorted(shown["pruned"].unique()))
         figure.axes[0].set_ylabel(NAMES[network])
         style.footer(figure, captions.data_line(shown))
     return figure
@@ -66,7 +70,7 @@ def finite(rows: DataFrame) -> DataFrame:
     return rows.assign(resolved=rows["kappa_high"] < float("inf"))
 
 
-def _curves(axes: Axes, rows: DataFrame, of: str, rates: Sequence[float]) -> None:
+def curves(axes: Axes, rows: DataFrame, of: str, rates: Sequence[float]) -> None:
     """One curve for each pruning rate, of the same look in every panel."""
     if rows.empty:
         style.blank(axes, "not computed at this profile")
@@ -99,14 +103,20 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any], number: int, networ
     kappas = certified(shown, "left")
     starts = shown[shown["what"] == "losses"].groupby("pruned")["seed"].nunique()
     counts = ", ".join(f"{count} at {rate:.0%}" for rate, count in starts.items())
+    transformer = network == "vit"
+    vectors = "LayerNorm's scales and the positions" if transformer else "BatchNorm's scales"
     return captions.paragraph(
         f"Figure {number}. {NAMES[network]} by the protocol of the published code:"
         f" {', '.join(f'{rate:.0%}' for rate in rates)} of the smallest entries of every tensor,"
-        " BatchNorm's scales and shifts among them, pruned at initialisation, so that"
+        f" {vectors} among them, pruned at initialisation, so that"
         f" {', '.join(f'{count:,}' for count in left)} parameters are left; images cropped and"
-        f" flipped at random. {STEPS}, batches of {_listed(shown['batch'])}."
-        " Left: the loss after each epoch, in training mode.",
-        _ends(shown),
+        f" flipped at random. {ADAMW if transformer else STEPS}, batches of"
+        f" {_listed(shown['batch'])}.",
+        "Left: the loss after each epoch, in training mode.",
+        "Right: kappa of J with the columns of the weights that are left, of the images without"
+        " crops."
+        if transformer
+        else _ends(shown),
         "Logarithmic vertical axes.",
         f"Initialisations of the losses: {counts}; {spread(starts)}.",
         captions.certificates(finite(kappas)) if len(kappas) else "",

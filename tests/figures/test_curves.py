@@ -125,6 +125,15 @@ def _pruned(network: str) -> Callable[[DataFrame], Curves]:
     return curves
 
 
+def _fig13(frame: DataFrame) -> Curves:
+    rows = where(frame, network="vit", tensors="every tensor", augment=True)
+    for rate, run in where(rows, what="losses").groupby("pruned"):
+        yield Curve(0, f"{rate:.0%} pruned", run, "epoch", "loss")
+    kappas = where(rows, what="kappa", statistics="all", columns="left")
+    for epoch, stop in kappas.groupby("epoch"):
+        yield Curve(1, f"after {epoch} epochs" if epoch else "before training", stop, "pruned")
+
+
 def _fig17(frame: DataFrame) -> Curves:
     for rate, rows in where(frame, run="plotted").groupby("pruned"):
         yield Curve(0, f"{rate:.0%} pruned", rows[~rows["measured"]], "epoch", "loss")
@@ -278,7 +287,7 @@ def _t6(frame: DataFrame) -> Curves:
 
 CASES = {
     "fig02": _fig02, "fig03": _fig03, "fig05": _fig05, "fig06": _fig06, "fig07": _fig07,
-    "fig08": _fig08, "fig10": _fig10, "fig11": _fig11, "fig12": _fig12, "fig13": _pruned("vit"),
+    "fig08": _fig08, "fig10": _fig10, "fig11": _fig11, "fig12": _fig12, "fig13": _fig13,
     "fig16": _pruned("vgg5"), "fig17": _fig17, "fig18": _fig18, "fig19": _fig19,
     "fig20": _gains("20"), "fig21": _fig21, "fig22": _gains("22"), "fig23": _fig23,
     "b1": _b1, "b2": _b2, "b3": _b3, "b4": _b4, "c2": _c2, "c3": _c3,

@@ -18,7 +18,6 @@ from figures import (
     fig07,
     fig09,
     fig10,
-    fig13,
     fig16,
     fig17,
     fig18,
@@ -246,7 +245,7 @@ def test_a_network_is_named_in_its_picture_and_so_is_the_drop_of_its_rate() -> N
     """Class: a reader has to look for the network and the drop in the caption."""
     frame = published("fig16")
     with_drop = fig16.draw(frame.assign(drop_after=3)).axes
-    without = fig13.draw(frame.assign(drop_after=0)).axes
+    without = fig16.draw(frame.assign(drop_after=0)).axes
     assert with_drop[0].get_title(loc="left") == "VGG5"
     for panels, said in ((with_drop, True), (without, False)):
         for axes in panels:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import jax
 import pytest
 
 from figures import catalogue
@@ -430,7 +431,7 @@ def test_of_what_takes_a_gpu_the_published_cells_are_shown(tmp_path, monkeypatch
     monkeypatch.setitem(reproduce.LEFT_OUT, "smoke", ("layer_sweep", "depth_sweep"))
     assert not {"fig11", "fig02"} & set(reproduce._parsed(["--profile=smoke"]).figures)
     options = reproduce._parsed(["--profile=smoke", "--figures=11", f"--results={tmp_path}"])
-    job = replace(reproduce._job("layer_sweep", options, here), archive=True)
+    job = replace(reproduce._job("layer_sweep", ["fig11"], options, here), archive=True)
     first = list(job.experiment.settings(job.config))[:1]
     some = replace(job.experiment, settings=lambda _: first)
     cli.run(replace(job, experiment=some), Terminal(file=io.StringIO()))
@@ -438,10 +439,32 @@ def test_of_what_takes_a_gpu_the_published_cells_are_shown(tmp_path, monkeypatch
     assert options.only_published == ("layer_sweep",)
     assert {"fig11", "fig12"} <= set(options.figures)
     assert "fig02" not in options.figures
-    assert not reproduce._job("layer_sweep", options, here).compute
-    assert reproduce._job("cnn_sweep", options, here).compute
+    assert not reproduce._job("layer_sweep", ["fig11"], options, here).compute
+    assert reproduce._job("cnn_sweep", ["fig08"], options, here).compute
     named = reproduce._parsed(["--profile=smoke", "--published", "--figures=11"])
-    assert reproduce._job("layer_sweep", named, here).compute
+    assert reproduce._job("layer_sweep", ["fig11"], named, here).compute
+
+
+def test_a_figure_of_a_part_of_a_table_computes_that_part_unless_all_of_it_is_there(
+    tmp_path, monkeypatch
+):
+    options = reproduce._parsed(["--profile=smoke", f"--results={tmp_path}"])
+    alone = reproduce._job("pruning_sweep", ["fig16"], options, here)
+    both = reproduce._job("pruning_sweep", ["fig16", "c2"], options, here)
+    assert alone.config.networks == "vgg5"
+    part, whole = (set(job.experiment.cells(job.config)) for job in (alone, both))
+    assert part < whole
+    monkeypatch.setattr(cli, "plan", lambda job: (None, Namespace(left=())))
+    there = reproduce._job("pruning_sweep", ["fig16"], options, here)
+    assert there.config == both.config
+
+
+def test_a_new_process_asks_for_cells_in_float64(tmp_path):
+    options = reproduce._parsed(["--profile=smoke", f"--results={tmp_path}"])
+    job = reproduce._job("layer_sweep", ["fig11"], options, here)
+    jax.config.update("jax_enable_x64", False)
+    store, _ = cli.plan(job)
+    assert store.environment.precision == "float64"
 
 
 def test_a_figure_without_a_cell_is_told_beside_the_others():
@@ -449,12 +472,12 @@ def test_a_figure_without_a_cell_is_told_beside_the_others():
 
     class Drawings:
         def paths(self, name):
-            raise TableError("no vision transformer is in the table")
+            raise TableError("no VGG5 is in the table")
 
-    options = reproduce._parsed(["--profile=smoke", "--figures=13"])
+    options = reproduce._parsed(["--profile=smoke", "--figures=16"])
     ran = {"pruning_sweep": reproduce.Ran(0, "", [], PROVENANCE)}
     (section,) = reproduce._sections(options, ran, Drawings())
-    assert (section.picture, section.problem) == (None, "no vision transformer is in the table")
+    assert (section.picture, section.problem) == (None, "no VGG5 is in the table")
 
 
 def test_an_unknown_figure_is_answered_with_the_nearest(capsys):
