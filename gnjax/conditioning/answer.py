@@ -36,7 +36,8 @@ class ConditionNumber(Result):
         this rank is certified to be positive. Two
         sources are assumptions: "gap", the next eigenvalue is 1000 times smaller or cannot be told
         from zero; "floor", the eigenvalues decrease to the floor without a gap, so that the number
-        of those above it need not be the rank.
+        of those above it need not be the rank, or an iteration ended before it had seen all of
+        them, and the rank is the largest that structure allows.
       resolved: whether lambda_rank is certified to be positive and the rank is not an assumption.
       floor: the smallest eigenvalue that this computation could have told from zero.
       method: the name of the method, as in the table of the documentation.
@@ -108,7 +109,7 @@ class ConditionNumber(Result):
         if self.bounded:
             text = f"kappa at numerical rank {self.rank} = {within}"
             return f"{text}, NOT RESOLVED: the rank is assumed"
-        return f"kappa >= {within}, NOT RESOLVED: lambda_min is below the floor"
+        return f"kappa >= {within}, NOT RESOLVED: lambda_min cannot be told from zero"
 
 
 ASSUMED = "* at an assumed rank: a gap in the spectrum is taken for its end, so kappa may be larger"

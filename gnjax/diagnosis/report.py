@@ -78,8 +78,8 @@ def _resolved_sentence(diagnosis: Diagnosis) -> str:
             f"spectrum; eigenvalues below {diagnosis.condition.floor:.2g} are assumed to be zero"
         )
     return (
-        "NOT RESOLVED: the smallest eigenvalues cannot be told from zero in this arithmetic, so "
-        "kappa is a lower bound, and the rank is the number of eigenvalues above the floor"
+        "NOT RESOLVED: the smallest eigenvalues cannot be told from zero, so kappa is a lower "
+        "bound, and the rank is not known"
     )
 
 

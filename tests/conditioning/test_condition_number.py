@@ -577,6 +577,30 @@ def test_eigenvalues_beyond_a_bound_on_the_rank_are_not_ignored(method):
     assert (k.rank, k.rank_source, k.resolved) == (2, "analytic", True)
 
 
+@pytest.mark.parametrize(
+    ("bound", "asked", "answered"),
+    [
+        (200, None, (200, "floor")),
+        (190, None, (190, "floor")),
+        (9, None, (200, "floor")),
+        (200, 200, (200, "given")),
+    ],
+)
+def test_an_incomplete_run_encloses_kappa_at_the_rank_that_it_states(bound, asked, answered):
+    """Forty vectors for 200 eigenvalues: the smallest Ritz value bounds only the last of them.
+
+    The fortieth eigenvalue is near the first. A bound on the rank that more Ritz values than it
+    contradict is not used.
+    """
+    values = np.concatenate([np.linspace(1.0, 0.01, 190), np.full(10, 1e-30)])
+    op = _WithRankBound(tuple(values), bound)
+    limits = Limits(basis_bytes=8 * 200 * 40)
+    k = gnjax.condition_number(op, method="krylov", rank=asked, limits=limits)
+    assert (k.rank, k.rank_source, k.resolved) == (*answered, False)
+    assert 10 < k.at_rank[0] <= values[0] / values[k.rank - 1] < k.at_rank[1] == np.inf
+    assert "lambda_min cannot be told from zero" in str(k)
+
+
 class _OnTrials(gnjax.Algebra, _WithRankBound):
     """The same, positive semidefinite and symmetric, all on the evidence of somebody's trials."""
 

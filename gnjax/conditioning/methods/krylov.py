@@ -173,8 +173,8 @@ def _incomplete(
 
     Without a whole spectrum zeros cannot be counted, so that the smallest non-zero eigenvalue is
     known only if every eigenvalue is certified to be positive. Otherwise it is bounded from above
-    alone, by the smallest Ritz value that is certainly not zero with its residual, and the number
-    of such values is taken for the rank.
+    alone, by the smallest Ritz value that is certainly not zero with its residual. The rank is then
+    the caller's, or the largest that it can be: the bound holds for no smaller one.
     """
     size, top, bottom = run.size, float(values[-1]), float(values[0])
     rests_on = certificate(error, chance(MISSED_AT_EITHER_END), symmetry_of(problem.op))
@@ -182,7 +182,7 @@ def _incomplete(
         largest = Enclosure(top, 0.0, np.inf)
         smallest = Enclosure(max(bottom, 0.0), 0.0, np.inf)
         return Ends(
-            largest, smallest, len(values), FLOOR, 0.0, "krylov", rests_on, products=run.products
+            largest, smallest, *_unseen_rank(problem, 0), 0.0, "krylov", rests_on, run.products
         )
     floor = error.value
     chance_of_end = MISSED_AT_EITHER_END / 2
@@ -198,9 +198,21 @@ def _incomplete(
         first = int(np.argmax(is_nonzero))
         end = values[first] + residuals[first] if is_nonzero.any() else top
         smallest = Enclosure(max(float(values[first]), 0.0), 0.0, float(end + floor))
-        rank, source = int(is_nonzero.sum()), FLOOR
+        rank, source = _unseen_rank(problem, int(is_nonzero.sum()))
     largest = Enclosure(top, top - floor, upper + floor)
     return Ends(largest, smallest, rank, source, floor, "krylov", rests_on, products=run.products)
+
+
+def _unseen_rank(problem: Problem, positive: int) -> tuple[int, str]:
+    """The rank, and what it rests on, where a run did not see all of the spectrum.
+
+    It is the caller's, or the largest that structure allows, unless more eigenvalues than that are
+    ``positive``.
+    """
+    if problem.rank is not None:
+        return problem.rank, GIVEN
+    bound = problem.rank_bound
+    return bound if positive <= bound else problem.size, FLOOR
 
 
 METHOD = Method(
