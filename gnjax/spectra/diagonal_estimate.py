@@ -7,7 +7,6 @@ spread of its own samples.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +21,7 @@ from gnjax.operators.facts import error_of, symmetry_of
 from gnjax.operators.near_one import check_stated_near_one
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.host_products import host_product
-from gnjax.spectra.stochastic.probes import probe_stream, signs, together
+from gnjax.spectra.stochastic.probes import beyond_chance, probe_stream, signs, together
 from gnjax.spectra.watch import Progress, watching
 
 
@@ -34,7 +33,8 @@ class DiagonalEstimate(Result):
       values: the estimates (n,); for a network ``op.unravel(values)`` is a tree like its
         parameters.
       standard_errors: the standard deviation of each estimate over the random vectors, from the
-        spread of its own samples. It is infinite for a single vector.
+        spread of its own samples. It is infinite for a single vector, and for samples that are
+        equal but too few to exclude chance: less than 20 + log2(n) of them.
       products: how many products with the operator were made.
       certificate: the errors that every entry shares: the rounding of the products, and how well A
         is known. The standard errors are not among them.
@@ -120,10 +120,8 @@ class _Spread:
         self.mean += mean_difference * more / self.count
 
     def standard_errors(self) -> np.ndarray:
-        """The standard error of each entry of the mean; infinite for one sample."""
-        if self.count == 1:
-            return np.full(self.mean.shape, math.inf)
-        errors: np.ndarray = np.sqrt(self.squares / (self.count - 1) / self.count)
+        """The standard error of each entry of the mean; 0 for one sample."""
+        errors: np.ndarray = np.sqrt(self.squares / max(self.count - 1, 1) / self.count)
         return errors
 
 
@@ -132,6 +130,6 @@ def _answer(op: Operator, spread: _Spread) -> DiagonalEstimate:
     level = spectral_error(op.shape[0], op.dtype) * spread.longest
     rounding = Error(level, MEASURED, reason="rounding of the products")
     parts = rounding, error_of(op, spread.longest), symmetry_of(op)
-    return DiagonalEstimate(
-        spread.mean, spread.standard_errors(), spread.count, certificate(*parts)
-    )
+    # A sample g_i sum_j A_ij g_j is linear in the independent signs g_i g_j.
+    errors = beyond_chance(spread.standard_errors(), level, spread.count, degree=1)
+    return DiagonalEstimate(spread.mean, errors, spread.count, certificate(*parts))

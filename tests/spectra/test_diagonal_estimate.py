@@ -49,6 +49,26 @@ def test_one_sample_has_no_spread_and_none_is_refused():
             gnjax.estimate_diagonal(np.eye(3), probes=probes)
 
 
+def test_samples_that_happen_to_be_equal_are_not_called_exact():
+    """A diagonal of zero, whose samples are +-1: two are equal in half of the draws.
+
+    Of 4000 such entries one has twenty equal samples in one draw of 130; so more are needed.
+    """
+    swapped = np.array([[0.0, 1.0], [1.0, 0.0]])
+    for scale, probes in ((1.0, 2), (0.1, 3)):  # the mean of three equal samples is rounded
+        runs = [
+            gnjax.estimate_diagonal(scale * swapped, probes=probes, seed=seed) for seed in range(20)
+        ]
+        assert any(np.isinf(answer.standard_errors).any() for answer in runs)
+        for answer in runs:
+            assert (np.abs(answer.values) <= 2 * answer.standard_errors + 1e-12).all()
+    for size, probes in ((3, 21), (3, 22), (4000, 31), (4000, 32)):
+        op = gnjax.diagonal(np.ones(size))
+        is_unknown = size / 2 ** (probes - 1) > 2e-6
+        errors = gnjax.estimate_diagonal(op, probes=probes).standard_errors
+        assert (errors == (np.inf if is_unknown else 0.0)).all()
+
+
 def test_ctrl_c_returns_the_samples_so_far():
     def interrupt(done, expected):
         if done >= 32:

@@ -157,7 +157,9 @@ def test_stated_errors_cover_as_often_as_documented(method, name):
         distances = np.array([abs(t.value - truth) for t in runs])
         rounding = np.array([_parts(t, random=False) for t in runs])
         spread = np.array([_parts(t, random=True) for t in runs])
-        assert all(t.certificate.kind == "measured" for t in runs)
+        # 24 samples of the identity are equal, which may be chance
+        kinds = ["unknown" if np.isinf(t.standard_error) else "measured" for t in runs]
+        assert [t.certificate.kind for t in runs] == kinds
         twice = np.array([2 * t.standard_error for t in runs])
         assert rounding.max() <= 1e-12 * np.abs(eigenvalues).sum()
         assert (distances <= twice + rounding).mean() >= 0.8 - 0.134
@@ -262,7 +264,8 @@ def test_low_rank_is_exact(method, rank, size):
 def test_one_by_one_and_zero(method, probes):
     one = trace(gnjax.dense([[-2.5]]), method=method, probes=probes)
     np.testing.assert_allclose(one.value, -2.5, rtol=1e-15)
-    assert one.standard_error <= 1e-15
+    few = method == "hutchinson" and probes < 47  # which may be equal by chance
+    assert one.standard_error == np.inf if few else one.standard_error <= 1e-15
     zero = trace(gnjax.dense(np.zeros((7, 7))), method=method, probes=probes)
     assert zero.value == 0
     assert not math.isnan(zero.standard_error)
@@ -357,11 +360,25 @@ def test_the_chance_that_a_stated_trace_is_wrong_is_that_of_the_answer():
 
 def test_two_samples_that_happen_to_be_equal_are_not_called_exact():
     swapped = np.array([[0.0, 1.0], [1.0, 0.0]])
-    runs = [trace(swapped, probes=2, seed=seed) for seed in range(20)]
-    assert any(t.standard_error == 0 for t in runs)
-    assert all(sum(part.value for part in t.certificate.parts) >= abs(t.value) for t in runs)
+    for scale, probes in ((1.0, 2), (0.1, 3)):  # the mean of three equal samples is rounded
+        runs = [trace(scale * swapped, probes=probes, seed=seed) for seed in range(20)]
+        assert any(np.isinf(t.standard_error) for t in runs)
+        assert all(sum(part.value for part in t.certificate.parts) >= abs(t.value) for t in runs)
     diagonal = trace(np.diag([2.0, 1.0]))  # a hundred equal samples
     assert diagonal.certificate.kind == "measured"
     assert "100 samples" in str(diagonal.certificate)
     for method in ("hutch++", "xtrace"):  # nothing is random
         assert "samples" not in str(trace(swapped, method=method, probes=100).certificate)
+
+
+def test_samples_that_take_one_value_three_times_of_four_are_not_called_exact():
+    """A form of the second degree: 2 (g_1 g_2 + g_1 g_3 + g_2 g_3) is -2, or 6 for equal signs.
+
+    Twenty samples are equal in one draw of 300, and the trace is zero.
+    """
+    triangle = np.ones((3, 3)) - np.eye(3)
+    runs = [trace(triangle, probes=20, seed=seed) for seed in range(600)]
+    equal = [t for t in runs if np.ptp([t.value, -2.0]) < 1e-12]
+    assert equal
+    assert all(np.isinf(t.standard_error) for t in equal)
+    assert all(t.certificate.kind == "unknown" for t in equal)

@@ -17,6 +17,7 @@ BLOCK = 16  # the number of vectors that one product multiplies
 _STREAM = 7919
 _SQUARES = 1e-100  # the squares of numbers from here to its inverse neither under- nor overflow
 _COVERED = 0.975  # the quantile of a two-sided interval of 95%
+_BY_CHANCE = 2e-6  # the chance of equal samples that may be taken for a number without an error
 
 
 def probe_stream(seed: int) -> np.random.Generator:
@@ -94,6 +95,21 @@ def spread_of_mean(samples: np.ndarray) -> np.ndarray:
     scale = 2.0 ** ((exponent_of(float(np.abs(samples).max(initial=0.0))) or 1) - 1)
     spread: np.ndarray = (samples / scale).std(axis=0, ddof=1) / math.sqrt(len(samples)) * scale
     return spread
+
+
+def beyond_chance(
+    spread: np.ndarray | float, rounding: float, samples: int, *, degree: int
+) -> np.ndarray:
+    """The standard errors ``spread`` of means of ``samples``; infinite where they may be chance.
+
+    A sample is a polynomial of ``degree`` in independent random signs. Unless it is constant, it
+    differs from any one value with a probability of at least 2^-degree, as two words of a
+    Reed-Muller code differ in that part of their places. So all samples are equal, up to their
+    ``rounding``, with a chance of at most (1 - 2^-degree)^(samples - 1) for each of the numbers.
+    """
+    spreads = np.asarray(spread)
+    chance = spreads.size * (1 - 0.5**degree) ** (samples - 1)
+    return np.where((spreads <= rounding) & (chance > _BY_CHANCE), np.inf, spreads)
 
 
 def student(samples: int) -> float:
