@@ -103,7 +103,7 @@ def begin(
     targets = check_targets(recipe.loss, y, outputs)
     _check_that_labels_count(recipe.loss, targets)
     problem = TrainingProblem(forward, inputs, targets, recipe, augment)
-    optimizer = optimizer_of(recipe, len(_sizes(problem))).init(params)
+    optimizer = optimizer_of(recipe, _steps(problem)).init(params)
     return problem, State(params, statistics, optimizer, mask, key, jnp.asarray(0))
 
 
@@ -171,9 +171,11 @@ def member(state: State, index: int) -> State:
 def train(
     problem: TrainingProblem, state: State, epochs: int, *, scan: bool | None = None
 ) -> tuple[State, np.ndarray]:
-    """The state ``epochs`` later, and the mean loss of the steps of each epoch, (epochs,).
+    """The state ``epochs`` later, and the mean loss of each epoch over its steps, (epochs,).
 
-    A stacked state trains under ``vmap``, and its losses are (epochs, networks).
+    The mean is over the samples as their steps saw them; for the cross-entropy over the labels that
+    count, which those of -1 do not. A step without a label that counts has the gradient 0. A
+    stacked state trains under ``vmap``, and its losses are (epochs, networks).
 
     Args:
       scan: True runs an epoch as one ``lax.scan``, False as a Python loop of compiled steps. None
@@ -182,10 +184,9 @@ def train(
     """
     scan = not _convolves_on_cpu(problem, state) if scan is None else scan
     state, losses = (_epochs_by_scan if scan else _epochs_by_loop)(problem, state, epochs)
-    sizes = np.array(_sizes(problem), float)
     host = np.asarray(jax.device_get(losses), float)
-    host = host.reshape(epochs, *state.epoch.shape, len(sizes))  # also for no epoch at all
-    return state, host @ sizes / sizes.sum()
+    host = host.reshape(epochs, *state.epoch.shape, _steps(problem))  # also for no epoch at all
+    return state, host.sum(axis=-1) / float(_labels_that_count(problem.recipe.loss, problem.y))
 
 
 def _convolves_on_cpu(problem: TrainingProblem, state: State) -> bool:
@@ -219,7 +220,7 @@ def _convolves(forward: Any, learned: Any, shapes: tuple[tuple[Any, Any], ...]) 
 def _epochs_by_scan(
     problem: TrainingProblem, state: State, epochs: int
 ) -> tuple[State, list[jax.Array]]:
-    """The state after some epochs, each one compiled scan, and the losses of the steps of each."""
+    """The state after some epochs, each one compiled scan, and the summed losses of its steps."""
     problem_leaves, problem_structure = jax.tree.flatten(problem)
     leaves, structure = jax.tree.flatten(state)
     one_epoch, losses = _of_leaves(_scanned_epoch, problem_structure, structure), []
@@ -232,7 +233,7 @@ def _epochs_by_scan(
 def _epochs_by_loop(
     problem: TrainingProblem, state: State, epochs: int
 ) -> tuple[State, list[jax.Array]]:
-    """The state after some epochs and the losses, by a Python loop over compiled steps."""
+    """The state after some epochs, and the summed losses of their steps, by a loop of Python."""
     problem_leaves, problem_structure = jax.tree.flatten(problem)
     leaves, structure = jax.tree.flatten(state)
     one_step, losses = _of_leaves(_stacked_step, problem_structure, structure), []
@@ -318,20 +319,22 @@ def _batches(
 
 
 def _step(problem: TrainingProblem, state: State, indices: jax.Array) -> tuple[State, jax.Array]:
-    """One step of the optimiser on the samples of these indices."""
+    """One step of the optimiser on the mean loss of these samples, and the sum of their losses."""
     x, y = _drawn(problem, state, indices)
+    count = jnp.maximum(_labels_that_count(problem.recipe.loss, y), 1)
 
-    def objective(params: Params) -> tuple[jax.Array, Statistics]:
+    def objective(params: Params) -> tuple[jax.Array, tuple[jax.Array, Statistics]]:
         outputs, statistics = problem.forward(params, state.statistics, x)
         losses = jax.vmap(sample_loss(problem.recipe.loss))(outputs, y)
-        return problem.recipe.scale * losses.mean(), statistics
+        total = problem.recipe.scale * losses.sum()
+        return total / count, (total, statistics)
 
-    (loss, statistics), slope = jax.value_and_grad(objective, has_aux=True)(state.params)
+    slope, (total, statistics) = jax.grad(objective, has_aux=True)(state.params)
     slope = _masked(slope, state.mask)
-    optimizer = optimizer_of(problem.recipe, len(_sizes(problem)))
+    optimizer = optimizer_of(problem.recipe, _steps(problem))
     updates, memory = optimizer.update(slope, state.optimizer, state.params)
     params = optax.apply_updates(state.params, updates)
-    return replace(state, params=params, statistics=statistics, optimizer=memory), loss
+    return replace(state, params=params, statistics=statistics, optimizer=memory), total
 
 
 def _drawn(
@@ -362,17 +365,18 @@ def evaluated(problem: TrainingProblem, state: State) -> tuple[float, float]:
     leaves, structure = jax.tree.flatten(state)
     problem_leaves, problem_structure = jax.tree.flatten(problem)
     _, sums = _of_leaves(_summed, problem_structure, structure)(problem_leaves, leaves)
-    loss, right = np.asarray(sums, float) / _labels_that_count(problem)
+    count = float(_labels_that_count(problem.recipe.loss, problem.y))
+    loss, right = np.asarray(sums, float) / count
     return float(loss), float(right)
 
 
-def _labels_that_count(problem: TrainingProblem) -> int:
-    """The labels over which :func:`evaluated` takes means; the samples, but for cross-entropy."""
-    if problem.recipe.loss != "cross_entropy":
-        return len(problem.x)
-    if jnp.issubdtype(problem.y.dtype, jnp.floating):  # probabilities (n, .., classes)
-        return problem.y.size // problem.y.shape[-1]
-    return int(np.count_nonzero(np.asarray(problem.y) >= 0))
+def _labels_that_count(loss: Any, y: jax.Array) -> Any:
+    """The number over which mean losses are taken: of samples, for the cross-entropy of labels."""
+    if loss != "cross_entropy":
+        return len(y)
+    if jnp.issubdtype(y.dtype, jnp.floating):  # probabilities (n, .., classes)
+        return y.size // y.shape[-1]
+    return jnp.count_nonzero(y >= 0)
 
 
 def _right_answers(loss: Any, outputs: jax.Array, y: jax.Array) -> jax.Array:
@@ -415,10 +419,9 @@ def _summed(problem: TrainingProblem, state: State) -> tuple[State, jax.Array]:
     return state, sums
 
 
-def _sizes(problem: TrainingProblem) -> list[int]:
-    """The number of samples in each step of an epoch."""
-    n, batch = len(problem.x), min(problem.recipe.batch, len(problem.x))
-    return [batch] * (n // batch) + [n % batch] * (n % batch > 0)
+def _steps(problem: TrainingProblem) -> int:
+    """The number of steps in an epoch, the last of which may have fewer samples."""
+    return -(-len(problem.x) // problem.recipe.batch)
 
 
 def _masked(tree: Params, mask: Params | None) -> Params:

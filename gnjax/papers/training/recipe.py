@@ -20,8 +20,9 @@ class Recipe:
         "adamw", where w <- w - rate (m / (sqrt(v) + 1e-8) + decay w) and ``momentum`` is not read.
       rate: the learning rate; ``drop`` times it after ``drop_after`` epochs (0: it is constant).
       batch: the samples in each step; those left over at the end of an epoch make a smaller step.
-      loss: averaged over the batch; "cross_entropy" or "mse" (|f - y|^2 / 2), each times ``scale``:
-        2 / k makes "mse" the mean over outputs too, as PyTorch's MSELoss is.
+      loss: averaged over the batch; "mse" (|f - y|^2 / 2), or "cross_entropy", whose mean is over
+        the labels that are not -1; each times ``scale``: 2 / k makes "mse" the mean over outputs
+        too, as PyTorch's MSELoss is.
     """
 
     optimizer: str

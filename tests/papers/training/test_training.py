@@ -237,6 +237,25 @@ def test_labels_that_do_not_count_are_in_no_mean(tokens):
     np.testing.assert_allclose(right, (f.argmax(-1) == likely.argmax(-1)).mean(), rtol=1e-5)
 
 
+@pytest.mark.parametrize("scan", [True, False])
+@pytest.mark.parametrize("tokens", [(), (6,)])
+def test_training_steps_on_the_labels_that_count(tokens, scan):
+    """Outputs that are looked up have the softmax minus the label as slope, over their number."""
+    rng = np.random.default_rng(0)
+    f, y = rng.normal(size=(N, *tokens, K)), rng.integers(-1, K, (N, *tokens))
+    y[:4] = -1  # nothing counts in the first step
+    recipe = Recipe("sgd", 0.5, 4, "cross_entropy", scale=2.0)
+    look_up = (lambda table, x: table[x], f)
+    problem, state = training.begin(look_up, np.arange(N), y, recipe, None, dtype="float64")
+    state, losses = training.train(problem, state, 1, scan=scan)
+    p = np.exp(f) / np.exp(f).sum(-1, keepdims=True)
+    one_hot, counts = np.eye(K)[np.maximum(y, 0)], y >= 0
+    of_step = [max(counts[i - i % 4 : i - i % 4 + 4].sum(), 1) for i in range(N)]
+    share = counts[..., None] / np.reshape(of_step, (N, *(1 for _ in f.shape[1:])))
+    np.testing.assert_allclose(state.params, f - 0.5 * 2 * share * (p - one_hot), rtol=1e-12)
+    np.testing.assert_allclose(losses, [2 * -np.log((p * one_hot).sum(-1))[counts].mean()])
+
+
 @pytest.mark.parametrize("k", [1, 4])
 def test_right_answers_of_the_binary_cross_entropy_have_the_sign_of_their_class(k):
     rng = np.random.default_rng(0)
