@@ -107,10 +107,13 @@ def freeze_statistics(model: nnx.Module, x: jax.Array) -> nnx.Module:
         msg = f"{type(model).__name__} has no BatchNorm, so there are no statistics to freeze"
         raise ValueError(msg)
     frozen.eval()
-    # With momentum 0 the running statistics become those of the batch that the model is called on.
+    # With momentum 0 the running statistics become those of the batch that the model is called on,
+    # if they are finite before: 0 times infinity is nan.
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.momentum, norm.use_running_average = 0.0, False
+        for stored in (norm.mean, norm.var):
+            stored[...] = jnp.zeros_like(stored[...])
     _run_once(frozen, x)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum, norm.use_running_average = momentum, True

@@ -147,6 +147,16 @@ def test_frozen_statistics_are_those_of_the_batch(model):
     np.testing.assert_allclose(outputs(model, x), trained, rtol=1e-12)
 
 
+def test_statistics_are_frozen_whatever_was_stored_before():
+    """As after a training that diverged."""
+    model = MLP((4, 6, 2), norm="batch", key=jax.random.key(0))
+    x = _x(8, 4)
+    expected = np.asarray(outputs(freeze_statistics(model, x), x))
+    model.norm1.mean[...] = jnp.full(6, jnp.inf)
+    model.norm1.var[...] = jnp.full(6, jnp.nan)
+    np.testing.assert_array_equal(outputs(freeze_statistics(model, x), x), expected)
+
+
 def test_batch_norm_goes_through_the_statistics():
     """In training mode the outputs do not change when a hidden weight is scaled; frozen they do."""
     model = MLP((4, 6, 2), activation="linear", norm="batch", bias=False, key=jax.random.key(0))
