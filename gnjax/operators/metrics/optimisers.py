@@ -86,8 +86,7 @@ def optimizer_metric(
         )
         raise ValueError(msg)
     inner, injected = states[0]
-    # RMSprop's decay is ``b2`` here, and an injected "decay" may be that of the weights.
-    arguments = {"b2": b2, "decay": b2, "eps": eps, "eps_root": eps_root}
+    arguments = {"b2": b2, "eps": eps, "eps_root": eps_root}
     constants = {
         **injected,
         **{name: value for name, value in arguments.items() if value is not None},
@@ -201,8 +200,7 @@ def _metric(state: Any, constants: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
     # the weights that the gradients have had in it so far. 1.0: the optimiser does not correct it.
     share = 1.0
     if steps is not None:
-        b2_of_rmsprop = constants.get("decay", constants.get("b2", 0.9))
-        decay = b2 if kind in _CORRECTED else float(b2_of_rmsprop)
+        decay = b2 if kind in _CORRECTED else _decay_of_rmsprop(constants)
         share = 1 - decay**steps
     moments = jax.tree.map(lambda nu: nu / share, moments)
     if kind.startswith("ScaleByRStdDev"):
@@ -213,6 +211,23 @@ def _metric(state: Any, constants: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
         return jax.tree.map(lambda nu: jnp.sqrt(nu + eps_inside) + eps_outside, moments)
     added = 0.0 if kind == "ScaleByBeliefState" else eps_root  # whose nu in the state has it
     return jax.tree.map(lambda nu: jnp.sqrt(nu + added) + eps, moments)
+
+
+def _decay_of_rmsprop(constants: Mapping[str, Any]) -> float:
+    """The decay of RMSprop's means: ``b2``, or what was injected into optax's own function of it.
+
+    That function is told by its argument ``initial_scale``, which is injected beside ``decay``. In
+    a function of the caller's own, ``decay`` may be that of the weights, and is refused.
+    """
+    if "b2" in constants:
+        return float(constants["b2"])
+    if "decay" in constants and "initial_scale" not in constants:
+        msg = (
+            "an optimiser of your own has a hyperparameter decay injected, which may be that of "
+            "the weights; pass b2, the decay of RMSprop's means"
+        )
+        raise ValueError(msg)
+    return float(constants.get("decay", 0.9))
 
 
 def _wide(leaf: Any) -> jax.Array:

@@ -262,7 +262,7 @@ def test_moments_of_few_digits_are_widened(dtype):
 
 
 def test_the_decay_of_something_else_is_not_that_of_rmsprop():
-    """An injected "decay" is RMSprop's unless b2 is passed."""
+    """An injected "decay" is RMSprop's in optax's own function; in another one b2 is asked for."""
 
     def decayed(decay):
         return optax.chain(
@@ -272,6 +272,8 @@ def test_the_decay_of_something_else_is_not_that_of_rmsprop():
     params, gradient = {"w": jnp.zeros(1)}, {"w": jnp.array([3.0])}
     injected = optax.inject_hyperparams(decayed)(decay=1e-4)
     _, state = injected.update(gradient, injected.init(params), params)
+    with pytest.raises(ValueError, match="pass b2, the decay of RMSprop's means"):
+        gnjax.metrics.optimizer_metric(state)
     metric = gnjax.metrics.optimizer_metric(state, b2=0.9)["w"]
     assert abs(float(metric[0]) - 3.0) < 1e-7  # |g| after the first step
     rmsprop = optax.inject_hyperparams(optax.rmsprop)(1.0, decay=0.5, bias_correction=True)
