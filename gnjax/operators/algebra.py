@@ -121,7 +121,7 @@ class Algebra:
     __radd__ = __add__
 
     def __sub__(self: Operator, other: Any) -> LinearCombination:
-        return _sum(self, -other)
+        return -_sum(_multiple(self, -1.0), other)  # not -other: it wraps for unsigned
 
     def __rsub__(self: Operator, other: Any) -> LinearCombination:
         return _sum(_multiple(self, -1.0), other)

@@ -56,11 +56,14 @@ def test_sums_of_lists_and_numbers_of_numpy_and_jax():
     one, two, first, second = _pair(0)
     total = sum([one, two])
     np.testing.assert_allclose(total.as_matrix(), first + second, rtol=1e-13)
-    for factor in (np.float32(2), np.float64(2), np.asarray(2.0), jnp.asarray(2.0), 2):
+    unsigned = np.uint8(2), jnp.uint32(2)  # whose negative wraps around
+    for factor in (np.float32(2), np.float64(2), np.asarray(2.0), jnp.asarray(2.0), 2, *unsigned):
         np.testing.assert_allclose((factor * one).as_matrix(), 2 * first, rtol=1e-14)
         np.testing.assert_allclose((one * factor).as_matrix(), 2 * first, rtol=1e-14)
         shifted = (factor + one).as_matrix()
         np.testing.assert_allclose(shifted, first + 2 * np.eye(6), rtol=1e-13, atol=1e-14)
+        lowered = (one - factor).as_matrix()
+        np.testing.assert_allclose(lowered, first - 2 * np.eye(6), rtol=1e-13, atol=1e-14)
 
 
 def test_scipy_takes_the_operator_and_finds_its_eigenvalues():
@@ -241,6 +244,7 @@ def test_refusals_say_what_to_do():
         (lambda: op @ op.unravel(np.ones(26)), r"op.mv\(tree\)"),
         (lambda: one + gnjax.dense(np.eye(5)), "of one shape"),
         (lambda: one + np.eye(6), r"gnjax.dense\(matrix\)"),
+        (lambda: one - [[1.0]], r"gnjax.dense\(matrix\)"),
         (lambda: one * np.nan, "finite number"),
         (lambda: one * "2", "must be a number"),
         (lambda: one / 0, "divided by zero"),
