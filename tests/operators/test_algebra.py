@@ -102,8 +102,13 @@ def test_facts_follow_from_the_facts_of_the_terms():
         assert twin_of(sign).shape == op.shape
 
 
-def test_errors_add_up_with_the_sizes_of_terms_that_cancel():
-    """The error of a Gram matrix grows with its own norm, not with that of a difference."""
+@pytest.mark.parametrize("signs", [(1.0, 1.0), (1.0, -1.0)], ids=["one sign", "both signs"])
+def test_errors_add_up_with_the_sizes_of_terms_that_cancel(signs):
+    """The error of a Gram matrix grows with its own norm, not with that of a difference.
+
+    The norm of a term is found where eigenvalues of both signs balance, too.
+    """
+    matrix = jax.device_put(5.0 * np.diag(np.tile(signs, 40)))
 
     class Rounded:
         shape, dtype = (80, 80), jnp.dtype("float64")
@@ -115,10 +120,10 @@ def test_errors_add_up_with_the_sizes_of_terms_that_cancel():
             )
 
         def mv(self, v):
-            return 5.0 * v
+            return matrix @ v
 
         def as_matrix(self):
-            return jax.device_put(5.0 * np.eye(80))
+            return matrix
 
     difference = 2 * gnjax.dense(np.zeros((80, 80))) + 3 * gnjax.dense(np.eye(80))
     cancelling = difference - LinearCombination((Rounded(),), (0.6,))
