@@ -94,7 +94,7 @@ def _operator(parsed: argparse.Namespace) -> Operator:
         *returned, loss = returned
     model, x, y = problem(parsed, tuple(returned) if isinstance(returned, list) else returned)
     if parsed.matrix == "ntk":
-        return ntk(model, x)
+        return ntk(model, x, y=y, loss=loss)
     if parsed.matrix == "hessian":
         if y is None:
             msg = "a Hessian needs targets; return (model, x, y)"

@@ -39,6 +39,10 @@ def model():
 def with_loss():
     return *model(), lambda f, y: ((f - y) ** 2).sum()
 
+def labelled():
+    net, x, _ = model()
+    return net, x, np.array([0, 1, 1, 0, 1])
+
 def alone():
     return model()[0]
 
@@ -124,6 +128,13 @@ def test_matrices_of_a_model(there, capsys):
     _, out, _ = _run(capsys, "spectrum", "users_module:with_loss", "--json", "--k=1")
     doubled = 2 * gnjax.eigenvalues(gnjax.gauss_newton(net, x)).values[0]
     assert gnjax.Spectrum.from_json(out).values[0] == pytest.approx(doubled)
+    for name, factor, loss in (("with_loss", 2, ()), ("labelled", 1, ("--loss=cross_entropy",))):
+        _, out, _ = _run(
+            capsys, "spectrum", f"users_module:{name}", "--matrix=ntk", "--json", "--k=1", *loss
+        )
+        kernel = gnjax.ntk(net, x, loss="cross_entropy") if loss else gnjax.ntk(net, x)
+        exact = factor * gnjax.eigenvalues(kernel).values[0]
+        assert gnjax.Spectrum.from_json(out).values[0] == pytest.approx(exact)
 
 
 @pytest.mark.parametrize(
