@@ -117,7 +117,8 @@ def _result(parsed: argparse.Namespace, op: Operator) -> Result:
             msg = "--rtol is for eigenvalues and --kappa; leave it out"
             raise MistakeError(msg)
         return spectral_density(op, seed=parsed.seed, progress=with_bar)
-    return eigenvalues(op, k=parsed.k, which=parsed.which, progress=with_bar, **rtol)
+    asked = {"k": parsed.k, "which": parsed.which, **rtol}
+    return eigenvalues(op, seed=parsed.seed, progress=with_bar, **asked)
 
 
 def _text(result: Result) -> str:

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import gnjax
 from gnjax.cli.main import main
 
 _ROOT = Path(__file__).parent.parent.parent
 _MODULE = """
-import jax, numpy as np, time
+import jax, numpy as np, scipy.sparse, time
 import gnjax
 
 def operator():
@@ -30,6 +31,9 @@ def matrix():
 
 def many():
     return np.eye(3000)
+
+def sparse():
+    return scipy.sparse.diags_array(1 / np.arange(1.0, 4001.0)).tocsr()
 
 def model():
     rng = np.random.default_rng(0)
@@ -109,6 +113,14 @@ def test_eigenvalues_kappa_and_density_go_to_stdout(there, capsys):
     assert gnjax.Spectrum.from_json(out).values == pytest.approx([1.0])
     assert (there / "a.png").stat().st_size > 1000
     assert err == "picture: a.png\n"
+
+
+def test_the_seed_reaches_the_random_vectors_of_eigenvalues(there, capsys):
+    matrix = scipy.sparse.diags_array(1 / np.arange(1.0, 4001.0)).tocsr()
+    for seed in (0, 1):
+        asked = ("users_module:sparse", "--k=1", "--json", f"--seed={seed}")
+        _, out, _ = _run(capsys, "spectrum", *asked)
+        assert out.strip() == gnjax.eigenvalues(matrix, k=1, seed=seed).to_json()
 
 
 def test_matrices_of_a_model(there, capsys):
