@@ -9,7 +9,6 @@ With J the Jacobian (n k, p) of the outputs and B_i the output Hessian of the lo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -268,8 +267,7 @@ class NetworkGram(Algebra, ParameterTrees):
         compared with the measured products by the numbers u^T J J^T w at random vectors u and w:
         all of them record theirs. Other programs for products with A = scale J^T J are compared by
         v^T A w = scale <J v, J w>, and with scale J J^T by J^T in the same way. A difference that
-        errors do not explain becomes the error. So does what R leaves out of B, for a loss of the
-        caller's that is not quite convex.
+        errors do not explain becomes the error.
         """
         error = self.measured.whole
         # matrices that were formed, and then other programs for products
@@ -278,8 +276,7 @@ class NetworkGram(Algebra, ParameterTrees):
         for images in self._others.images.values():
             forms = forms_of_products(on_host(self._multiplied), images).scaled(1 / self.scale)
             error = checked(error, self._expected, forms)
-        left_out = self._left_out()
-        return (error + left_out if left_out.value else error).scaled(self.scale**0.5)
+        return error.scaled(self.scale**0.5)
 
     @cached_property
     def _others(self) -> OtherPrograms:
@@ -351,21 +348,6 @@ class NetworkGram(Algebra, ParameterTrees):
         """
         *others, largest = sorted(self._measured_products, key=lambda found: found.error.value)
         return largest.error_beside([found.images for found in others if found.images is not None])
-
-    def _left_out(self) -> Error:
-        """What J = R^T dF/dtheta lacks where R R^T is not B, as an error of J.
-
-        R leaves out eigenvalues of B that are negative. Let d be the distance between products with
-        B and with R R^T. It is an error of the square of J, so that d^{1/2} is one of J. It is zero
-        where the measured errors of both products explain d, and for the losses with a name.
-        """
-        target = self.net.target
-        if target is None or not callable(target.loss):
-            return Error(0.0, MEASURED)
-        explained = max(found.error.value for found in self._measured_products)
-        error = self._error_with_and_without_root
-        known = math.isfinite(explained)
-        return error.to(0.0 if known and error.value <= explained else error.value**0.5)
 
     @property
     def _by_products(self) -> bool:
