@@ -187,9 +187,11 @@ def called(eqn: Any) -> tuple[Any, Sequence[Any]]:
 
 
 def bind_widened(eqn: Any, operands: Sequence[Any]) -> Any:
-    """:func:`bind`, with slow convolutions given more channels of zeros.
+    """:func:`bind`, where a convolution that XLA computes slowly gets more input channels.
 
-    It is for values, and not for tracing, which would hide the parameter behind the padding.
+    Image and kernel are padded with zeros, so that the result is the same. It is for numbers and
+    not for tracing: in a traced program the kernel would be the result of the padding, and would no
+    longer be recognised as the parameter that it is.
     """
     convolves = eqn.primitive.name == "conv_general_dilated"
     return bind(eqn, _widened(eqn, operands) if convolves else operands)

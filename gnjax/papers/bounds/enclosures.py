@@ -75,7 +75,13 @@ def extreme_singular_values(matrix: ArrayLike, stored_error: float = 0.0) -> Ext
 
 
 def _of_large(matrix: _Array) -> tuple[float, float, float] | None:
-    """The extreme singular values of a large matrix and their error; None where they are unsure."""
+    """The largest and the smallest singular value of a large matrix, and the error of both.
+
+    ``matrix`` has no more rows than columns. Both are roots of eigenvalues of A A^T where its
+    condition is so small that rounding, which is relative to the largest, leaves digits of the
+    smallest. Elsewhere the smallest is found by the inverse, which also gives a lower bound on it.
+    None where that is unsure.
+    """
     rows, columns = matrix.shape
     diagonal = np.abs(np.diagonal(matrix))
     if np.count_nonzero(matrix) == np.count_nonzero(diagonal):

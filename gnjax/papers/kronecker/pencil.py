@@ -180,10 +180,15 @@ class KroneckerPencil:
         return zip(parts, self.end.compressed, self.scales, strict=True)
 
     def _rotated(self, rows: np.ndarray, power: int) -> np.ndarray:
-        """(Lambda - s)^{-power / 2} Q^T on rows: R^T for 1, R^{-1} for -1."""
+        """R^T on each row for ``power`` 1, and R^{-1} for -1.
+
+        With the eigenpairs Lambda, Q of each group of the compressed matrix, R is
+        Q (Lambda - shift)^{-1/2} there. ``_parts`` has of each group its share (k, copies, size) of
+        the k rows, the eigenpairs, and the scales (Lambda - shift)^{-1/2}.
+        """
         rotated_parts = (
-            (part @ np.asarray(c.vectors)) * np.asarray(s) ** power
-            for part, c, s in self._parts(rows)
+            (part @ np.asarray(pairs.vectors)) * np.asarray(scales) ** power
+            for part, pairs, scales in self._parts(rows)
         )
         return np.concatenate([part.reshape(len(rows), -1) for part in rotated_parts], axis=1)
 

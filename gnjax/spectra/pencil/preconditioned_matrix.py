@@ -92,7 +92,8 @@ def by_products(op: Operator, near: np.ndarray, watch: Watch) -> PreconditionedM
 def _at_scale(near: np.ndarray, multiply: HostProduct) -> np.ndarray:
     """The multiple of the caller's matrix that is about as large as A, by one product with A.
 
-    Rounding in C = L^-1 (A - s I) L^-T is compared with 1, and C is that large only for such an L.
+    The matrix that is returned, less a shift s I, is factored as L L^T, and the rounding in
+    C = L^-1 (A - s I) L^-T is compared with 1. C is about as large as 1 only if L L^T is as A is.
     """
     rows = random_rows(len(near), 1, 0)
     size_near, size_of_a = np.abs(rows @ near).max(), np.abs(multiply(rows)).max()
