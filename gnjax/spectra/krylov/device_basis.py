@@ -183,8 +183,8 @@ def rotated(basis: jax.Array, matrix: np.ndarray) -> jax.Array:
     """The basis V whose first p rows are replaced by M V, for the matrix M (p, rows).
 
     ``basis`` (slabs, rows, width) has each row of V cut into slabs, and its width is a multiple of
-    the number of pieces. The other rows stay what they are. A piece of the columns is rotated at a time, so that a second
-    basis is never in memory.
+    the number of pieces. The other rows stay what they are. A piece of the columns is rotated at a
+    time, so that a second basis is never in memory.
     """
     for start in range(0, basis.shape[2], basis.shape[2] // _PIECES):
         basis = _rotated_piece(basis, matrix, start)
