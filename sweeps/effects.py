@@ -169,16 +169,18 @@ def exponent(rows: DataFrame, over: str, of: str = "kappa") -> Effect:
     two at least.
 
     Raises:
-      NotTestableError: a value of either column has no logarithm; the text names it.
+      NotTestableError: a value of either column has no logarithm, which the text names, or no
+        seed has two points.
     """
     _refuse_what_has_no_logarithm(rows, over, of)
     seeds = [each for _, each in rows.groupby("seed")]
     counts = [each[over].nunique() for each in seeds]
-    enough = max(2, max(counts) // 2 + 1)
+    enough = max(2, max(counts, default=0) // 2 + 1)
     fitted = [each for each, count in zip(seeds, counts, strict=True) if count >= enough]
-    slopes = [
-        growth_exponent(each[over].to_numpy(), each[of].to_numpy()) for each in fitted or seeds
-    ]
+    if not fitted:
+        msg = f"no seed has two values of {over}"
+        raise NotTestableError(msg)
+    slopes = [growth_exponent(each[over].to_numpy(), each[of].to_numpy()) for each in fitted]
     return mean(np.array(slopes))
 
 

@@ -17,6 +17,7 @@ from sweeps.claims import (
     NOT_TESTABLE,
     UNDECIDED,
     Claim,
+    NotTestableError,
     Sentence,
     implied,
     judge,
@@ -157,6 +158,10 @@ def test_a_seed_that_is_not_computed_to_the_end_has_no_exponent():
     np.testing.assert_allclose([found.value, found.low, found.high], 2, rtol=1e-12)
     whole = rows.iloc[[0, 1, 2, 8]]  # one point of seed 2
     np.testing.assert_allclose(effects.exponent(whole, "width").value, 2, rtol=1e-12)
+    # Through one point goes a line of any slope, and no line at all through none.
+    for rest in (rows.iloc[[0, 7]], rows.iloc[:0]):
+        with pytest.raises(NotTestableError, match="no seed has two values of width"):
+            effects.exponent(rest, "width")
 
 
 def test_a_trend_says_from_where_to_where_and_how_it_bends():
