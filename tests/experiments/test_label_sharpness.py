@@ -249,16 +249,17 @@ def test_slightly_is_between_linear_networks_and_raw_inputs(tanh, raw, status):
 
 
 @pytest.mark.parametrize("statement", ["raw inputs: not monotone", "at some proportion raw"])
-def test_what_is_picked_on_each_data_set_is_told_with_wider_intervals_for_more_data_sets(statement):
-    """On several data sets all intervals of all of them must hold at once."""
+def test_what_is_picked_on_each_data_set_is_told_with_the_interval_of_that_data_set(statement):
+    """That all data sets show it by chance is no more probable than that one does."""
     ends = []
     for data in (("fashion_mnist_5000",), ("fashion_mnist_5000", "photo_patches")):
         raw = trained_table("2a", lambda a, low, high: 6 * high * (1.1 + np.sin(7 * a)), data)
         raw["measured"] *= 1 + 0.01 * raw["seed"] * raw["share"]
         table = _beside(raw, trained_table("1c", lambda a, low, high: low, data))
         found = next(v for s, v in verdicts("B2a", table).items() if s.startswith(statement))
+        assert found.status == HOLDS
         ends.append((found.low, found.high))
-    assert ends[1][0] < ends[0][0] < ends[0][1] < ends[1][1]
+    assert ends[0] == ends[1]
 
 
 def test_a_failing_claim_says_where_it_holds():
