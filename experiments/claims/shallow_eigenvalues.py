@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from pandas import DataFrame, Series
 
 from sweeps import effects
-from sweeps.claims import BEYOND, HOLDS, Claim, Sentence, Verdict, not_testable, verdict
+from sweeps.claims import BEYOND, Claim, Sentence, Verdict, every, not_testable, verdict
 from sweeps.rows import means, where
 
 LONG = 10_000  # epochs that the paper trains for
@@ -111,8 +109,7 @@ def _functional_part_vanishes(frame: DataFrame) -> Verdict:
     name = f"|H - G| / lambda_max at epoch {last}"
     small = effects.decide(shares, name, below=NEGLIGIBLE, judged=both)
     less = effects.decide(falls, f"over that at epoch {first}", below=1.0, judged=both)
-    worse = less if less.status != HOLDS else small
-    return replace(worse, text=f"{small.text}; {less.text}")
+    return every(lambda _: small, lambda _: less)(frame)
 
 
 def _between(frame: DataFrame, of: str, epoch: int, start: int | None) -> dict[str, effects.Effect]:
