@@ -346,6 +346,8 @@ def _drawn(
     """
     x, y = problem.x[indices], problem.y[indices]
     if problem.augment is not None and state.key is not None:  # begin refuses one without a key
+        # fold_in(key, 1) is the second half of split(key), from which the permutation of the epoch
+        # is drawn as well. The published table of pruning_arms was computed so.
         of_epoch = jax.random.fold_in(jax.random.fold_in(state.key, state.epoch), 1)
         x = problem.augment(jax.random.fold_in(of_epoch, indices[0]), x)
     return x, y
