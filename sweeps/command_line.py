@@ -216,12 +216,13 @@ def _job(experiment: Experiment, arguments: Sequence[str]) -> Job:
     name = experiment.name
     options, overrides = _parsed(name, arguments)
     config, profile = load(options.config, overrides)
+    is_usual = Path(options.config.rpartition(":")[0]).stem == name and not overrides
     return Job(
         experiment,
         config,
         profile,
         options.results,
-        options.results / name / _folder(profile, config, overrides),
+        options.results / name / _folder(profile, config, is_usual=is_usual),
         options.shard,
         launching.launcher(options),
         options.dry_run,
@@ -249,9 +250,12 @@ def _parsed(name: str, arguments: Sequence[str]) -> tuple[argparse.Namespace, li
     return options, overrides
 
 
-def _folder(profile: str, config: Any, overrides: Sequence[str]) -> str:
-    """The name of the job's folder: the profile, and a hash of the config if fields were set."""
-    if not overrides:
+def _folder(profile: str, config: Any, *, is_usual: bool) -> str:
+    """The name of the job's folder: the profile, and a hash of the config if it is another one.
+
+    It is where fields were set, or where the file has not the name of the experiment.
+    """
+    if is_usual:
         return profile
     text = json.dumps(config.to_dict(), sort_keys=True)
     return f"{profile}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ml_collections import ConfigDict
 
 from gnjax.numerics.precision import enable_x64
-from sweeps import command_line
+from sweeps import command_line, table
 from sweeps.cell import values
 from sweeps.claims import BEYOND, Claim, verdict
 from sweeps.config import ConfigError
@@ -235,6 +235,23 @@ def test_cells_of_an_earlier_form_are_told_and_not_taken(tmp_path, capsys):
         assert left in said
         assert "2 cells in" in said
         assert "earlier form of this experiment" in said
+
+
+def test_two_config_files_with_one_profile_have_two_tables(tmp_path):
+    """Class: a table under the name of one config has the rows of another."""
+    for name, width in (("toy", 3), ("of_my_own", 4)):
+        (tmp_path / f"{name}.py").write_text(
+            "from ml_collections import ConfigDict\n"
+            "recipe = {'batch': 4}\n"
+            "def get_config(profile):\n"
+            f"    fields = {{'widths': ({width},), 'seeds': 1, 'rate': 1, 'recipe': recipe}}\n"
+            "    return ConfigDict(fields)\n"
+        )
+        command = [f"--config={tmp_path / name}.py:smoke", f"--results={tmp_path}"]
+        assert command_line.main(TOY, command) == 0
+    usual = tmp_path / "toy" / "smoke" / "table.csv"
+    (other,) = set(tmp_path.glob("toy/*/table.csv")) - {usual}
+    assert [set(table.read(path)["width"]) for path in (usual, other)] == [{3}, {4}]
 
 
 @dataclass(frozen=True)
