@@ -6,23 +6,28 @@ import numpy as np
 import scipy.linalg
 
 STREAM = 104729  # a stream of random numbers that the caller is unlikely to use
+CERTIFYING = 15487469  # another one, for a start that is to know nothing of a search
 _SHORT = 1e-3  # directions shorter than this times ||A|| are orthogonalised once more,
 _UNEVEN = 0.1  # and those shorter than this times the longest of their block
 
 
 def random_rows(
-    size: int, block: int, seed: int, orthogonal_to: np.ndarray | None = None
+    size: int,
+    block: int,
+    seed: int,
+    orthogonal_to: np.ndarray | None = None,
+    stream: int = STREAM,
 ) -> np.ndarray:
     """``block`` orthonormal rows of length ``size`` that span a uniformly random space.
 
     They are orthogonal to the orthonormal rows ``orthogonal_to``, and fewer where these leave no
-    room for so many.
+    room for so many. Rows of another ``stream`` are independent of those with the same ``seed``.
 
     They are not drawn from ``default_rng(seed)``, from which the caller may have drawn weights or
     data: a start that depends on the matrix is not random.
     """
     room = size - (0 if orthogonal_to is None else len(orthogonal_to))
-    gaussian = np.random.default_rng([STREAM, seed]).standard_normal((size, min(block, room)))
+    gaussian = np.random.default_rng([stream, seed]).standard_normal((size, min(block, room)))
     if orthogonal_to is not None:  # twice, because once may lose half of the digits
         gaussian = outside(outside(gaussian.T, orthogonal_to), orthogonal_to).T
     if gaussian.shape[1] == 1:  # a QR takes as long as a product of a small network

@@ -19,6 +19,7 @@ import numpy as np
 
 from gnjax.spectra.krylov.lanczos import Run, lanczos, missed_probability, random_rows
 from gnjax.spectra.krylov.lanczos import ritz as ritz_values
+from gnjax.spectra.krylov.orthogonal import CERTIFYING
 from gnjax.spectra.pencil.locate import Deflation, Ritz, Stopped, deflation, locate
 from gnjax.spectra.pencil.one_end import End, Pencil, beside
 
@@ -89,7 +90,9 @@ def certified(
                 break
             deflated_products = DeflatedProducts(pencil, deflated_space)
             products += deflated_products.products
-            start = random_rows(end.size, end.block, next(seeds), orthogonal_to=deflated_space.rows)
+            start = random_rows(
+                end.size, end.block, next(seeds), deflated_space.rows, stream=CERTIFYING
+            )
             run = lanczos(
                 deflated_products,
                 start,

@@ -17,8 +17,9 @@ from gnjax.papers.kronecker import pencil as kronecker
 from gnjax.spectra.krylov.lanczos import lanczos, random_rows
 from gnjax.spectra.pencil import certified
 from gnjax.spectra.pencil.certified import _decided
+from gnjax.spectra.pencil.cholesky_ends import Matrix, largest_end
 from gnjax.spectra.pencil.locate import deflation, locate
-from gnjax.spectra.pencil.one_end import beside
+from gnjax.spectra.pencil.one_end import Products, beside
 from tests.spectra.pencil import prescribed
 
 RTOL, MISSED = 1e-3, 1e-3
@@ -203,6 +204,28 @@ def test_property_kappa_from_a_factor_held_in_float32(rows, decades, seed):
     low = certified(bottom, RTOL, MISSED)
     assert np.sqrt(low.bound) - made.factor.lost <= exact <= np.sqrt(low.ritz) + made.factor.lost
     assert 0 < made.factor.lost <= 2**-24 * np.linalg.norm(j)
+
+
+def test_the_start_of_a_certificate_is_independent_of_that_of_the_search():
+    """The largest eigenvector is orthogonal to all random rows from which the search starts.
+
+    The search misses it then, and a certificate from the same rows would miss it, too.
+    """
+    size, rng = 200, np.random.default_rng(1)
+    start = random_rows(size, 4, 0)
+    q, _ = np.linalg.qr(np.concatenate([start, rng.standard_normal((size - 4, size))]).T)
+    others = q[:, :-1] @ np.linalg.qr(rng.standard_normal((size - 1, size - 1)))[0]
+    a = (others * np.linspace(1, 10, size - 1)) @ others.T + 12 * np.outer(q[:, -1], q[:, -1])
+    matrix = Matrix(
+        size,
+        lambda rows: Products(rows @ a, rows @ a @ rows.T),
+        lambda rows: rows @ a,
+        exact=True,
+        lost=lambda *_: 0.0,
+    )
+    found = certified(largest_end(matrix, 4), 1e-3, 1e-3)
+    assert found.ritz < 12 + 1e-9
+    assert found.bound > 12
 
 
 @pytest.mark.slow
