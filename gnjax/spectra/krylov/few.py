@@ -108,7 +108,7 @@ def outer_ritz_pairs(
         return apply(rows)
 
     search = Search(counting, size, k, sign, rtol, noise, most, seed, stop)
-    block, level = 1, MISSED / 2  # the levels of all runs add up to at most MISSED
+    block, level = 1, MISSED / 4  # of two random starts a run; they add up to at most MISSED
     limit = most_products(search.rows)
     while True:
         pairs = _search(search, block, limit - products, level)

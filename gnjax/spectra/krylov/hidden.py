@@ -27,7 +27,8 @@ _CHECK_EVERY = 6  # steps of the second run from one check to the next
 def hides(search: Search, pairs: RitzPairs, level: float) -> bool | None:
     """Whether the run misses an eigenvalue further out than its k-th; None where undecided.
 
-    ``level`` is the probability with which the answer False may be wrong.
+    ``level`` is the probability with which either random start may be misleading, that of the run
+    and that of a second one. So the answer False may be wrong with twice this probability.
     """
     if is_outermost(search, pairs) and excludes(search, pairs, level):
         return False  # the random start of the run itself decides, without a second run

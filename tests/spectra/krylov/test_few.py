@@ -34,6 +34,20 @@ def _counted(matrix, **options):
     return found, sum(products)
 
 
+def test_the_chances_of_all_random_starts_that_may_decide_add_up_to_the_one_stated(monkeypatch):
+    """Every run has two of them, its own and a second one, and runs follow from up to 2 k vectors.
+
+    Here none excludes an eigenvalue further out, so that all are asked.
+    """
+    levels, values = [], np.append(np.linspace(0.0, 1.0, 396), [2.0, 3.0, 4.0, 5.0])
+    monkeypatch.setattr(hidden, "is_outermost", lambda search, pairs: True)
+    monkeypatch.setattr(hidden, "excludes", lambda search, pairs, level: levels.append(level))
+    monkeypatch.setattr(hidden, "any_beyond", lambda *given: levels.append(given[-1]) or True)
+    _counted(np.diag(values), k=4, sign=-1.0)
+    assert len(levels) == 2 * 4  # from 1, 2, 4 and 8 vectors
+    assert sum(levels) <= hidden.MISSED
+
+
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 @pytest.mark.parametrize("seed", range(6))
 def test_sylvesters_count_is_that_of_the_dense_matrix(seed, sign):
