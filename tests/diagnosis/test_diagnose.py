@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import sys
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,14 @@ from gnjax.cli.main import main
 from gnjax.data import standardise, whiten
 from gnjax.diagnosis.classes import class_shares
 from gnjax.diagnosis.diagnose import diagnose
-from gnjax.diagnosis.remedies.suggestion import HELPS, HURTS, SAME, UNKNOWN, Suggestion
+from gnjax.diagnosis.remedies.suggestion import (
+    HELPS,
+    HURTS,
+    SAME,
+    UNKNOWN,
+    Suggestion,
+    block_condition,
+)
 from gnjax.models import MLP, LinearNet
 from gnjax.models.linear import weights
 
@@ -92,6 +100,14 @@ def test_blocks_have_the_kappa_of_the_layer_alone(found, blocks):
         sigma = sigma[sigma > 1e-12 * sigma[0]]
         assert layer.block.rank == len(sigma)
         assert layer.block.value == pytest.approx((sigma[0] / sigma[-1]) ** 2, rel=1e-6)
+
+
+def test_kappa_of_a_block_keeps_the_chance_that_the_error_of_the_jacobian_fails():
+    error = gnjax.Error(1e-9, "probable", 0.25)
+    kappa = block_condition(SimpleNamespace(factor_error=lambda: error), np.diag([2.0, 1.0]))
+    assert kappa.certificate.failure == 0.25
+    low, high = kappa.interval
+    assert low <= (2 - 1e-9) ** 2 / (1 + 1e-9) ** 2 < (2 + 1e-9) ** 2 / (1 - 1e-9) ** 2 <= high
 
 
 def test_sensitivity_is_the_derivative_of_log_kappa(found, blocks):

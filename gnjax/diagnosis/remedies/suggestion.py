@@ -13,10 +13,9 @@ from gnjax.networks.losses import Loss
 from gnjax.networks.model import Apply, Params
 from gnjax.networks.parameters import Only
 from gnjax.numerics.answers.result import Result
-from gnjax.numerics.host import on_device
 from gnjax.operators.curvature import gauss_newton
 from gnjax.operators.of_networks.network_gram import NetworkGram
-from gnjax.operators.stored.matrices import Factored
+from gnjax.operators.stored.matrices import factored
 
 HELPS, HURTS, SAME, UNKNOWN = "helps", "makes it worse", "changes little", "cannot be told"
 _WORTHWHILE = 1.1  # the least factor between kappa before and after a change that helps or hurts
@@ -147,9 +146,7 @@ def block_condition(op: NetworkGram, jacobian: np.ndarray) -> ConditionNumber:
     """
     # J_b J_b^T and J_b^T J_b have the same kappa: the smaller one is formed.
     wide = jacobian if jacobian.shape[0] <= jacobian.shape[1] else jacobian.T
-    error = op.factor_error()
-    factor_and_error = on_device(wide, op.dtype), on_device(error.value, op.dtype)
-    return condition_number(Factored(*factor_and_error, evidence=error.kind), rtol=RTOL)
+    return condition_number(factored(wide, error=op.factor_error()), rtol=RTOL)
 
 
 def count_of(count: int, noun: str) -> str:
