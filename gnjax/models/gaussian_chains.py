@@ -80,7 +80,10 @@ def _triangle(rng: np.random.Generator, size: int, rows: int) -> _Array:
 
 
 def _middle(upper: Sequence[_Array], lower: Sequence[_Array], last: _Array) -> list[_Array]:
-    """W_2 .. W_(L-1) of a reduced chain, each (d + k, d + k), from the last to the first.
+    """W_2 .. W_(L-1) of a reduced chain, each (d + k, d + k), made from the last to the first.
+
+    The chain has matrices of width m. The reduced one has the width d + k, and the Gram matrices of
+    its partial products have the same distribution.
 
     ``upper`` are R_2 .. R_(L-1), (d, d), and ``lower`` the triangles T_l, (k, k), each for a
     Gaussian matrix (k, m - d); ``last`` is W_L, (k, d + k). With S_l = W_L .. W_(l+1) = [A, B],

@@ -173,7 +173,8 @@ def _from_random_vectors(op: Operator, estimate: TraceEstimate, method: str) -> 
     the half-width of a 95% interval by Student's distribution.
     """
     symmetry = symmetry_of(op)
-    # The sum of |x| |A x| is not below ||A||_2, but by bad luck with the first few vectors.
+    # ``lengths`` is the sum of |x| |A x| over the random vectors x. It stands for ||A||_2, which it
+    # exceeds unless all of them miss the largest eigenvectors.
     matrix_error = _matrix_error(op, estimate.value, estimate.lengths)
     rounding, samples, spread = (
         _rounding(op, estimate.lengths),
@@ -181,7 +182,8 @@ def _from_random_vectors(op: Operator, estimate: TraceEstimate, method: str) -> 
         estimate.standard_error,
     )
     parts = [rounding, matrix_error, symmetry]
-    # Hutch++ and XTrace have equal samples where the range is found, and nothing is left to chance.
+    # A spread of zero may be chance: samples of Hutchinson's are polynomials of degree 2 in random
+    # signs. Those of Hutch++ and XTrace are equal where these have found the range of A.
     if method == "hutchinson":
         spread = float(beyond_chance(spread, rounding.value, samples, degree=2))
     if math.isinf(spread):

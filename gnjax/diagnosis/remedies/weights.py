@@ -71,7 +71,8 @@ def _with_skip(
 def _square_kernels(op: NetworkGram) -> list[int]:
     """The indices of the leaves that are square matrices of dense layers, used once for a sample.
 
-    Leaves are the arrays of the tree of parameters.
+    Leaves are the arrays of the tree of parameters. Of those that are reshaped before they are
+    used, the shape is not that of the layer, and they are left out.
     """
     return sorted(
         use.leaf

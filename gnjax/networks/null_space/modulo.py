@@ -115,9 +115,10 @@ def _number(operand: Any) -> Number:
 
 
 def _evaluated(closed_jaxpr: Any, operands: Sequence[Any]) -> list[Number]:
-    """The results of the equations of a closed jaxpr, in exact arithmetic beside the floating one.
+    """The results of a closed jaxpr, each as floating numbers and as the same modulo a prime.
 
-    Operands may be arrays or of the class :class:`Number`.
+    Arithmetic modulo a prime is exact, which floating arithmetic is not. Operands may be arrays or
+    a :class:`Number`, which has both.
     """
     jaxpr, consts = closed_jaxpr.jaxpr, closed_jaxpr.consts
     results = jaxprs.evaluate(jaxpr, consts, operands, _bind, jaxprs.ALL_CALLS)

@@ -106,7 +106,8 @@ def _of_jacobian(
 
     ``jacobian`` (m, p) is scale^{1/2} J, known to ``error``. The share outside is that of J J^T
     outside the blocks J_c J_c^T: J_c^T are columns of J^T, and :func:`off_share` takes columns.
-    With ``centred`` the mean of all rows is subtracted first, in place.
+    With ``centred`` the mean of all rows is subtracted first, in place. ``bounds`` gives bounds on
+    the ranks of the parts when it is called.
     """
     if centred:
         size = length(jacobian)

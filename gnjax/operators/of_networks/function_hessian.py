@@ -163,7 +163,9 @@ def _argument(leaf: Any) -> jax.Array:
 def _rewritten(function: Any, params: Params, args: tuple[Any, ...]) -> tuple[Any, Any]:
     """The function in a form that can be differentiated and measured, and its value as a shape.
 
-    See :func:`rewritten`. The message is one for a function that does not take its arguments.
+    "Measured" is its rounding; see :func:`rewritten`. What the function raises is told with the
+    shapes that it was called with, and with the way in which it is called, unless it failed because
+    it asks for numbers where JAX traces it without any.
     """
     try:
         return rewritten(function, params, *args)

@@ -93,11 +93,12 @@ class KroneckerEnd:
         return _UNITS * rows**0.5 * float(jnp.finfo(self.reduced.operator.dtype).eps) * largest
 
     def start(self) -> tuple[KroneckerPencil, np.ndarray]:
-        """Vectors e (x) v: v is an extreme eigenvector of a compression of G.
+        """The pencil, and vectors e (x) v to begin with, for an end of G = sum_l A_l (x) B_l.
 
-        e is the extreme eigenvector of sum_l (v^T B_l v) A_l. The preconditioner has its shift
-        just outside of their outermost Ritz value. The pencil has the shift 0 at the smallest end,
-        and one above every eigenvalue at the largest.
+        v is an extreme eigenvector of a compression of G, and e that of sum_l (v^T B_l v) A_l. The
+        shift of the preconditioner lies just outside of the outermost Ritz value of these vectors.
+        The shift of the pencil is 0 at the smallest end, where ``sign`` is 1, and far above every
+        eigenvalue at the largest, where it is -1.
         """
         rows = _start(self.reduced, self.compressed, self.sign)
         forms = self.products(rows).forms

@@ -193,7 +193,11 @@ def rotated(basis: jax.Array, matrix: np.ndarray) -> jax.Array:
 
 @partial(jax.jit, donate_argnums=0)
 def _rotated_piece(basis: jax.Array, matrix: Any, start: int) -> jax.Array:
-    """The basis after :func:`rotated` for a piece of every slab, from its column ``start`` on."""
+    """The basis (slabs, rows, width) after :func:`rotated`, for a piece of the columns alone.
+
+    The piece has ``width / _PIECES`` columns from ``start`` on. In each of them, of each slab, the
+    first p entries become ``matrix`` (p, rows) times the column.
+    """
     slabs, _, width = basis.shape
     piece = jax.lax.dynamic_slice_in_dim(basis, start, width // _PIECES, 2)
     by_slab = jnp.broadcast_to(matrix, (slabs, *matrix.shape)).astype(basis.dtype)

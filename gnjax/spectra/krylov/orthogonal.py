@@ -41,7 +41,7 @@ def outside(rows: np.ndarray, basis: np.ndarray) -> np.ndarray:
 
 
 def orthonormal(rows: np.ndarray) -> np.ndarray:
-    """Correct nearly orthonormal rows to the nearest orthonormal ones, up to second order.
+    """Orthonormal rows with the same span, as near to nearly orthonormal ones as these are to it.
 
     A QR factorisation may return the opposite of a row, so that its signs are changed back.
     """
