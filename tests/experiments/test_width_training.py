@@ -23,6 +23,7 @@ from sweeps.claims import (
     NOT_TESTABLE,
     OTHER,
     SOME,
+    UNDECIDED,
     Claim,
 )
 from sweeps.config import load
@@ -284,8 +285,8 @@ def test_lower_bounds_of_narrow_networks_show_that_kappa_falls():
 
 
 def test_lower_bounds_do_not_show_that_kappa_rises_or_falls_for_other_networks():
-    assert _open(100)[0].status == NOT_TESTABLE
-    assert _open(20, kappa_low=1e-9)[0].status == NOT_TESTABLE
+    assert _open(100)[0].status == UNDECIDED
+    assert _open(20, kappa_low=1e-9)[0].status == UNDECIDED
 
 
 def test_lower_bounds_show_that_kappa_falls_only_where_it_falls_in_each_seed():
@@ -297,7 +298,7 @@ def test_lower_bounds_show_that_kappa_falls_only_where_it_falls_in_each_seed():
     large = [
         row | {"kappa_low": 1e40} if row["width"] == 20 and not row["seed"] else row for row in ends
     ]
-    assert _verdicts(large, "18")[0].status == NOT_TESTABLE
+    assert _verdicts(large, "18")[0].status == UNDECIDED
 
 
 def test_the_spread_from_50_units_on_is_told_beside_narrower_networks_alone():

@@ -31,7 +31,10 @@ def test_a_figure_is_that_of_its_published_table(name, tmp_path):
     figure = module.draw(frame)
     style.save(figure, drawn)
     told = points.overlay(figure)
-    np.testing.assert_array_equal(imread(drawn), imread(GALLERY / f"{name}.png"))
+    # another processor rounds the edges of lines to a neighbouring level of 255, here and there
+    published = imread(GALLERY / f"{name}.png")
+    np.testing.assert_allclose(imread(drawn), published, rtol=0, atol=1.1 / 255)
+    assert np.mean(imread(drawn) != published) < 1e-4
     provenance = table.read_provenance(table.provenance_beside(path))
     assert f"{module.caption(frame, provenance)}\n" == (GALLERY / f"{name}.txt").read_text()
     assert_texts_fit(figure)

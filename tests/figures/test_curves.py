@@ -129,9 +129,6 @@ def _fig13(frame: DataFrame) -> Curves:
     rows = where(frame, network="vit", tensors="every tensor", augment=True)
     for rate, run in where(rows, what="losses").groupby("pruned"):
         yield Curve(0, f"{rate:.0%} pruned", run, "epoch", "loss")
-    kappas = where(rows, what="kappa", statistics="all", columns="left")
-    for epoch, stop in kappas.groupby("epoch"):
-        yield Curve(1, f"after {epoch} epochs" if epoch else "before training", stop, "pruned")
 
 
 def _fig17(frame: DataFrame) -> Curves:
