@@ -85,14 +85,15 @@ def run_series(parsed: argparse.Namespace) -> int:
 def _rows(parsed: argparse.Namespace) -> Iterator[MonitorRow]:
     """Yield the row of each checkpoint in the order of steps.
 
-    A row that the file of rows has for the same bytes and settings is not computed again. The
-    factory is called for every other checkpoint if it takes a path. Otherwise it is called once,
-    and its model takes the arrays of each checkpoint. A terminal is told which checkpoint is being
-    measured.
+    A row that the file of rows has for the same bytes and settings is not computed again. A file of
+    rows that was begun before the factory's module was edited is refused. The factory is called for
+    every other checkpoint if it takes a path. Otherwise it is called once, and its model takes the
+    arrays of each checkpoint. A terminal is told which checkpoint is being measured.
     """
-    settings = ("factory", "data", "samples", "loss", "only", "probes", "kappa", "rtol", "seed")
-    rows = Rows(parsed.rows, {name: getattr(parsed, name) for name in settings})
     factory = factory_named(parsed.factory, max_arguments=1)
+    settings = ("factory", "data", "samples", "loss", "only", "probes", "kappa", "rtol", "seed")
+    header = {name: getattr(parsed, name) for name in settings}
+    rows = Rows(parsed.rows, {**header, "code of the factory": _code_digest(parsed.factory)})
     takes_path = bool(needed_by(factory))
     model_and_data: Any = None
     steps = numbers_of_steps(parsed.checkpoints)
@@ -109,6 +110,12 @@ def _rows(parsed: argparse.Namespace) -> Iterator[MonitorRow]:
             row = _measured(parsed, model if takes_path else at_checkpoint(model, path), x, y)
             rows.add(str(path), content, row)
         yield replace(row, step=step)
+
+
+def _code_digest(factory: str) -> str:
+    """A digest of the file of the factory's module, which is imported; "" where it has none."""
+    file = getattr(sys.modules[factory.partition(":")[0]], "__file__", None)
+    return file_digest(Path(file)) if file else ""
 
 
 def _measured(parsed: argparse.Namespace, model: Any, x: Any, y: Any) -> MonitorRow:

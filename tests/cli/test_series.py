@@ -346,6 +346,16 @@ def test_a_file_that_was_begun_with_other_settings_is_kept(there, capsys):
     assert len(rows_in(Path("series.jsonl"))) == 1
 
 
+def test_rows_of_a_module_that_was_edited_since_are_refused_and_kept(there, capsys):
+    module = there / "users_series.py"
+    assert main(["series", "users_series:pair", "at_0.safetensors"]) == 0
+    module.write_text(module.read_text() + "\n# other data\n")
+    assert main(["series", "users_series:pair", "at_0.safetensors"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "begun with other settings (code of the factory); name another file" in said
+    assert len(rows_in(Path("series.jsonl"))) == 1
+
+
 def test_a_model_that_holds_the_parameters_twice_is_refused(tmp_path):
     arrays = {f"{where}.w": np.ones(2) for where in ("ema", "raw")}
     write_safetensors(tmp_path / "a.safetensors", arrays)
