@@ -42,6 +42,20 @@ def test_the_error_covers_the_distance_of_products_and_of_the_matrix(given, make
         assert abs(float(matrix[0, 0]) - exact) <= error
 
 
+@pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
+@pytest.mark.parametrize("parameters", [1, 2, 3, 8, 64])
+def test_the_error_covers_the_matrix_of_many_equal_samples_in_one_batch(parameters):
+    row = np.linspace(0.5, 0.9, parameters).astype(np.float32)
+    exact = np.outer(row, row.astype(float))
+    with single_precision():
+        model = lambda w, x: x @ w, np.ones((parameters, 1), np.float32)
+        op = gnjax.gauss_newton(model, np.tile(row, (10_000, 1)))
+        matrix = np.asarray(op.as_matrix())
+        assert matrix.dtype == np.float32
+        distance = np.linalg.norm(matrix - exact, 2)
+        assert distance <= op.error(np.linalg.norm(exact, 2)).value
+
+
 @pytest.mark.parametrize("through", [lambda f: f, jax.jit], ids=["as it is", "compiled"])
 def test_parts_that_cancel_lose_nothing_but_the_rounding_of_the_sum(through):
     rng = np.random.default_rng(0)
