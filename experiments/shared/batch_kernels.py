@@ -281,7 +281,8 @@ def operators(of: Function) -> Mapping[str, gnjax.Operator]:
 def largest(of: Function, columns: str, steps: int, seed: int) -> tuple[float, float]:
     """lambda_max by ``steps`` of Lanczos, and the length of its residual.
 
-    The value is a Rayleigh quotient, which is at most lambda_max.
+    The value is a Rayleigh quotient, which is at most lambda_max. Fewer steps are made where what
+    is left of a product is zero, as of a network whose outputs no longer depend on its weights.
     """
     rng = np.random.default_rng(seed)
     v = rng.standard_normal(sum(map(math.prod, _shapes(of))))
@@ -290,7 +291,10 @@ def largest(of: Function, columns: str, steps: int, seed: int) -> tuple[float, f
     for _ in range(steps):
         for other in (*basis, *basis):
             v = v - (other @ v) * other
-        basis.append(v / np.linalg.norm(v))
+        length = np.linalg.norm(v)
+        if length == 0:
+            break
+        basis.append(v / length)
         images.append(product(of, columns, basis[-1]))
         v = images[-1]
     space, mapped = np.stack(basis), np.stack(images)

@@ -310,3 +310,10 @@ def test_resnets_certified_kappa_has_its_lambda_ends(folder):
     if found.resolved:
         low, high = found.interval
         assert low <= values[-1] / values[0] <= high
+
+
+def test_the_largest_eigenvalue_of_a_matrix_of_zeros_is_zero(folder, monkeypatch):
+    """Class: a network that no longer depends on its weights ends in a division of 0 by 0."""
+    of = kernels.function(RUN, protocol.network_at(RUN, 0, folder), "all", 0)
+    monkeypatch.setattr(kernels, "product", lambda of, columns, v: np.zeros_like(v))
+    assert kernels.largest(of, "all", 20, 0) == (0.0, 0.0)
