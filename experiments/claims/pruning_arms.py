@@ -118,7 +118,7 @@ def _with_points(found: Verdict, rows: DataFrame, of: str) -> Verdict:
     rates, means = geometric_means(rows, "pruned", of)
     listed = points("rate", rates, means).split(", ")
     if of == "kappa":
-        open_at = open_rates(rows)
+        open_at = _open_rates(rows)
         listed = [
             f"at least {told}" if rate in open_at else told
             for rate, told in zip(rates, listed, strict=True)
@@ -126,7 +126,7 @@ def _with_points(found: Verdict, rows: DataFrame, of: str) -> Verdict:
     return replace(found, text=f"{found.text}: {', '.join(listed)}")
 
 
-def open_rates(rows: DataFrame) -> list[float]:
+def _open_rates(rows: DataFrame) -> list[float]:
     """The rates at which some kappa is known from below alone."""
     return sorted(set(rows["pruned"][rows["kappa_high"] == math.inf]))
 
@@ -251,7 +251,7 @@ def _slow_is_ill_conditioned(frame: DataFrame) -> Verdict:
     _, loss = geometric_means(end, "pruned", "loss")
     found = go_together("the loss after training and kappa before it", rates, loss, kappa)
     found = replace(found, seeds=min(start["seed"].nunique(), end["seed"].nunique()))
-    bounds = ", ".join(f"{rate:.0%}" for rate in open_rates(start))
+    bounds = ", ".join(f"{rate:.0%}" for rate in _open_rates(start))
     if not bounds:
         return found
     text = f"{found.text}; kappa at {bounds} is a lower bound"
@@ -345,7 +345,7 @@ def _along(column: str, tensors: str, columns: str, statistics: str) -> tuple[Cl
 
 
 def _of_transformers() -> Iterator[Claim]:
-    """What is said of all pruned networks, of Figure 13's."""
+    """The sentences of Section 7 about pruned networks in general, read of Figure 13's."""
     for statement, sentence, check in (
         (
             "the loss after training grows with the rate, over all rates together",

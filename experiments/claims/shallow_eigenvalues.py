@@ -93,8 +93,7 @@ def _flattens_early(frame: DataFrame) -> Verdict:
         return not_testable("no stop in the first tenth of the training")
     sharpness = _between(frame, "measured", early[-1], 0)
     norms = _between(frame, "predicted", early[-1], 0)
-    found = {f"{panel}": effect for panel, effect in sharpness.items()}
-    found |= {f"of the squared norms {panel}": effect for panel, effect in norms.items()}
+    found = sharpness | {f"of the squared norms {panel}": norm for panel, norm in norms.items()}
     return effects.decide(found, f"sharpness at epoch {early[-1]} over that at epoch 0", below=1.0)
 
 

@@ -117,8 +117,9 @@ def _result(parsed: argparse.Namespace, op: Operator) -> Result:
             msg = "--rtol is for eigenvalues and --kappa; leave it out"
             raise MistakeError(msg)
         return spectral_density(op, seed=parsed.seed, progress=with_bar)
-    asked = {"k": parsed.k, "which": parsed.which, **rtol}
-    return eigenvalues(op, seed=parsed.seed, progress=with_bar, **asked)
+    return eigenvalues(
+        op, k=parsed.k, which=parsed.which, seed=parsed.seed, progress=with_bar, **rtol
+    )
 
 
 def _text(result: Result) -> str:

@@ -176,11 +176,8 @@ def _from_random_vectors(op: Operator, estimate: TraceEstimate, method: str) -> 
     # ``lengths`` is the sum of |x| |A x| over the random vectors x. It stands for ||A||_2, which it
     # exceeds unless all of them miss the largest eigenvectors.
     matrix_error = _matrix_error(op, estimate.value, estimate.lengths)
-    rounding, samples, spread = (
-        _rounding(op, estimate.lengths),
-        estimate.samples,
-        estimate.standard_error,
-    )
+    rounding = _rounding(op, estimate.lengths)
+    samples, spread = estimate.samples, estimate.standard_error
     parts = [rounding, matrix_error, symmetry]
     # A spread of zero may be chance: samples of Hutchinson's are polynomials of degree 2 in random
     # signs. Those of Hutch++ and XTrace are equal where these have found the range of A.

@@ -150,10 +150,10 @@ def _both_certain(run: lanczos.Run, *, rtol: float, error: float) -> bool:
     """Whether it is certain enough that no eigenvalue lies far outside the range of Ritz values.
 
     With the smallest and the largest Ritz value a and b, all eigenvalues must be between
-    (1 - rtol / 2) a, which must be above ``error``, that of the products (the answer's interval has
-    it, this test does not), and (1 + rtol / 3) b. So
-    kappa is b / a times at most (1 + rtol / 3) / (1 - rtol / 2), which is about 1 + 5/6 rtol. That
-    is wrong with a probability of at most ``MISSED_AT_EITHER_END`` for both ends together.
+    (1 - rtol / 2) a and (1 + rtol / 3) b, and the former must be above ``error``, that of the
+    products. So kappa is b / a times at most (1 + rtol / 3) / (1 - rtol / 2), which is about
+    1 + 5/6 rtol; the interval of the answer adds ``error`` to that. It is wrong with a probability
+    of at most ``MISSED_AT_EITHER_END`` for both ends together.
     """
     values = np.linalg.eigvalsh(run.projection)
     bottom = values[0] * (1 - rtol / 2)
