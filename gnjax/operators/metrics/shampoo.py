@@ -88,7 +88,7 @@ def shampoo_factors(gradients: PyTree) -> PyTree:
 
     Args:
       gradients: a tree like the parameters with one more axis in front, over steps or samples.
-        They are real; the sums are taken in float32 or wider.
+        They are real; the sums are taken in float64, or in float32 without JAX's x64.
 
     >>> gradients = np.ones((3, 2, 4))  # three gradients of ones (2, 4)
     >>> left, right = gnjax.metrics.shampoo_factors(gradients)
@@ -105,9 +105,9 @@ def shampoo_factors(gradients: PyTree) -> PyTree:
                 "the metric 'diagonal' or 'layers'"
             )
             raise ValueError(msg)
-        # Half precision and integers do not hold sums of squares.
-        narrowest = jnp.float32 if jnp.issubdtype(given, jnp.floating) else real_dtype()
-        array = jnp.asarray(leaf, jnp.promote_types(given, narrowest))
+        # Half precision and integers do not hold sums of squares, and how far float32 errs in a
+        # sum of thousands depends on the order in which this machine adds.
+        array = jnp.asarray(leaf, real_dtype())
         a, b = _sides(array.shape[1:])
         m = array.reshape(-1, a, b)
         left = jnp.einsum("nab,ncb->ac", m, m, precision="highest")
