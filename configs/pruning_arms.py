@@ -46,6 +46,7 @@ def _arm(**changed: object) -> dict[str, object]:
         "measured": 1,
         "stops": STOPS,
         "kappas": (),
+        "at_start": (),
         "largest": (),
     }
     return arm | changed
@@ -60,10 +61,14 @@ def _paper() -> dict[str, object]:
         "batch": 64,
         "arms": {
             "published": _arm(
-                kappas=(("batches", ends), ("all", STOPS), ("running", (100,))), largest=every_way
+                kappas=(("batches", ends), ("all", STOPS), ("running", (100,))),
+                at_start=("all",),
+                largest=every_way,
             ),
             "other_rates": _arm(rates=(0.2, 0.6), seeds=1, kappas=(("all", STOPS),)),
-            "kernels": _arm(tensors=KERNELS, rates=(0.4, 0.8), kappas=(("all", STOPS),)),
+            "kernels": _arm(
+                tensors=KERNELS, rates=(0.4, 0.8), kappas=(("all", STOPS),), at_start=("all",)
+            ),
             "plain": _arm(augment=False, kappas=(("all", (100,)),)),
             "ties": _arm(
                 tensors=SCATTERED,

@@ -39,7 +39,8 @@ def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any
 
     An arm prunes ``tensors`` of a network, at ``rates`` and from ``seeds`` initialisations.
     ``kappas`` and ``largest`` give for a way to take BatchNorm's statistics the epochs after which
-    kappa, or lambda_max alone, is measured; those of the first ``measured`` seeds alone.
+    kappa, or lambda_max alone, is measured; those of the first ``measured`` seeds alone. In the ways
+    ``at_start`` kappa before training, which needs none, is measured from every seed.
     """
     for arm in config.arms.values():
         for rate in arm.rates:
@@ -49,6 +50,8 @@ def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any
                 labels = {"figure": KINDS[arm.network].figure}
                 yield labels, {**run, "what": LOSSES, "statistics": "", "epoch": arm.stops[-1]}
                 if seed - config.first_seed >= arm.measured:
+                    for way in arm.at_start:
+                        yield labels, {**run, "what": KAPPA, "statistics": way, "epoch": 0}
                     continue
                 for what, ways in ((KAPPA, arm.kappas), (LARGEST, arm.largest)):
                     for way, epochs in ways:

@@ -359,6 +359,9 @@ def bound_holds(
         if bounded.empty:
             return not_testable(f"no cell where {theorem} applies")
         ends = {name: bounded[name].to_numpy() for name in (*bounds, "kappa_low")}
+        unknown = [name for name, end in ends.items() if np.isnan(end).any()]
+        if unknown:
+            return not_testable(f"a cell without a number for {', '.join(unknown)}")
         ratios = ends[bounds[0]] / ends["kappa_low"]
         ordered = all((ends[b] >= ends[a]).all() for a, b in pairwise(bounds))
         text = f"smallest bound / kappa {ratios.min():.4f} over {len(ratios)} cells"

@@ -200,15 +200,12 @@ def _improves_with_depth(frame: DataFrame) -> Verdict:
     by_multiplier = right.groupby("multiplier")
     found, curves = {}, []
     for c, rows in by_multiplier:
-        found[int(c)] = _end_to_end(rows, first, last).among(len(by_multiplier))
+        found[f"at c={int(c)}"] = _end_to_end(rows, first, last)
         curves.append(f"c={int(c)}: {points('L', *geometric_means(rows, 'depth', 'kappa'))}")
-    least = min(found.values(), key=lambda effect: effect.high)
-    status = HOLDS if least.high < 1 else UNDECIDED
-    if found[max(found)].low > 1:
-        status = FAILS
-    listed = ", ".join(f"{effect} at c={c}" for c, effect in found.items())
-    text = f"kappa(L={last}) / kappa(L={first}) {listed}; kappa at {'; '.join(curves)}"
-    return Verdict(status, least.value, text, least.low, least.high)
+    name = f"kappa(L={last}) / kappa(L={first})"
+    judged = effects.decide(effects.extreme(found, largest=False), name, below=1.0)
+    listed = ", ".join(f"{effect} {at_c}" for at_c, effect in found.items())
+    return replace(judged, text=f"{name}: {listed}; kappa at {'; '.join(curves)}")
 
 
 def _maximum_loosens(frame: DataFrame) -> Verdict:

@@ -41,6 +41,7 @@ from gnjax.operators.of_networks.hessian import NetworkHessian
 from gnjax.operators.of_networks.linearised import Linearised, fits
 from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.spectra.krylov.tracked import Tracked, tracked
+from gnjax.spectra.stochastic.probes import beyond_chance, standard_error
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -391,7 +392,9 @@ def _row(
     if trace_samples is not None:
         traces = np.asarray(trace_samples, float)
         products += len(traces)
-        spread = traces.std(ddof=1) / math.sqrt(len(traces)) if len(traces) > 1 else math.inf
+        # Of a random vector of signs, whose squared length is the number of its entries.
+        of_a_sample = rounding * hessian_run.vector.size
+        spread = beyond_chance(standard_error(traces), of_a_sample, len(traces), degree=2)
         values |= {"trace": float(traces.mean()), "trace_standard_error": float(spread)}
     return MonitorRow(
         step=step,

@@ -270,19 +270,22 @@ def _lacks_memory(count: int, equations: Any, v: np.ndarray) -> str:
 
 
 def draws(work: float, rows: int) -> int:
-    """How many random vectors estimate a squared norm ||E||_F^2, for an E with so many ``rows``.
+    """How many random vectors, from 3 to 16, estimate ||E||_F^2 for an error E of ``rows`` rows.
 
-    ``work`` is how many numbers one evaluation writes: fewer draws are made where that is many.
+    ``work`` is how many numbers one evaluation writes. There are 16 draws where they are cheap,
+    that is, where all of them write at most ``_WORK`` numbers, or where E has at most 16 rows.
+    Elsewhere there are fewer, but draws times rows reach ``_FEW_OUTPUTS``, or there are 3 draws.
 
-    The worst case is an error E that sits in a single direction and has a single cause: every
-    estimate |E v|^2 is then a product of two squared Gaussians. The larger of two means over 16
-    draws, one of J v in forward mode and one of J^T u in reverse mode, is below 1/16 of the
-    expectation, which makes ||E||_F too small by more than a factor of 4, with probability below
-    1e-6 (the tests compute it). Networks with many outputs have many directions, so that three
-    draws are enough.
+    The worst case is an E of rank one with a single cause, such as one value inside of the network.
+    Each draw has a new vector v and new roundings. The component of v in the one direction is a
+    Gaussian, and the size of E is modelled as another, so that |E v|^2 is a product of two squared
+    Gaussians. Two means over 16 draws are taken, one of J v in forward mode and one of J^T u in
+    reverse mode. The larger is below 1/16 of the expectation with probability below 1e-6 (the tests
+    compute it). Only then is the estimate of ||E||_F too small by more than the safety factor of 4.
+    A matrix of many rows has errors in many directions, so that 3 draws are enough.
     """
-    by_work = _WORK / max(work, 1.0)
-    by_rows = _FEW_OUTPUTS / rows
+    by_work = _WORK / max(work, 1.0)  # so many draws are cheap
+    by_rows = _FEW_OUTPUTS / rows  # so many are made even if they are not cheap
     return int(min(max(by_work, by_rows, _FEWEST), _MOST))
 
 

@@ -74,9 +74,13 @@ def blamed(
 def _inputs(
     exported: Any, paths: Mapping[str, str], parameters: Mapping[str, Any], leaves: Sequence[Any]
 ) -> Iterator[Any]:
-    """Yield the tensors that the graph is given, in the order of its signature.
+    """Yield the tensors that the exported graph is run with, in the order of its signature.
 
-    Parameters in ``parameters`` take the place of those of the program.
+    Samples come from ``leaves``, one after the other, and floats among them get the common
+    precision of ``parameters``. Every other input is a parameter, a buffer or a constant of the
+    program. If ``parameters`` has an array at its path, this array takes its place, in the type
+    of the program's own tensor. ``paths`` has the path for each of the module's names: a tensor
+    that layers share has several names, and its path is the first.
     """
     kept, remaining = {**exported.constants, **exported.state_dict}, iter(leaves)
     floating = getattr(torch(), jnp.result_type(*parameters.values()).name)
@@ -86,6 +90,7 @@ def _inputs(
             yield tensor_of(next(remaining), floating)
             continue
         own = kept[spec.target]
+        # The module was exported as the attribute ``module`` of a wrapper; constants have no path.
         path = paths.get(spec.target.removeprefix("module."), "")
         yield tensor_of(parameters[path], own.dtype) if path in parameters else own
 

@@ -96,24 +96,29 @@ def diagonal_blocks(
 
 
 def entry_blocks(op: Any, parts: Sequence[np.ndarray], limits: Limits = LIMITS) -> DiagonalBlocks:
-    """The diagonal blocks for a partition of the indices of the vector of parameters.
+    """The diagonal blocks of ``op`` for a partition of the indices of the parameter vector.
 
-    Unlike :func:`diagonal_blocks` a part may have some entries of a leaf.
+    Unlike the groups of :func:`diagonal_blocks`, a part may have only some entries of a leaf. The
+    kernels of layers are of whole leaves, so they are of no use here. For G = scale J^T J, block b
+    comes from the columns scale^{1/2} J_b, if all of J fits in memory. In all other cases the
+    blocks come from the columns of the matrix of ``op``. A G without a factorisation is one of
+    these, because the output Hessian of its loss has no root.
     """
     if isinstance(op, NetworkGram) and op.factorisation() is not None:
         net = op.twin.net
         rows = net.samples * net.rows
-        if 8.0 * rows * net.parameters <= limits.factor_bytes:
+        if 8.0 * rows * net.parameters <= limits.factor_bytes:  # J in float64
             jacobian = op.scale**0.5 * jacobians.jacobian(net)
-            matrices, by_columns = [jacobian[:, indices] for indices in parts], [True] * len(parts)
+            matrices = [jacobian[:, indices] for indices in parts]
+            by_columns = [True] * len(parts)  # no block is held as its kernel J_b J_b^T
             total_error, errors = _errors(op, parts, matrices, by_columns)
             operators = [
                 formed_operator(matrix, True, error, op)
                 for matrix, error in zip(matrices, errors, strict=True)
             ]
-            off = off_share(matrices, by_columns, total_error)
+            share, share_error = off_share(matrices, by_columns, total_error)
             bounds = cache(partial(entry_rank_bounds, net, parts))
-            return DiagonalBlocks(tuple(operators), *off, "jacobian", bounds)
+            return DiagonalBlocks(tuple(operators), share, share_error, "jacobian", bounds)
     return _of_columns(op, parts, limits)
 
 

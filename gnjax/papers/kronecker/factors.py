@@ -60,7 +60,11 @@ class KroneckerFactors:
     def scaled(self, factor: float) -> KroneckerFactors:
         """S_l and factor^{1/2} T_l, those of the network whose Sigma is ``factor`` times as large.
 
-        The root is rounded, and so is its product with every entry.
+        Let E bound the error of the stored T_l. The stored root r differs from factor^{1/2} by a
+        relative error, and the product of r with each entry is rounded. So factor^{1/2} T_l has an
+        error of at most r E (1 + gamma) + r gamma ||T_l||_F, and what underflow changes. The root
+        in float64, its conversion and the product are three roundings; gamma_4 allows for one more.
+        T_1 is no longer the identity, so that the result does not count as whitened.
         """
         root = np.asarray(factor**0.5, self.rights[0].dtype)
         rounding = gamma(4, root.dtype)

@@ -88,10 +88,12 @@ class DeviceRun:
         return self.closed_at is None or self.products >= self.closed_at + max(_LOOKED, k)
 
     def ritz(self, sign: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Ritz values from the least of sign * A on, residuals, and eigenvectors of T in columns.
+        """The eigenvalues theta of T, their residuals, and eigenvectors w of T in columns.
 
-        The residual of the Ritz vector V^T w is ||r w||, which is the coupling times the last entry
-        of w.
+        They are in ascending order of sign * theta: the smallest theta first for sign 1, and the
+        largest first for sign -1. With A V^T = V^T T + q^T r, the Ritz vector x = V^T w has the
+        residual ||A x - theta x|| = ||q^T r w||. After a step, r is ``coupling`` times the last
+        unit vector, so that this is ``coupling`` times the absolute last entry of w.
         """
         values, vectors = np.linalg.eigh(self.projection[: self.filled, : self.filled])
         order = np.argsort(sign * values, kind="stable")

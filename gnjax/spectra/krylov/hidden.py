@@ -95,7 +95,13 @@ def any_beyond(search: Search, pairs: RitzPairs, t: float, level: float = MISSED
     most_rows = min(search.size - len(first_run.basis), fitting_rows, 2 * first_run.products)
 
     def verdict(second_run: krylov.Run) -> bool | None:
-        """Whether S(t) has an eigenvalue beyond t, as far as the second run shows."""
+        """Whether the Schur complement S(t) has an eigenvalue beyond t; None while undecided.
+
+        True is certain: Ritz values lie between the extreme eigenvalues, so that one beyond t needs
+        an eigenvalue beyond t. False means that the random start of the second run misses such an
+        eigenvalue with a probability of at most ``level``. With None the run has to go on.
+        """
+        # Times search.sign the outermost value is the least, at either end of the spectrum.
         outermost = float((search.sign * np.linalg.eigvalsh(second_run.projection)).min())
         if outermost < search.sign * t:
             return True
