@@ -39,8 +39,8 @@ def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any
 
     An arm prunes ``tensors`` of a network, at ``rates`` and from ``seeds`` initialisations.
     ``kappas`` and ``largest`` give for a way to take BatchNorm's statistics the epochs after which
-    kappa, or lambda_max alone, is measured; those of the first ``measured`` seeds alone. In the ways
-    ``at_start`` kappa before training, which needs none, is measured from every seed.
+    kappa, or lambda_max alone, is measured; those of the first ``measured`` seeds alone. kappa
+    before training, which needs no training, is measured from every seed in the ways ``at_start``.
     """
     for arm in config.arms.values():
         for rate in arm.rates:

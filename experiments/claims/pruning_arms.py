@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from pandas import DataFrame
 
@@ -158,16 +159,21 @@ def _over_unpruned(
 
 
 def _at_start(
-    statistics: str, columns: str, tensors: str, network: str = "resnet20"
+    statistics: str,
+    columns: str,
+    tensors: str,
+    network: str = "resnet20",
+    *,
+    from_one_seed: bool = False,
 ) -> Callable[[DataFrame], Verdict]:
-    """Before training, of networks in general: one start has no interval and decides nothing."""
+    """Before training; of networks in general one start has no interval and decides nothing."""
 
     def start(frame: DataFrame) -> DataFrame:
         rows = kappas(frame, statistics, columns, tensors, network=network)
         return rows[rows["epoch"] == 0]
 
     name = "kappa / kappa unpruned before training"
-    return _over_unpruned(start, "kappa", name, from_one_seed=False)
+    return _over_unpruned(start, "kappa", name, from_one_seed=from_one_seed)
 
 
 def _at_end(statistics: str, columns: str, tensors: str) -> Callable[[DataFrame], Verdict]:
@@ -241,7 +247,7 @@ def _slow_is_ill_conditioned(frame: DataFrame) -> Verdict:
     It is about the transformer; both are means over the seeds. Lower bounds of kappa have no order
     among each other, so that they decide nothing.
     """
-    start = kappas(frame, "all", "left", network="vit").query("epoch == 0")
+    start = kappas(frame, "all", "all", network="vit").query("epoch == 0")
     end = last(losses(frame, "vit", EVERY))
     both = sorted(set(start["pruned"]) & set(end["pruned"]))
     if len(both) < 4:
@@ -326,22 +332,24 @@ what is pruned to the third, the columns to the fifth.
 """
 
 
-def _along(column: str, tensors: str, columns: str, statistics: str) -> tuple[Claim, Claim]:
-    """kappa after training, and its mean over the stops: the sentence does not say which."""
+def _along(column: str, tensors: str, columns: str, statistics: str) -> Iterator[Claim]:
+    """kappa before and after training, and its mean over the stops: the sentence names none."""
     way = f"{_SAID[tensors]}, {_SAID[columns]}, {_STATISTICS[statistics]},"
-    after, mean = (
-        Claim(
+    whens = {
+        "before training kappa at every rate,": partial(_at_start, from_one_seed=True),
+        "after training kappa at 80%,": _at_end,
+        "averaged over the stops kappa at 80%,": _over_stops,
+    }
+    for when, check in whens.items():
+        yield Claim(
             "1, 14",
-            f"{when} kappa at 80%, {way} is above that of the unpruned network",
+            f"{when} {way} is above that of the unpruned network",
             INCREASE,
             check(statistics, columns, tensors),
             column=column,
             mended=ITSELF if column == AS_COMPUTED else "",
             panel=_ROWS_OF["resnet20"],
         )
-        for when, check in (("after training", _at_end), ("averaged over the stops", _over_stops))
-    )
-    return after, mean
 
 
 def _of_transformers() -> Iterator[Claim]:
@@ -353,9 +361,9 @@ def _of_transformers() -> Iterator[Claim]:
             _slower("vit", EVERY, from_one_seed=False),
         ),
         (
-            "before training kappa, J with the columns left, is above that of the unpruned network",
+            "before training kappa, J with every column, is above that of the unpruned network",
             WORSE,
-            _at_start("all", "left", EVERY, "vit"),
+            _at_start("all", "all", EVERY, "vit"),
         ),
         (
             "over the rates a large loss after training goes with a large kappa before it",
