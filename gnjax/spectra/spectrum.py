@@ -71,12 +71,16 @@ def squares(
 ) -> Spectrum:
     """The squares of singular values that are known to ``error``, from the largest down.
 
-    A singular value known to e gives sigma^2 to (2 sigma + e) e.
+    A singular value known to e gives sigma^2 to (2 sigma + e) e. The squares are taken in float64,
+    as float32 has none below 1e-45, and an e whose square is below the range of float64 counts with
+    the smallest normal number.
     """
     order = np.argsort(sigma)[::-1]
-    descending, error = sigma[order], np.broadcast_to(error, sigma.shape)[order]
+    descending = sigma[order].astype(np.float64)
+    error = np.broadcast_to(np.asarray(error, np.float64), sigma.shape)[order]
     with np.errstate(over="ignore"):  # an error that large may as well be infinite
         errors = (2 * descending + error) * error
+    errors = np.where(error > 0, np.maximum(errors, np.finfo(float).tiny), errors)
     return Spectrum(descending**2, errors, method, rests_on)
 
 

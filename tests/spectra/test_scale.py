@@ -334,3 +334,16 @@ def test_numbers_that_float32_cannot_hold_are_refused_or_not_resolved(scale):
         else:
             with pytest.raises(ValueError, match=r"in float32 .* 1e-19 .*enable_x64"):
                 gnjax.condition_number(gnjax.dense(scale * MATRIX))
+
+
+def test_a_matrix_that_underflows_in_float32_is_not_known_exactly():
+    """Every curvature of this cross-entropy is below float32's range, and none is zero."""
+    with jax.enable_x64(False):
+        rng = np.random.default_rng(0)
+        x = rng.standard_normal((6, 4)).astype(np.float32)
+        weights = 2000 * rng.standard_normal((4, 3)).astype(np.float32)
+        y = (x @ weights).argmax(1)
+        op = gnjax.gauss_newton((lambda w, x: x @ w, weights), x, y, loss="cross_entropy")
+        found = gnjax.eigenvalues(op, k=3, which="largest")
+    assert not found.values.any()
+    assert (found.errors > 0).all()
