@@ -336,6 +336,7 @@ def test_numbers_that_float32_cannot_hold_are_refused_or_not_resolved(scale):
                 gnjax.condition_number(gnjax.dense(scale * MATRIX))
 
 
+@pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
 def test_a_matrix_that_underflows_in_float32_is_not_known_exactly():
     """Every curvature of this cross-entropy is below float32's range, and none is zero."""
     with jax.enable_x64(False):
