@@ -48,6 +48,7 @@ class Target:
     read_off: bool = False
     why: str = ""
     reason: str = ""
+    note: str = ""
     table: str = ""
     listed: str = ""
 
@@ -95,11 +96,16 @@ class Compared:
 
     def told(self) -> str:
         """What is to be said of the two numbers."""
+        return ". ".join(filter(None, (self._judged(), self.target.note)))
+
+    def _judged(self) -> str:
         if self.differs:
-            return f"differs. {self.target.why}".strip()
-        if self.spread < math.inf or abs(math.log(self.quotient)) <= self.known:
-            return "agrees"
-        return f"one network of each, so not to be told. {self.target.why}".strip()
+            return f"differs. {self.target.why}".removesuffix(". ")
+        if self.spread < math.inf:
+            return f"agrees (a factor above {math.exp(self.spread + self.known):.3g} would show)"
+        if abs(math.log(self.quotient)) <= self.known:
+            return "agrees with what theirs is known to"
+        return f"one network of each, so not to be told. {self.target.why}".removesuffix(". ")
 
 
 def half_unit(number: float) -> float:
@@ -205,11 +211,16 @@ def page(folder: Path) -> str:
         "[All findings](../FINDINGS.md)",
         "The numbers that stand in the notebooks of paper A's authors, or can be read off their"
         " pictures, with the mean of ours at the paper's sizes and the range of our seeds."
+        " Plotted means drawn in a picture that such a notebook holds; whether the printed picture"
+        " is of the same run is not known."
         ' "Differs" means by more than networks of one distribution do: 95% of the differences'
         " between a mean of our seeds and one of their draws are smaller, the digits that are"
-        f" printed and {READ_OFF:.0%} for what was read off a picture added. Of one network here"
-        " nobody knows how far another one would be, and the quotient is all that can be said. No"
-        " verdict rests on these numbers.",
+        f" printed and {READ_OFF:.0%} for what was read off a picture added. A row that agrees says"
+        " how large a difference our seeds could have shown: theirs and ours would have to be"
+        " further apart than that factor. Each row is judged by itself: where several rows agree,"
+        " all of theirs may still lie to one side of ours. Of one network here nobody knows how far"
+        " another one would be, and the quotient is all that can be said. No verdict rests on these"
+        " numbers.",
         *_sections(folder),
     ]
     return "\n\n".join(parts) + "\n"

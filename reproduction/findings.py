@@ -83,15 +83,18 @@ def with_answers(readme: str, answers: str) -> str:
 
 
 def screen(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
-    """FINDINGS.md, to be read in five minutes; everything else is on the pages it links to."""
+    """FINDINGS.md: ten answers, to be read in five minutes, then every printed sentence."""
     parts = [
         "# Findings",
         "Paper A is *Theoretical characterisation of the Gauss-Newton conditioning in Neural"
-        " Networks*, paper B *How the Hessian-Spectrum of Linear Networks Depends on Data*. Kappa"
-        " is the condition number of the Gauss-Newton matrix. Numbers in brackets are intervals of"
-        " 95% over the seeds. CIFAR-10 (part) is 8,068 of its images. As computed is a figure made"
-        " by the code that the authors of paper A published, its slips included; certified is the"
-        " same with the slip mended and every kappa an interval.",
+        " Networks*, paper B *How the Hessian-Spectrum of Linear Networks Depends on Data*. The ten"
+        " answers take five minutes to read; the tables behind them have every printed sentence.",
+        "Kappa is the condition number of the Gauss-Newton matrix. Numbers in brackets are"
+        " intervals of 95% over the seeds; of which effects, is said at the end. CIFAR-10 (part) is"
+        " 8,068 of its images. As computed is a figure made by the code that the authors of paper A"
+        " published, its slips included; certified is the same with the slip mended and every kappa"
+        " an interval.",
+        NOTATION,
         "## Ten answers",
         _answers(sides, FROM_SCREEN, numbers=True),
         *standing.explained(sides),
@@ -107,6 +110,15 @@ def screen(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
     ]
     return "\n\n".join(parts) + "\n"
 
+
+NOTATION = (
+    "Notation: n samples, d inputs, k outputs, m hidden units in each layer, L weight matrices;"
+    " Sigma is the covariance of the inputs X and kappa(Sigma) its condition number; beta is the"
+    " strength of skip connections (0 for none); alpha is the slope of Leaky ReLU where its input"
+    " is negative (0 is ReLU, 1 a linear network), and Lambda holds the derivative of the"
+    " activation at every unit."
+)
+"""The symbols of the ten answers."""
 
 NO_SENTENCE = "No printed sentence."  # other claims may fail, be open or hold: they stand elsewhere
 

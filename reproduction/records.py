@@ -30,9 +30,13 @@ LEGEND = (
     ' "undecided" where its interval of 95% over the seeds lies on both sides of the value that'
     ' decides, and "not testable" where a size or the data that decide are not the paper\'s. All'
     " readings of a sentence have to hold where its words are about each of them, and some where"
-    " the text leaves open which one is meant. Numbers in brackets are such intervals. What a"
-    " sentence says of a figure that the paper has from one seed is decided by one, and the number"
-    " says so; a sentence about networks in general needs several."
+    " the text leaves open which one is meant. Numbers in brackets"
+    " behind an effect are the interval of 95% over the seeds of this one effect, where a reading"
+    ' "holds" because all of its effects do. Where a verdict rests on one effect that is picked'
+    " among several, as where a sentence fails by one of them, or where it is undecided, the"
+    " intervals are wider (Bonferroni's correction), so that all of them hold together with 95%."
+    " What a sentence says of a figure that the paper has from one seed is decided by one, and the"
+    " number says so; a sentence about networks in general needs several."
     " A reading is made as printed (what the text leaves open is filled from the code that the"
     " authors of paper A published), as computed (with a slip of that code), certified (the"
     " same data and steps with the slip mended, where that is what was pruned with other networks),"

@@ -15,7 +15,7 @@ from reproduction.sides import FROM_SCREEN, Links, Side, linked, plain
 from sweeps import sentences
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, OTHER, UNDECIDED, Claim, Sentence
 
-YES, NO, DEPENDS, OPEN = "Yes", "No", "It depends", "Not decided"
+YES, NO, DEPENDS, MOSTLY, OPEN = "Yes", "No", "It depends", "Mostly undecided", "Not decided"
 _DECIDED = (HOLDS, FAILS)
 AT = " @ "  # between a reading and the place in its list of numbers
 
@@ -162,7 +162,9 @@ def answers(sides: Sequence[Side], links: Links = FROM_SCREEN, *, numbers: bool)
     for row in texts.answers():
         found = [by_words[words] for words in row.sentences if words in by_words]
         told = _told(row, found, sides) if found and numbers else ""
-        lines.append(_answer(row, found, links) + (f": {told}" if told else f"{_apart(found)}."))
+        line = _answer(row, found, links) + _apart(found)
+        line += f", but {escaped(row.but)}" if row.but and found else ""
+        lines.append(line + (f": {told}" if told else "."))
     return lines
 
 
@@ -189,10 +191,15 @@ def _differences(found: Sequence[Standing]) -> str:
 
 
 def said(statuses: Sequence[str]) -> str:
-    """One word for several sentences: yes or no where all agree, open where none is decided."""
+    """A word for several sentences: yes or no where all agree, open where none is decided.
+
+    Where more than half of them are open it says so, as "it depends" would sound decided.
+    """
     decided = {status for status in statuses if status in _DECIDED}
     if not decided:
         return OPEN
+    if 2 * sum(status not in _DECIDED for status in statuses) > len(statuses):
+        return MOSTLY
     if decided == {HOLDS, FAILS} or UNDECIDED in statuses or NOT_TESTABLE in statuses:
         return DEPENDS
     return YES if decided == {HOLDS} else NO

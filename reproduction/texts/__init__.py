@@ -191,6 +191,7 @@ class Answer:
         of them hold, no where all fail.
       number: the numbers in words, {1} and so on standing for that of each reading; "" where the
         readings that made the verdicts tell it.
+      but: what a reader of the word alone has to know with it, in few words; "" for nothing.
       readings: the names of these readings, as in the records; "NAME @ rate=0.8" is the number
         that a reading's text lists at rate=0.8.
     """
@@ -199,6 +200,7 @@ class Answer:
     figures: tuple[str, ...]
     sentences: tuple[str, ...]
     number: str
+    but: str
     readings: tuple[str, ...]
 
 
@@ -208,9 +210,10 @@ class Explained:
 
     Attributes:
       title: the heading.
-      found: what was found, in paragraphs, with {1} and so on for the number of each reading.
+      found: what was found, first in two sentences, then in paragraphs, with {1} and so on for the
+        number of each reading.
       readings: the readings, as those of an answer.
-      refuted: what would refute it.
+      refuted: which observation would refute it, each with its sign.
       picture: the picture, from FINDINGS.md.
     """
 
