@@ -5,6 +5,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from pandas import DataFrame
 
 from experiments.claims.pruning_arms import EVERY, KERNELS, SPARSE, kappas, last, losses
@@ -14,21 +15,27 @@ from figures.shared.series import kappa_over_seeds, over_seeds
 EXPERIMENT, COLUMNS = arms.EXPERIMENT, arms.COLUMNS
 NETWORK = "resnet20"
 LOSSES = (  # label, tensors, augment
-    ("every tensor", EVERY, True),
-    ("kernels alone", KERNELS, True),
-    ("every tensor, no crops", EVERY, False),
+    ("every tensor pruned", EVERY, True),
+    ("kernels alone pruned", KERNELS, True),
+    ("every tensor pruned, no crops", EVERY, False),
 )
 KAPPAS = (  # label, tensors, columns
-    ("every column of $J$", EVERY, "all"),
-    ("columns left", EVERY, "left"),
-    ("kernels alone", KERNELS, "left"),
+    ("every tensor pruned, every column of $J$", EVERY, "all"),
+    ("every tensor pruned, columns left", EVERY, "left"),
+    ("kernels alone pruned, every column of $J$", KERNELS, "all"),
+    ("kernels alone pruned, columns left", KERNELS, "left"),
+)
+DIRECTIONS = (  # label, rate, columns
+    (f"{SPARSE:.0%} of every tensor pruned, every column of $J$", SPARSE, "all"),
+    (f"{SPARSE:.0%} of every tensor pruned, columns left", SPARSE, "left"),
+    ("nothing pruned, every column of $J$", 0.0, "all"),
 )
 
 
 def draw(frame: DataFrame) -> Figure:
     """The loss over the pruning rate (left), lambda_max over the epochs, kappa over the rate."""
     with style.paper_style():
-        figure = style.new_figure(style.FULL_WIDTH, 2.6)
+        figure = style.new_figure(style.FULL_WIDTH, 3.1)
         slow, directions, conditioning = figure.subplots(1, 3)
         _losses(slow, frame)
         _directions(directions, frame)
@@ -68,7 +75,7 @@ def _over_rates(axes: Axes, curves: Sequence[tuple[str, DataFrame]], of: str) ->
         )
         lines.append(style.band(axes, series, look, label))
     axes.set_xlabel("share pruned")
-    axes.legend(handles=lines, loc="best", fontsize="x-small")
+    _key_below(axes, lines)
 
 
 def _directions(axes: Axes, frame: DataFrame) -> None:
@@ -78,13 +85,9 @@ def _directions(axes: Axes, frame: DataFrame) -> None:
     chosen = frame[
         (frame["network"] == NETWORK) & frame["augment"] & (frame["statistics"] == "batches")
     ]
-    curves = [
-        (f"{SPARSE:.0%} pruned, every column", SPARSE, "all"),
-        (f"{SPARSE:.0%} pruned, columns left", SPARSE, "left"),
-        ("unpruned", 0.0, "all"),
-    ]
     lines = []
-    for (label, rate, columns), look in zip(curves, style.looks(len(curves)), strict=True):
+    looks = style.looks(len(DIRECTIONS))
+    for (label, rate, columns), look in zip(DIRECTIONS, looks, strict=True):
         rows = chosen[
             (chosen["pruned"] == rate)
             & (chosen["columns"] == columns)
@@ -93,7 +96,18 @@ def _directions(axes: Axes, frame: DataFrame) -> None:
         if not rows.empty:
             lines.append(style.band(axes, over_seeds(rows, "epoch", "lambda_max"), look, label))
     style.whole_numbers(axes, chosen["epoch"], "epoch")
-    axes.legend(handles=lines, loc="best", fontsize="x-small")
+    _key_below(axes, lines)
+
+
+def _key_below(axes: Axes, lines: Sequence[Line2D]) -> None:
+    """The key of a panel under it: its labels are too long to stand beside the curves."""
+    axes.legend(
+        handles=lines,
+        loc="upper left",
+        bbox_to_anchor=(-0.12, -0.22),
+        fontsize="x-small",
+        borderaxespad=0,
+    )
 
 
 def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
@@ -109,9 +123,9 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         " with every tensor pruned as in the published code, with kernels alone, and without random"
         f" crops and flips (initialisations: {counts}; {arms.spread(starts)}). Middle: lambda_max"
         " of J J^T with BatchNorm's statistics of batches, for J with a column for every weight and"
-        " with those of the weights that are left. Right: kappa after the last epoch with"
-        " BatchNorm's statistics of all samples; arrows are lower bounds. Middle and right are of"
-        " one initialisation.",
+        " with those of the weights that are left. Right: kappa of either J after the last epoch,"
+        " with every tensor or kernels alone pruned and BatchNorm's statistics of all samples;"
+        " arrows are lower bounds. Middle and right are of one initialisation.",
         f"Of the columns that are left: {captions.certificates(arms.finite(rows))}"
         if len(rows)
         else "",

@@ -94,5 +94,6 @@ def _draw_others(axes: Axes, one: DataFrame, mirrored: DataFrame, two: DataFrame
         if len(rows)
     ]
     style.logarithmic_x(axes, one["width"], "width $m$")
-    axes.set_title(r"$-\alpha$ in $\Lambda$, and two hidden layers", pad=TITLE_PAD)
+    deeper = ", and two hidden layers" if len(two) else ""
+    axes.set_title(rf"$\alpha$ and $-\alpha$ in $\Lambda${deeper}", pad=TITLE_PAD)
     style.label_curves(axes, lines, spacing=0.2)

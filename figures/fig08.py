@@ -5,6 +5,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from pandas import DataFrame
 
 from figures.shared import captions, style
@@ -34,15 +35,20 @@ def draw(frame: DataFrame) -> Figure:
     shown = _shown(frame)
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.6)
-        for axes, (protocol, title) in zip(figure.subplots(1, 3), PANELS.items(), strict=True):
+        panels = figure.subplots(1, 3)
+        curves = [
             _draw_panel(axes, shown[shown["protocol"] == protocol], title)
-        figure.axes[0].set_ylabel(style.KAPPA)
-        style.key(figure.axes[0], KEY)
-        style.footer(figure, captions.data_line(shown.assign(outputs=shown["outputs"].astype(int))))
+            for axes, (protocol, title) in zip(panels, PANELS.items(), strict=True)
+        ]
+        panels[0].set_ylabel(style.KAPPA)
+        style.key(panels[0], KEY)
+        for axes, lines in zip(panels, curves, strict=True):  # once the key has set the limits
+            style.label_curves(axes, lines)
+        style.footer(figure, captions.data_line(_of_one_name(shown)))
     return figure
 
 
-def _draw_panel(axes: Axes, frame: DataFrame, title: str) -> None:
+def _draw_panel(axes: Axes, frame: DataFrame, title: str) -> list[Line2D]:
     style.logarithmic(axes)
     axes.set_title(title)
     kernels = distinct(frame, "kernel")
@@ -53,7 +59,7 @@ def _draw_panel(axes: Axes, frame: DataFrame, title: str) -> None:
         lines.append(style.band(axes, kappa_over_seeds(rows, "filters"), look, f"$K = {kernel}$"))
         style.bound_curve(axes, over_seeds(rows, "filters", bound), look)
     style.whole_numbers(axes, frame["filters"], "number of filters $F$")
-    style.label_curves(axes, lines)
+    return lines
 
 
 def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
@@ -71,9 +77,15 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         " 2. Networks in two dimensions are in Figure C3. Logarithmic axes for kappa.",
         captions.seeds(shown),
         captions.certificates(shown),
-        captions.data(shown, provenance),
+        captions.data(_of_one_name(shown), provenance),
     )
 
 
 def _shown(frame: DataFrame) -> DataFrame:
     return frame[frame["figure"] == "8-line"]
+
+
+def _of_one_name(shown: DataFrame) -> DataFrame:
+    """The rows with one name for the raw and the whitened images, which have the same sizes."""
+    names = shown["data"].str.partition(", ")[0] + ", raw and whitened"
+    return shown.assign(data=names, outputs=shown["outputs"].astype(int))

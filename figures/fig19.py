@@ -28,8 +28,8 @@ def draw(frame: DataFrame) -> Figure:
             depths.Curve(where(frame, whitening=inputs), look, inputs)
             for inputs, look in LOOKS.items()
         ]
-        depths.draw_kappa(axes, curves, key="center left")
-        axes.set_ylim(bottom=1.0)  # no condition number is below it
+        no_kappa_below = 1.0
+        depths.draw_kappa(axes, curves, key="center left", bottom=no_kappa_below)
         axes.set_ylabel(style.KAPPA)
         _powers(right, where(frame, resolved=True))
         style.footer(figure, captions.data_line(frame))

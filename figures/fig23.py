@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 from pandas import DataFrame
 
@@ -28,16 +29,19 @@ def draw(frame: DataFrame) -> Figure:
     shown = _shown(frame)
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.7)
-        for axes, (sign, title) in zip(
-            figure.subplots(1, 2, sharey=True), TITLES.items(), strict=True
-        ):
+        panels = figure.subplots(1, 2, sharey=True)
+        curves = [
             _draw_slopes(axes, shown[shown["sign"] == sign], title)
+            for axes, (sign, title) in zip(panels, TITLES.items(), strict=True)
+        ]
+        for axes, lines in zip(panels, curves, strict=True):  # once both have set the limits
+            style.label_curves(axes, lines, spacing=0.1)
         figure.axes[0].set_ylabel(style.KAPPA)
         style.footer(figure, captions.data_line(shown))
     return figure
 
 
-def _draw_slopes(axes: Axes, frame: DataFrame, title: str) -> None:
+def _draw_slopes(axes: Axes, frame: DataFrame, title: str) -> list[Line2D]:
     slopes = distinct(frame, "slope")
     style.logarithmic(axes)
     axes.set_title(title, pad=14)
@@ -56,7 +60,7 @@ def _draw_slopes(axes: Axes, frame: DataFrame, title: str) -> None:
     if found.size:
         place = effects.mean(np.log(found)).exponential()
         style.mark_x(axes, place.value, f"$m = {place.value:.0f}$", place)
-    style.label_curves(axes, lines, spacing=0.1)
+    return lines
 
 
 def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:

@@ -5,9 +5,9 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from pandas import DataFrame, Series
+from pandas import DataFrame, Series, concat
 
-from experiments.claims.pruning_arms import EVERY, losses
+from experiments.claims.pruning_arms import EVERY, KERNELS, kappas, losses
 from figures.shared import captions, style
 from figures.shared.series import kappa_over_seeds, over_seeds
 
@@ -19,6 +19,9 @@ COLUMNS = (
     *("samples", "parameters", "batch", "loss", "dead", "rank", "lambda_max"),
 )
 NAMES = {"resnet20": "ResNet20", "resnet32": "ResNet32", "vit": "Vision transformer"}
+LOSS = "training loss"
+ALL = "every column of $J$"
+LEFT = "the columns that are left"
 STEPS = (
     "SGD on the cross-entropy, learning rate 0.1, a tenth of it after epoch 91, momentum 0.9,"
     " weight decay 1e-4, PyTorch's default initialisation"
@@ -35,21 +38,43 @@ def of_network(frame: DataFrame, network: str) -> DataFrame:
 
 
 def draw(frame: DataFrame, network: str) -> Figure:
-    """Over the epochs: the loss, lambda_max with every column of J, and kappa with those left."""
+    """Over the epochs: the loss, lambda_max with every column of J, and kappa with those left.
+
+    Below, where some networks have kernels alone pruned: their loss, and kappa with either columns.
+    """
     shown = of_network(frame, network)
-    panels = (
-        ("training loss", losses(shown, network, EVERY), "loss"),
-        (r"$\lambda_{\max}$, every column of $J$", largest(shown), "lambda_max"),
-        (r"$\kappa$, the columns that are left", certified(shown, "left"), "kappa"),
+    every = (
+        (LOSS, losses(shown, network, EVERY), "loss"),
+        (rf"$\lambda_{{\max}}$, {ALL}", largest(shown), "lambda_max"),
+        (rf"$\kappa$, {LEFT}", certified(shown, "left"), "kappa"),
     )
+    rows_of_panels = {f"{NAMES[network]}\nevery tensor pruned": every}
+    if has_kernels(frame, network):
+        rows_of_panels[f"{NAMES[network]}\nkernels alone pruned"] = (
+            (LOSS, losses(frame, network, KERNELS), "loss"),
+            (rf"$\kappa$, {ALL}", of_kernels(frame, network, "all"), "kappa"),
+            (rf"$\kappa$, {LEFT}", of_kernels(frame, network, "left"), "kappa"),
+        )
     with style.paper_style():
-        figure = style.new_figure(style.FULL_WIDTH, 2.5)
-        for axes, (name, rows, of) in zip(figure.subplots(1, 3), panels, strict=True):
-            axes.set_title(name)
-            curves(axes, rows, of, sorted(shown["pruned"].unique()))
-        figure.axes[0].set_ylabel(NAMES[network])
+        figure = style.new_figure(style.FULL_WIDTH, 2.5 * len(rows_of_panels))
+        grid = figure.subplots(len(rows_of_panels), 3, squeeze=False)
+        for axes_of_row, (pruned, panels) in zip(grid, rows_of_panels.items(), strict=True):
+            axes_of_row[0].set_ylabel(pruned)
+            for axes, (name, rows, of) in zip(axes_of_row, panels, strict=True):
+                axes.set_title(name)
+                curves(axes, rows, of, sorted(shown["pruned"].unique()))
         style.footer(figure, captions.data_line(shown))
     return figure
+
+
+def has_kernels(frame: DataFrame, network: str) -> bool:
+    """Whether some networks of the kind have kernels alone pruned."""
+    return bool(((frame["network"] == network) & (frame["tensors"] == KERNELS)).any())
+
+
+def of_kernels(frame: DataFrame, network: str, columns: str) -> DataFrame:
+    """kappa with BatchNorm's statistics of all samples, with kernels alone pruned or nothing."""
+    return kappas(frame, "all", columns, KERNELS, network=network)
 
 
 def largest(frame: DataFrame) -> DataFrame:
@@ -100,7 +125,11 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any], number: int, networ
     shown = of_network(frame, network)
     rates = sorted(shown["pruned"].unique())
     left = [int(shown.loc[shown["pruned"] == rate, "parameters"].iloc[0]) for rate in rates]
-    kappas = certified(shown, "left")
+    of_every = certified(shown, "left")
+    drawn = [of_every]
+    if has_kernels(frame, network):
+        drawn += [of_kernels(frame, network, columns) for columns in ("all", "left")]
+    known = concat(drawn).drop_duplicates()
     starts = shown[shown["what"] == "losses"].groupby("pruned")["seed"].nunique()
     counts = ", ".join(f"{count} at {rate:.0%}" for rate, count in starts.items())
     transformer = network == "vit"
@@ -117,10 +146,11 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any], number: int, networ
         " crops."
         if transformer
         else _ends(shown),
+        _below(frame, network),
         "Logarithmic vertical axes.",
         f"Initialisations of the losses: {counts}; {spread(starts)}.",
-        captions.certificates(finite(kappas)) if len(kappas) else "",
-        rank(kappas),
+        captions.certificates(finite(known)) if len(known) else "",
+        rank(known),
         captions.data(shown, provenance),
     )
 
@@ -129,6 +159,21 @@ def spread(starts: Series) -> str:
     """What the bands of losses over so many initialisations at each rate are."""
     several = "the 95% interval of the geometric mean where there are several"
     return captions.spread(set(starts), interval=several)
+
+
+def _below(frame: DataFrame, network: str) -> str:
+    """What the lower row shows, where there is one."""
+    if not has_kernels(frame, network):
+        return ""
+    pruned = frame[(frame["network"] == network) & (frame["tensors"] == KERNELS)]
+    left = pruned.groupby("pruned")["parameters"].first()
+    return (
+        f"Below: the same with {', '.join(f'{rate:.0%}' for rate in left.index)} of the smallest"
+        " entries of every kernel pruned and nothing else, so that"
+        f" {', '.join(f'{count:,}' for count in left)} parameters are left: the loss, and kappa of"
+        " J with a column for every weight (middle) and with those of the weights that are left"
+        " (right), both with BatchNorm's statistics of all samples."
+    )
 
 
 def _ends(shown: DataFrame) -> str:
@@ -154,6 +199,13 @@ def rank(kappas: DataFrame) -> str:
     short = kappas[kappas["rank"] < rows]
     if short.empty:
         return ""
+    return captions.paragraph(*(_at_rank(rows, of) for of, rows in short.groupby("tensors")))
+
+
+def _at_rank(short: DataFrame, tensors: str) -> str:
     ranks = captions.listed(sorted({int(rank) for rank in short["rank"]}))
     rates = ", ".join(f"{rate:.0%}" for rate in sorted(short["pruned"].unique()))
-    return f"At {rates} pruned J has not full rank, and kappa is that at the rank {ranks}."
+    return (
+        f"With {rates} of {tensors} pruned J has not full rank, and kappa is that at the rank"
+        f" {ranks}."
+    )

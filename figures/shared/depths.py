@@ -61,14 +61,20 @@ def by_beta(frame: DataFrame, labels: Mapping[str, str]) -> list[Curve]:
 
 
 def draw_kappa(
-    axes: Axes, curves: Sequence[Curve], key: style.KeyPlace | None = "upper left"
+    axes: Axes,
+    curves: Sequence[Curve],
+    key: style.KeyPlace | None = "upper left",
+    bottom: float | None = None,
 ) -> None:
     """kappa with its band for every curve, and its bound where that applies.
 
-    `key` is where the key of both goes; None leaves the bounds out.
+    `key` is where the key of both goes; None leaves the bounds out. `bottom` is where the vertical
+    axis begins, if not below all curves.
     """
     lines = [_kappa(axes, curve, bounded=key is not None) for curve in curves]
     style.whole_numbers(axes, curves[0].frame["depth"], "depth $L$")
+    if bottom is not None:
+        axes.set_ylim(bottom=bottom)
     if key is not None:
         style.key(axes, KEY, loc=key)
     style.label_curves(axes, lines)

@@ -58,9 +58,12 @@ def spaced(count: int, chosen: int) -> set[int]:
 
 
 def _one_style_of_ticks(axes: Axes) -> None:
-    """Plain numbers over less than a decade and a half; else powers of ten and nothing between."""
+    """Plain numbers over less than a decade and a half; else powers of ten and nothing between.
+
+    From a million on plain numbers would be long: there powers of ten and their multiples remain.
+    """
     low, high = axes.get_ylim()
-    if high / low < 10**1.5:
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    else:
+    if high / low >= 10**1.5:
         axes.yaxis.set_minor_formatter(NullFormatter())
+    elif high < 1e6:
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

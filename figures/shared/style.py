@@ -305,10 +305,13 @@ def logarithmic(axes: Axes) -> None:
 
 
 class _PlainDigits(LogFormatter):
-    """Writes 0.6 in place of 6e-01, at the same ticks."""
+    """Writes 0.6 in place of 6e-01, at the same ticks, and what is long as a multiple of 10^k."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
-        return f"{x:g}" if super().__call__(x, pos) else ""
+        if not super().__call__(x, pos):
+            return ""
+        digits, _, exponent = f"{x:g}".partition("e")
+        return rf"${digits} \times 10^{{{int(exponent)}}}$" if exponent else digits
 
 
 def whole_numbers(axes: Axes, values: ArrayLike, label: str) -> None:

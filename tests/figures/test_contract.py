@@ -38,7 +38,22 @@ def test_a_figure_is_that_of_its_published_table(name, tmp_path):
     provenance = table.read_provenance(table.provenance_beside(path))
     assert f"{module.caption(frame, provenance)}\n" == (GALLERY / f"{name}.txt").read_text()
     assert_texts_fit(figure)
+    _assert_labels_point_to_ends(figure)
     _assert_points_tell(told, imread(drawn))
+
+
+def _assert_labels_point_to_ends(figure):
+    """Class: limits that change after the labels are drawn leave their lines in empty places."""
+    for axes in figure.axes:
+        for text in axes.texts:
+            label = text.get_text()
+            own = [one for one in axes.lines if one.get_label() in (label, f"_{label}")]
+            if own and text.arrow_patch is not None:
+                ends = np.concatenate([one.get_xydata() for one in own])
+                ends = ends[np.isfinite(ends).all(axis=1)]
+                places = axes.transAxes.inverted().transform(axes.transData.transform(ends))
+                last = places[np.argmax(places[:, 0])]
+                np.testing.assert_allclose(text.xy, last, atol=1e-3, err_msg=label)
 
 
 def _assert_points_tell(told, picture):

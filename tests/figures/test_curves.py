@@ -125,6 +125,23 @@ def _pruned(network: str) -> Callable[[DataFrame], Curves]:
     return curves
 
 
+def _resnet20(frame: DataFrame) -> Curves:
+    """Every tensor pruned above, kernels alone below; kappas that all have an upper end."""
+    rows = where(frame, network="resnet20", augment=True)
+    unpruned = rows["pruned"] == 0
+    for first, tensors in ((0, "every tensor"), (3, "kernels")):
+        own = rows[unpruned | (rows["tensors"] == tensors)]
+        for rate, run in own.groupby("pruned"):
+            label = f"{rate:.0%} pruned"
+            yield Curve(first, label, where(run, what="losses"), "epoch", "loss")
+            stops = where(run, what="kappa", statistics="all")
+            for panel, columns in ((first + 1, "all"), (first + 2, "left")):
+                own_stops = where(stops, columns=columns)
+                has_kappa = (tensors, columns) != ("every tensor", "all")  # else lambda_max
+                if has_kappa and np.isfinite(own_stops["kappa_high"]).all():
+                    yield Curve(panel, label, own_stops, "epoch")
+
+
 def _fig13(frame: DataFrame) -> Curves:
     rows = where(frame, network="vit", tensors="every tensor", augment=True)
     for rate, run in where(rows, what="losses").groupby("pruned"):
@@ -283,6 +300,7 @@ def _t6(frame: DataFrame) -> Curves:
 
 
 CASES = {
+    "fig01": _resnet20, "fig14": _resnet20,
     "fig02": _fig02, "fig03": _fig03, "fig05": _fig05, "fig06": _fig06, "fig07": _fig07,
     "fig08": _fig08, "fig10": _fig10, "fig11": _fig11, "fig12": _fig12, "fig13": _fig13,
     "fig16": _pruned("vgg5"), "fig17": _fig17, "fig18": _fig18, "fig19": _fig19,

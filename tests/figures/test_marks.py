@@ -84,6 +84,12 @@ def test_of_networks_that_are_not_in_the_table_nothing_is_said(
     assert [words in text for text in said] == [True, False]
 
 
+def test_figure_6_is_titled_two_hidden_layers_where_it_draws_them() -> None:
+    frame = published("fig06")
+    panels = [fig06.draw(t).axes[1] for t in (frame, frame[frame["panel"] != "two"])]
+    assert ["two hidden layers" in panel.get_title("left") for panel in panels] == [True, False]
+
+
 def test_figure_23_marks_the_crossover_where_there_is_one() -> None:
     """At the mean over seeds of the log-log interpolation, which is exact for powers of m."""
     frame = published("fig23")
