@@ -12,7 +12,7 @@ from pathlib import Path
 
 from figures import catalogue
 from sweeps.storage.files import write_atomically
-from sweeps.table import provenance_beside
+from sweeps.table import TableError, provenance_beside
 
 GALLERY = Path("figures/gallery")
 
@@ -27,18 +27,41 @@ def table_of(figure: str, folder: Path) -> Path:
     return folder / f"{getattr(catalogue.load(figure), 'EXPERIMENT', figure)}.csv"
 
 
+def check_rows_are_kept(rows: Path, experiment: str, folder: Path) -> None:
+    """Refuse a table that has fewer rows than the published one, of which cells would be lost.
+
+    Raises:
+      TableError: it has fewer; the text says what to do.
+    """
+    kept = folder / f"{experiment}.csv"
+    if not kept.is_file():
+        return
+    fewer, more = len(_text_of(rows, experiment).splitlines()), len(kept.read_text().splitlines())
+    if fewer < more:
+        msg = (
+            f"nothing is published: {rows} has {fewer - 1} rows to publish and {kept} {more - 1};"
+            " compute the cells that are missing, or remove the published table first"
+        )
+        raise TableError(msg)
+
+
 def publish(rows: Path, experiment: str, folder: Path) -> None:
     """Write a table as depth_sweep.csv, and how it was computed as depth_sweep.json.
 
     A figure of one network or one stage of a large table says in ``PART`` which values of which
     columns it needs. Where each figure of an experiment does, their rows are published alone.
     """
+    write_atomically(folder / f"{experiment}.csv", _text_of(rows, experiment))
+    provenance = provenance_beside(rows).read_text(encoding="utf-8")
+    write_atomically(folder / f"{experiment}.json", provenance)
+
+
+def _text_of(rows: Path, experiment: str) -> str:
+    """What is published of a table."""
     modules = catalogue.from_tables().values()
     parts = [getattr(one, "PART", {}) for one in modules if experiment == one.EXPERIMENT]
     text = rows.read_text(encoding="utf-8")
-    write_atomically(folder / f"{experiment}.csv", _chosen(text, parts) if all(parts) else text)
-    provenance = provenance_beside(rows).read_text(encoding="utf-8")
-    write_atomically(folder / f"{experiment}.json", provenance)
+    return _chosen(text, parts) if all(parts) else text
 
 
 def _chosen(text: str, parts: Sequence[Mapping[str, str]]) -> str:

@@ -239,17 +239,22 @@ def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: fl
 def _publish(options: argparse.Namespace, sections: Sequence[Section]) -> None:
     """Copy pictures and tables to the gallery, and write the findings and the expected verdicts.
 
-    Those of another profile than the laptop's go to a folder inside the gallery.
+    Those of another profile than the laptop's go to a folder inside the gallery. A figure with a
+    problem keeps what is published of it.
     """
     folder = _gallery(options)
+    sections = [section for section in sections if not section.problem]
+    drawn = _experiments(section.figure for section in sections if section.picture is not None)
+    tables_of = {name: options.results / name / options.run / "table.csv" for name in drawn}
+    for name, rows in tables_of.items():
+        published.check_rows_are_kept(rows, name, folder)
     for section in sections:
         if section.picture is not None:
             kept = folder / section.picture.name
             with replacing(kept) as partial:
                 partial.write_bytes(section.picture.read_bytes())
             write_atomically(kept.with_suffix(".txt"), section.caption + "\n")
-    for name in _experiments(section.figure for section in sections if section.picture is not None):
-        rows = options.results / name / options.run / "table.csv"
+    for name, rows in tables_of.items():
         published.publish(rows, name, folder)
     known = records.renewed(EXPECTED, options.profile, sections)
     write_atomically(EXPECTED, json.dumps(known, indent=2) + "\n")

@@ -17,6 +17,7 @@ from reproduction import (
     reproduce,
     verdicts,
 )
+from sweeps.table import TableError
 from tests.reproduction.threads import draw_in_a_thread
 
 
@@ -217,6 +218,15 @@ def test_of_a_large_table_the_parts_of_its_figures_are_published_as_they_are(tmp
         lines = (tmp_path / f"{experiment}.csv").read_text().splitlines()
         assert lines == [header, *(rows[name] for name in chosen)], experiment
         assert (tmp_path / f"{experiment}.json").read_text() == "{}"
+
+
+def test_a_table_with_fewer_rows_does_not_take_the_place_of_the_published_one(tmp_path):
+    """Class: publishing where data are not at hand dropped 2,421 rows that took hours."""
+    (tmp_path / "depth_sweep.csv").write_text("depth,kappa\n2,1.0\n3,2.0\n")
+    (tmp_path / "table.csv").write_text("depth,kappa\n2,1.0\n")
+    with pytest.raises(TableError, match=r"has 1 rows to publish and .* 2; compute the cells"):
+        published.check_rows_are_kept(tmp_path / "table.csv", "depth_sweep", tmp_path)
+    published.check_rows_are_kept(tmp_path / "table.csv", "beta_sweep", tmp_path)  # none is there
 
 
 @pytest.mark.parametrize("profile", records.PROFILES)
