@@ -96,7 +96,5 @@ def _paper() -> dict[str, object]:
         "colours": _panel(at_hand("cifar10_part", data), 500, colours, 3, slopes=every),
         # Twenty draws where the published notebooks print single ones.
         "one_draws": _panel(data, 500, (100,), 20, slopes=(0.0, 0.01)),
-        "colours_draws": _panel(
-            at_hand("cifar10_part", data), 500, colours[:1], 20, slopes=(0.0,)
-        ),
+        "colours_draws": _panel(at_hand("cifar10_part", data), 500, colours[:1], 20, slopes=(0.0,)),
     }

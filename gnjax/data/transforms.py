@@ -142,19 +142,20 @@ def _range_svd(
 ) -> tuple[_Array, _Array, _Array]:
     """U (n, r), S (r,) and V (d, r) of x = U S V^T, for the r singular values that are not zero.
 
-    A singular value counts as zero up to ``rtol`` times the largest. None is up to max(n, d) eps
-    times the largest, or times ``rounded`` where that is given: the size of the numbers whose
-    differences x are.
+    A singular value counts as zero if it is at most ``rtol`` times the largest one. Where ``rtol``
+    is None, it counts as zero up to max(n, d) eps times ``rounded``, or times the largest one if
+    ``rounded`` is None, too. An x that was centred needs ``rounded``, the Frobenius norm before
+    centring: its entries have rounding errors of that size, however small they are themselves.
     """
     lefts, singular_values, rights = np.linalg.svd(x, full_matrices=False)
-    largest = float(singular_values[0])
+    reference = float(singular_values[0])
     if rtol is None:
         rtol = max(x.shape) * float(np.finfo(np.float64).eps)
-        largest = largest if rounded is None else rounded
+        reference = reference if rounded is None else rounded
     if not 0 <= rtol < 1:
         msg = f"rtol={rtol}; it is relative to the largest singular value and lies in [0, 1)"
         raise ValueError(msg)
-    rank = int(np.sum(singular_values > rtol * largest))
+    rank = int(np.sum(singular_values > rtol * reference))
     if rank == 0:
         msg = "all inputs are zero (after centring, if that was asked); there is nothing to whiten"
         raise ValueError(msg)

@@ -211,11 +211,14 @@ def _remedies(diagnosis: Diagnosis) -> str:
 
 
 def _mark(diagnosis: Diagnosis) -> str:
-    """What * means, where a number of the report has it."""
-    marked = [layer.block for layer in diagnosis.layers]
+    """A note that says what * means; "" if no kappa of a layer or of a remedy has that mark.
+
+    It stands behind a kappa whose rank is assumed, from a gap in the spectrum.
+    """
+    conditions = [layer.block for layer in diagnosis.layers]
     for suggestion in diagnosis.suggestions:
-        marked += [suggestion.before, suggestion.after]
-    return "\n".join(_filled(ASSUMED, 0)) if any(map(is_assumed, marked)) else ""
+        conditions += [suggestion.before, suggestion.after]
+    return "\n".join(_filled(ASSUMED, 0)) if any(map(is_assumed, conditions)) else ""
 
 
 def _by_reason(diagnosis: Diagnosis) -> dict[str, list[str]]:

@@ -82,11 +82,15 @@ def takes_trees(mv: Callable[[Any, Any], jax.Array]) -> Callable[[Any, Any], Any
 
     @wraps(mv)
     def product(self: Any, v: Any) -> Any:
-        """The product with an array, or with a tree, which is first made a vector."""
+        """A v as an array for an array v, and as a tree of the same structure for a tree v.
+
+        A tree is made a vector (p,), multiplied, and made a tree again.
+        """
         if isinstance(v, jax.Array | np.ndarray):
             check_real(v)
             return mv(self, v)
         image = mv(self, self.ravel(v))
+        # v may have other containers than the model, under the same paths; the result has those.
         return jax.tree.unflatten(jax.tree.structure(v), jax.tree.leaves(self.unravel(image)))
 
     return product

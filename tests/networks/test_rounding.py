@@ -13,7 +13,14 @@ from gnjax.networks.construct import network
 from gnjax.networks.forms.samples import take
 from gnjax.networks.model import functional
 from gnjax.networks.network import backward_products, forward_products
-from gnjax.networks.rounding import SAFETY, draws, errors, jacobian_error, product_error
+from gnjax.networks.rounding import (
+    SAFETY,
+    draws,
+    errors,
+    jacobian_error,
+    monte_carlo,
+    product_error,
+)
 from gnjax.operators.of_networks import hessian
 from tests.networks import CASES
 
@@ -382,3 +389,18 @@ def test_products_with_j_by_the_same_program_add_no_error(side):
     op.facts().product()(jnp.ones(op.shape[0]))
     op.facts().product()(jnp.ones((op.shape[0], 3)))
     assert op.facts().error(1.0) == before
+
+
+@pytest.mark.parametrize(
+    ("precision", "device", "bits"),
+    [(None, "gpu", 11), ("high", "gpu", 11), ("highest", "gpu", None), ("high", "tpu", 16)],
+)
+def test_factors_of_products_are_rounded_as_the_device_rounds_them(
+    monkeypatch, precision, device, bits
+):
+    """JAX documents that HIGH is TF32 on a GPU and three products of bfloat16 on a TPU."""
+    x = jnp.ones((3, 3), jnp.float32)
+    jaxpr = jax.make_jaxpr(lambda a, b: jax.lax.dot(a, b, precision=precision))(x, x)
+    (eqn,) = jaxpr.eqns
+    monkeypatch.setattr(jax, "default_backend", lambda: device)
+    assert monte_carlo._multiplier_roundoff(eqn) == (0.0 if bits is None else 2.0**-bits)

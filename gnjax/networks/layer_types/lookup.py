@@ -14,16 +14,19 @@ from gnjax.networks.layer_types.layer_type import LayerType, Sizes, Use
 def _sizes(eqn: Any, side: int) -> Sizes | None:
     """The sizes if each index looks up one whole row of a table (V, ..), else None.
 
-    ``eqn`` is a gather of JAX, and ``side`` which of its operands holds the parameter: the table is
-    the first. As a layer it has V inputs, unit vectors, and as many outputs as a row has numbers.
+    ``eqn`` is a gather of JAX, whose first operand is the table, and ``side`` is the index of the
+    operand that holds the parameter. A table is a layer z_t = W a_t with one group. It has V
+    inputs, since a_t is the unit vector of the index at position t, and as many outputs as a row
+    has numbers.
     """
     shape, result = eqn.invars[side].aval.shape, eqn.outvars[0].aval.shape
-    numbers, width = eqn.params["dimension_numbers"], len(shape) - 1
+    dimensions, width = eqn.params["dimension_numbers"], len(shape) - 1
+    # An index chooses on axis 0 alone, and the axes of a row are the last axes of the result.
     whole_rows = (
         side == 0
-        and numbers.collapsed_slice_dims == numbers.start_index_map == (0,)
-        and not numbers.operand_batching_dims
-        and numbers.offset_dims == tuple(range(len(result) - width, len(result)))
+        and dimensions.collapsed_slice_dims == dimensions.start_index_map == (0,)
+        and not dimensions.operand_batching_dims
+        and dimensions.offset_dims == tuple(range(len(result) - width, len(result)))
         and tuple(eqn.params["slice_sizes"]) == (1, *shape[1:])
     )
     return Sizes(1, shape[0], math.prod(shape[1:])) if whole_rows else None

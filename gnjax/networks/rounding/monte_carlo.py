@@ -270,19 +270,23 @@ def _terms(eqn: Any) -> int:
 
 
 def _multiplier_roundoff(eqn: Any) -> float:
-    """The relative error to which a device rounds the factors of a matrix product beforehand.
+    """The relative error by which both factors are rounded before they are multiplied, or 0.
 
-    A GPU takes float32 factors in TF32, a TPU in bfloat16, where no precision is asked for.
+    ``eqn`` is a matrix product or a convolution. Where it asks for no precision and its result is
+    float32, a GPU rounds the factors to TF32, and a TPU to bfloat16. With the precision HIGH a GPU
+    rounds to TF32, too, and a TPU takes two bfloat16 for each factor, which have 16 bits together.
+    Where it names one of JAX's algorithms, such as BF16_BF16_F32, the name says to which format. In
+    all other cases the factors count as exact.
     """
+    # This is "NONE", the name of an algorithm, or a pair "(PRECISION.HIGH, PRECISION.HIGH)".
     precision = str(eqn.params["precision"]).upper()
-    device, single = jax.default_backend(), eqn.outvars[0].aval.dtype == jnp.float32
-    by_default = (
-        precision in ("NONE", "DEFAULT")
-        or "PRECISION.DEFAULT" in precision
-        or ".DEFAULT" in precision
-    )
-    if "BF16" in precision or (single and by_default and device == "tpu"):
+    device, is_float32 = jax.default_backend(), eqn.outvars[0].aval.dtype == jnp.float32
+    by_default = precision in ("NONE", "DEFAULT") or ".DEFAULT" in precision
+    is_high = "HIGH" in precision.replace("HIGHEST", "")
+    if "BF16" in precision or (is_float32 and by_default and device == "tpu"):
         return unit_roundoff(jnp.dtype(jnp.bfloat16))
-    if "TF32" in precision or (single and by_default and device == "gpu"):
+    if "TF32" in precision or (is_float32 and (by_default or is_high) and device == "gpu"):
         return 2.0**-11  # TF32 keeps ten bits behind the first
+    if is_float32 and is_high and device == "tpu":
+        return 2.0**-16
     return unit_roundoff(jnp.dtype(jnp.float16)) if "F16" in precision else 0.0

@@ -48,9 +48,15 @@ class HostProducts(Algebra):
         return on_device(self.multiply(v))
 
     def narrowing(self, norm: float) -> Error:
-        """The rounding of entries from float64 to float32, in which 32-bit mode stores them.
+        """A bound on ||E||_2 for the rounding E of A from the dtype of the products to the own one.
 
-        Each entry is rounded once, and ||A||_F <= n^{1/2} ||A||_2.
+        In 32-bit mode JAX has no float64, so that a float64 matrix is stored in float32. Each entry
+        is rounded once, by at most u |A_ij| (but for underflow), and so
+
+            ||E||_2 <= ||E||_F <= u ||A||_F <= u n^{1/2} ||A||_2,
+
+        where ``norm`` is about ||A||_2. A product A v is rounded by at most u ||A v||, which is
+        less. The bound is 0 where the own dtype is as wide as that of the products.
         """
         if self.products.dtype.itemsize <= np.dtype(self.dtype).itemsize:
             return Error(0.0)

@@ -342,12 +342,15 @@ class NetworkGram(Algebra, ParameterTrees):
 
     @cached_property
     def _error_with_and_without_root(self) -> Error:
-        """The larger error of the two products with J^T B J, or more where both are further apart.
+        """The error of J^T B J for which it makes no difference how B is computed.
 
-        One has B as a derivative and the other R R^T (:meth:`_measured_products`).
+        J^T B J v is computed with B as a derivative and, if the root R can be formed, as R R^T
+        (:meth:`_measured_products`). Of both measured errors the larger counts. If it does not
+        explain how far both products are apart, that distance counts, with a factor of safety.
         """
-        *others, largest = sorted(self._measured_products, key=lambda found: found.error.value)
-        return largest.error_beside([found.images for found in others if found.images is not None])
+        *others, worst = sorted(self._measured_products, key=lambda product: product.error.value)
+        images = [product.images for product in others if product.images is not None]
+        return worst.error_beside(images)
 
     @property
     def _by_products(self) -> bool:
