@@ -33,6 +33,11 @@ def load(argument: str) -> tuple[ConfigDict, str]:
         raise unknown_profile(profile, module.PROFILES)
     try:
         return module.get_config(profile), profile
+    except KeyError as error:
+        if error.args != (profile,):
+            raise
+        msg = f"{path} has no profile {profile!r}"
+        raise ConfigError(msg) from error
     except ValueError as error:
         raise ConfigError(str(error)) from error
 

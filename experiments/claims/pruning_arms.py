@@ -35,6 +35,7 @@ from sweeps.claims import (
 from sweeps.effects import decide, exponent, ratio
 from sweeps.rows import geometric_means, points
 
+Check = Callable[[DataFrame], Verdict]
 EVERY, KERNELS = "every tensor", "kernels"
 SCATTERED = "every tensor, ties at random"
 SPARSE = 0.8  # the largest pruning rate
@@ -93,9 +94,7 @@ def _one_start_decides(rows: DataFrame) -> bool:
     return rows["data"].str.startswith("cifar10").all()
 
 
-def _slower(
-    network: str, tensors: str = EVERY, *, from_one_seed: bool = True
-) -> Callable[[DataFrame], Verdict]:
+def _slower(network: str, tensors: str = EVERY, *, from_one_seed: bool = True) -> Check:
     """Whether the loss after the last epoch grows with the pruning rate."""
 
     def check(frame: DataFrame) -> Verdict:
@@ -139,7 +138,7 @@ def _over_unpruned(
     *,
     at: float | None = None,
     from_one_seed: bool = True,
-) -> Callable[[DataFrame], Verdict]:
+) -> Check:
     """Whether a column lies above that of the unpruned network, at every rate or at one."""
 
     def check(frame: DataFrame) -> Verdict:
@@ -165,7 +164,7 @@ def _at_start(
     network: str = "resnet20",
     *,
     from_one_seed: bool = False,
-) -> Callable[[DataFrame], Verdict]:
+) -> Check:
     """Before training; of networks in general one start has no interval and decides nothing."""
 
     def start(frame: DataFrame) -> DataFrame:
@@ -176,7 +175,7 @@ def _at_start(
     return _over_unpruned(start, "kappa", name, from_one_seed=from_one_seed)
 
 
-def _at_end(statistics: str, columns: str, tensors: str) -> Callable[[DataFrame], Verdict]:
+def _at_end(statistics: str, columns: str, tensors: str) -> Check:
     """After training at the largest rate, with both ends of the two spectra."""
 
     def end(frame: DataFrame) -> DataFrame:
@@ -202,7 +201,7 @@ def _with_ends(found: Verdict, rows: DataFrame) -> Verdict:
     return replace(found, text=text)
 
 
-def _over_stops(statistics: str, columns: str, tensors: str) -> Callable[[DataFrame], Verdict]:
+def _over_stops(statistics: str, columns: str, tensors: str) -> Check:
     """The geometric mean over the stops that all networks have, the start among them."""
 
     def check(frame: DataFrame) -> Verdict:
@@ -279,7 +278,7 @@ def _never_trained(frame: DataFrame) -> Verdict:
     return decide(grown, name, above=1.0, from_one_seed=_one_start_decides(every))
 
 
-def _ends_of_growth(when: str) -> Callable[[DataFrame], Verdict]:
+def _ends_of_growth(when: str) -> Check:
     """Whether kappa as computed grows more by lambda_min's fall before training, and less after it.
 
     Growth is from unpruned to the largest rate. 1 / lambda_min is kappa / lambda_max, and as well
@@ -335,7 +334,7 @@ what is pruned to the third, the columns to the fifth.
 def _along(column: str, tensors: str, columns: str, statistics: str) -> Iterator[Claim]:
     """kappa before and after training, and its mean over the stops: the sentence names none."""
     way = f"{_SAID[tensors]}, {_SAID[columns]}, {_STATISTICS[statistics]},"
-    whens = {
+    whens: dict[str, Callable[[str, str, str], Check]] = {
         "before training kappa at every rate,": partial(_at_start, from_one_seed=True),
         "after training kappa at 80%,": _at_end,
         "averaged over the stops kappa at 80%,": _over_stops,

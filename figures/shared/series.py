@@ -51,17 +51,21 @@ def over_seeds(frame: DataFrame, x: str, *factors: str, arithmetic: bool = False
     """The geometric mean at each x of a column, or of the product of several, and its interval.
 
     Unbiased estimates keep their ``arithmetic`` mean, as does a column that is not positive.
-    Rows where it is not finite (a bound that does not apply) are left out.
+    Rows where it is not finite (a bound that does not apply) are left out. kappa alone, in a table
+    that says which values are resolved, is that of :func:`kappa_over_seeds`.
     """
+    if factors == ("kappa",) and "resolved" in frame:
+        return kappa_over_seeds(frame, x)
     values = np.prod([frame[name] for name in factors], axis=0)
     known = np.ones(len(frame), dtype=bool)
     return _aggregate(frame[x].to_numpy(), values, known, arithmetic=arithmetic)
 
 
 def kappa_over_seeds(frame: DataFrame, x: str) -> Series:
-    """`over_seeds` of kappa, with its certified lower end where the value is unresolved."""
+    """The mean of kappa, with its certified lower end, if the table has it, where unresolved."""
     resolved = frame["resolved"].to_numpy(bool)
-    values = np.where(resolved, frame["kappa"], frame["kappa_low"])
+    least = frame["kappa_low"] if "kappa_low" in frame else frame["kappa"]
+    values = np.where(resolved, frame["kappa"], least)
     return _aggregate(frame[x].to_numpy(), values, resolved)
 
 

@@ -65,7 +65,8 @@ def _rank_sentence(diagnosis: Diagnosis) -> str:
     if rank == min(p, kn):
         return f"{text}: as large as it can be"
     side = "parameter" if p <= kn else "output"
-    return f"{text}: {min(p, kn) - rank:,} {side} directions have no curvature"
+    none = "are taken to have none" if source == "gap" else "have no curvature"
+    return f"{text}: {min(p, kn) - rank:,} {side} directions {none}"
 
 
 def _resolved_sentence(diagnosis: Diagnosis) -> str:

@@ -180,6 +180,15 @@ def test_every_eigenvalue_lies_within_its_error(cases):
         assert (off <= _REFERENCE * _norm(exact)).all(), (name, off.max())
 
 
+def test_every_trace_lies_within_its_error(cases):
+    """Class: an operator that states another trace than that of its matrix."""
+    for name, op, exact in cases:
+        found = gnjax.trace(op, method="exact")
+        error = sum(part.value for part in found.certificate.parts)
+        size = np.linalg.norm(exact, "nuc")
+        assert abs(found.value - np.trace(exact)) <= error + _REFERENCE * size, (name, str(found))
+
+
 def _answer(op, method, certify):
     """The answer, or None where the method refuses in words that say why."""
     try:

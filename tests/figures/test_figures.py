@@ -105,6 +105,17 @@ def test_two_starts_are_two_lines_and_bars_from_one_to_the_other() -> None:
     assert mixed == "bands are its 95% interval, thin lines the two where there are two"
 
 
+@pytest.mark.parametrize("has_low", [False, True])
+def test_a_kappa_that_is_not_resolved_is_not_drawn_as_one_that_is(has_low: bool) -> None:
+    """Class: the recipe of a sweep of one's own, with 2.7e23 at a rank that was assumed."""
+    table = DataFrame({"x": [1, 2], "kappa": [10.0, 1e23], "resolved": [True, False]})
+    if has_low:
+        table["kappa_low"] = [9.0, 5.0]
+    series = over_seeds(table, "x", "kappa")
+    np.testing.assert_array_equal(series.resolved, [True, False])
+    np.testing.assert_allclose(series.mean, [10.0, 5.0 if has_low else 1e23])
+
+
 def test_a_point_tells_its_place_its_value_and_its_starts() -> None:
     table = DataFrame({"x": [1, 2] * 3, "kappa": np.repeat([1.0, 10.0, 100.0], 2)})
     series = replace(over_seeds(table, "x", "kappa"), resolved=np.array([True, False]))

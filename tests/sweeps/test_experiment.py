@@ -237,6 +237,13 @@ def test_cells_of_an_earlier_form_are_told_and_not_taken(tmp_path, capsys):
         assert "earlier form of this experiment" in said
 
 
+def test_a_profile_that_a_config_does_not_have_is_one_sentence(tmp_path, capsys):
+    config = tmp_path / "toy.py"
+    config.write_text("def get_config(profile):\n    return {'smoke': {}}[profile]\n")
+    assert command_line.main(TOY, [f"--config={config}:medium"]) == 2
+    assert f"{config} has no profile 'medium'" in capsys.readouterr().err
+
+
 def test_two_config_files_with_one_profile_have_two_tables(tmp_path):
     """Class: a table under the name of one config has the rows of another."""
     for name, width in (("toy", 3), ("of_my_own", 4)):
