@@ -163,6 +163,7 @@ def _at_start(
     tensors: str,
     network: str = "resnet20",
     *,
+    at: float | None = None,
     from_one_seed: bool = False,
 ) -> Check:
     """Before training; of networks in general one start has no interval and decides nothing."""
@@ -172,7 +173,7 @@ def _at_start(
         return rows[rows["epoch"] == 0]
 
     name = "kappa / kappa unpruned before training"
-    return _over_unpruned(start, "kappa", name, from_one_seed=from_one_seed)
+    return _over_unpruned(start, "kappa", name, at=at, from_one_seed=from_one_seed)
 
 
 def _at_end(statistics: str, columns: str, tensors: str) -> Check:
@@ -335,14 +336,14 @@ def _along(column: str, tensors: str, columns: str, statistics: str) -> Iterator
     """kappa before and after training, and its mean over the stops: the sentence names none."""
     way = f"{_SAID[tensors]}, {_SAID[columns]}, {_STATISTICS[statistics]},"
     whens: dict[str, Callable[[str, str, str], Check]] = {
-        "before training kappa at every rate,": partial(_at_start, from_one_seed=True),
-        "after training kappa at 80%,": _at_end,
-        "averaged over the stops kappa at 80%,": _over_stops,
+        "before training": partial(_at_start, at=SPARSE, from_one_seed=True),
+        "after training": _at_end,
+        "averaged over the stops": _over_stops,
     }
     for when, check in whens.items():
         yield Claim(
             "1, 14",
-            f"{when} {way} is above that of the unpruned network",
+            f"{when} kappa at 80%, {way} is above that of the unpruned network",
             INCREASE,
             check(statistics, columns, tensors),
             column=column,

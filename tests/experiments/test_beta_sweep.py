@@ -350,7 +350,7 @@ def test_claims_on_beta_can_hold_and_fail() -> None:
     hurts = beta_table(lambda depth, beta: depth**2 * (1 + beta))
     hurts["bound_convex"] = 0.9 * hurts["kappa"]
     hurts["worst_term"] = 1 / hurts["worst_term"]
-    tight = [claim for claim in beta_sweep.CLAIMS if "is tight" in claim.statement]
+    tight = [claim for claim in beta_sweep.CLAIMS if "at most twice kappa" in claim.statement]
     assert statuses(tight, hurts) == {HOLDS}
     loose = hurts.assign(bound_convex=2.1 * hurts["kappa"])
     assert statuses(tight, loose) == {FAILS}
