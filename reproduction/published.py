@@ -36,10 +36,11 @@ def check_rows_are_kept(rows: Path, experiment: str, folder: Path) -> None:
     kept = folder / f"{experiment}.csv"
     if not kept.is_file():
         return
-    fewer, more = len(_text_of(rows, experiment).splitlines()), len(kept.read_text().splitlines())
-    if fewer < more:
+    texts = _text_of(rows, experiment), kept.read_text(encoding="utf-8")
+    new, old = (len(text.splitlines()) - 1 for text in texts)  # without the header
+    if new < old:
         msg = (
-            f"nothing is published: {rows} has {fewer - 1} rows to publish and {kept} {more - 1};"
+            f"nothing is published: {rows} has {new} rows to publish and {kept} {old};"
             " compute the cells that are missing, or remove the published table first"
         )
         raise TableError(msg)

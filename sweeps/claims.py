@@ -113,6 +113,10 @@ class Verdict:
     data: str = ""
 
 
+Check = Callable[[DataFrame], Verdict]
+"""What judges a claim by the saved table."""
+
+
 @dataclass(frozen=True)
 class Claim:
     """A statement about one figure and its test.
@@ -135,7 +139,7 @@ class Claim:
     figure: str
     statement: str
     source: Source | Sentence
-    check: Callable[[DataFrame], Verdict]
+    check: Check
     ratios: tuple[str, ...] = ()
     panel: tuple[tuple[str, object], ...] = ()
     mechanism: str = ""

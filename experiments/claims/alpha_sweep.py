@@ -16,6 +16,7 @@ from sweeps.claims import (
     BEYOND,
     CERTIFIED,
     OTHER,
+    Check,
     Claim,
     Sentence,
     Verdict,
@@ -31,7 +32,6 @@ RELU, LINEAR = 0.0, 1.0
 SLOPE = 0.01  # of figure 6
 
 Rows = Callable[[DataFrame], DataFrame]
-Check = Callable[[DataFrame], Verdict]
 
 
 def rows_of(panel: str, sign: str = TRUE) -> Rows:

@@ -81,8 +81,7 @@ def _every_term_falls(figure: str) -> Callable[[DataFrame], Verdict]:
     """
 
     def check(frame: DataFrame) -> Verdict:
-        shown = where(frame, figure=figure)
-        rows = shown[np.isfinite(shown["worst_term"]) & (shown["depth"] > 1)]
+        rows = _with_terms(where(frame, figure=figure))
         if rows.empty:
             return not_testable("no network of L > 1 where Eq 7 applies")
         depths = np.unique(rows["depth"])
@@ -106,8 +105,7 @@ def _terms_fall_on_average(figure: str) -> Callable[[DataFrame], Verdict]:
     """Whether the term that falls least up to beta = 1 falls on average over the networks."""
 
     def check(frame: DataFrame) -> Verdict:
-        shown = where(frame, figure=figure, beta="1")
-        rows = shown[np.isfinite(shown["worst_term"]) & (shown["depth"] > 1)]
+        rows = _with_terms(where(frame, figure=figure, beta="1"))
         if rows.empty:
             return not_testable("no network of L > 1 where Eq 7 applies")
         found = {
@@ -118,6 +116,11 @@ def _terms_fall_on_average(figure: str) -> Callable[[DataFrame], Verdict]:
         return effects.decide(found, name, below=1.0)
 
     return check
+
+
+def _with_terms(rows: DataFrame) -> DataFrame:
+    """The networks of L > 1 whose terms are compared with those at the next smaller beta."""
+    return rows[np.isfinite(rows["worst_term"]) & (rows["depth"] > 1)]
 
 
 def _worst_logs(rows: DataFrame) -> NDArray:

@@ -13,14 +13,13 @@ whole step gains of the quadratic model, each at its best length.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from pandas import DataFrame
 
 from sweeps import effects
-from sweeps.claims import BEYOND, Claim, Source, Verdict, elsewhere, not_testable
+from sweeps.claims import BEYOND, Check, Claim, Source, Verdict, elsewhere, not_testable
 from sweeps.rows import where
 
 FAILING, MATCHING = "arXiv 2602.00816", "arXiv 2510.09378"
@@ -45,7 +44,6 @@ MECHANISMS = {
     " damping turns both steps towards the gradient, with cosines of 0.37 and 0.45 at the start;"
     " with a hundredth of it these are 0.10 and 0.12, and that of the steps is 0.40 (0.30, 0.51)",
 }
-Check = Callable[[DataFrame], Verdict]
 
 
 def _everywhere(panel: str, name: str, wanted: dict[str, object], **side: Any) -> Check:

@@ -19,6 +19,7 @@ from sweeps.claims import (
     BEYOND,
     CERTIFIED,
     OTHER,
+    Check,
     Claim,
     Sentence,
     Verdict,
@@ -28,8 +29,6 @@ from sweeps.claims import (
 )
 from sweeps.effects import Effect, bound_holds, decide, mean
 from sweeps.rows import growth_exponent
-
-Check = Callable[[DataFrame], Verdict]
 
 EXACT, HALF, WHITENED = "raw", "raw, Sigma/2 for the root", "whitened"
 """How figure 8 treats its images: as they are, with Sigma^(1/2) or with Sigma/2; and whitened."""

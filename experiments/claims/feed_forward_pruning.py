@@ -5,7 +5,6 @@ Each pruned network is compared with the unpruned one, so that no single rate de
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +18,7 @@ from sweeps.claims import (
     CERTIFIED,
     HOLDS,
     OTHER,
+    Check,
     Claim,
     Verdict,
     not_testable,
@@ -33,8 +33,6 @@ BOTH_FALL = (
     " lambda_min 0.83, 0.58 and 0.23 times; at 0.8 they are 0.058 and 0.043 times."
 )
 MENDED = "J has the columns of the parameters that pruning has left"
-
-Check = Callable[[DataFrame], Verdict]
 
 
 def _kappas(frame: DataFrame, run: str, of: str, *, trained: bool) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 from pandas import DataFrame
 
 from sweeps import effects
-from sweeps.claims import BEYOND, Claim, Sentence, Verdict, implied, not_testable, verdict
+from sweeps.claims import BEYOND, Check, Claim, Sentence, Verdict, implied, not_testable, verdict
 from sweeps.rows import geometric_means, means, where
-
-Check = Callable[[DataFrame], Verdict]
 
 FAR = 2.0  # the factor from which on two sharpnesses are far apart
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from pandas import DataFrame
 
-from sweeps.claims import AS_PRINTED, FAILS, Claim, Sentence, Verdict, every, not_testable
+from sweeps.claims import AS_PRINTED, FAILS, Check, Claim, Sentence, Verdict, every, not_testable
 from sweeps.claims import OTHER as OTHER_SETTINGS
 from sweeps.effects import Effect, decide, mean
 from sweeps.rows import means, polynomial_fit, r_squared, where
-
-Check = Callable[[DataFrame], Verdict]
 
 PRINTED, OTHER = "printed", "other"  # whose d, k and m: those of the figures, or others
 FEWEST_LAYERS = 4  # that a straight line is fitted through

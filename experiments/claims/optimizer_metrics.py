@@ -7,7 +7,6 @@ claim here is its own; the question whether a lower kappa goes with fewer steps 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from pandas import DataFrame
 
 from sweeps import effects
-from sweeps.claims import BEYOND, Claim, Source, Verdict, elsewhere, not_testable
+from sweeps.claims import BEYOND, Check, Claim, Source, Verdict, elsewhere, not_testable
 from sweeps.effects import Effect
 from sweeps.rows import where
 
@@ -50,7 +49,6 @@ MECHANISMS = {
     _lowers("Shampoo"): "at the start its factors are of one gradient and have rank one: kappa is"
     " 5.3 times that of G in the MLP on many images, and 1.3 (0.31, 5.5) times later",
 }
-Check = Callable[[DataFrame], Verdict]
 
 
 def _best(frame: DataFrame, **wanted: object) -> DataFrame:

@@ -28,6 +28,7 @@ from sweeps.claims import (
     NOT_TESTABLE,
     OTHER,
     UNDECIDED,
+    Check,
     Claim,
     Verdict,
     not_testable,
@@ -35,7 +36,6 @@ from sweeps.claims import (
 from sweeps.effects import decide, exponent, ratio
 from sweeps.rows import geometric_means, points
 
-Check = Callable[[DataFrame], Verdict]
 EVERY, KERNELS = "every tensor", "kernels"
 SCATTERED = "every tensor, ties at random"
 SPARSE = 0.8  # the largest pruning rate

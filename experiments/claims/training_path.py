@@ -12,6 +12,7 @@ from sweeps.claims import (
     AS_PRINTED,
     OTHER,
     SOME,
+    Check,
     Claim,
     Sentence,
     Verdict,
@@ -21,8 +22,6 @@ from sweeps.claims import (
 )
 from sweeps.effects import TIGHT, Effect, between, decide, mean
 from sweeps.rows import where
-
-Check = Callable[[DataFrame], Verdict]
 
 TITLES = {
     "published": "X^T X = I, Xavier, colours less their means",

@@ -19,6 +19,7 @@ from sweeps.claims import (
     OTHER,
     SOME,
     UNDECIDED,
+    Check,
     Claim,
     Sentence,
     Verdict,
@@ -33,7 +34,6 @@ ROBUST = 10.0  # an order of magnitude, on the figure's logarithmic axis
 FAR_MORE = 2.0
 NARROW = 50  # from here on the spread no longer falls
 
-Check = Callable[[DataFrame], Verdict]
 RULES: Mapping[str, str] = {
     "float64": "at matrix_rank's rank in double precision",
     "absolute": "at the rank above 1e-7",
