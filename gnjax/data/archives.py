@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 Pixels = NDArray[np.uint8]  # (n, *shape)
 Labels = NDArray[np.int64]  # (n,)
 
-_MOST_AXES = 8  # of an idx file
+_MOST_AXES = 8  # of an idx file: a header that announces more is damaged
 
 # What the documentation of pickle and the code of tarfile raise for bytes that are not theirs.
 MALFORMED = (
@@ -64,9 +64,10 @@ class Archive:
 
 
 def read_archive(folder: Path, archive: Archive) -> dict[str, bytes] | None:
-    """The decompressed members of an archive by name, each verified; None where one is lacking.
+    """The decompressed bytes of an archive's members by name, verified; None where one is lacking.
 
-    They lie in ``folder`` as files of their own, or in the archive if it is a tar file.
+    The ``folder`` has the members as single files, plain or gzipped, or it has the archive itself
+    where that is a tar file.
     """
     members = _read_loose(folder, archive)
     if members is None:
@@ -105,7 +106,7 @@ def verify_file(path: Path, sha256: str) -> bool:
 
 
 def _read_loose(folder: Path, archive: Archive) -> dict[str, bytes] | None:
-    """The members that lie in the folder as files of their own; None where one is lacking."""
+    """The bytes, by name, of members that are single files in the folder; None where one lacks."""
     contents: dict[str, bytes] = {}
     for member in archive.members:
         path = _loose_path(folder, archive, member)
@@ -146,6 +147,7 @@ def _read_tar(folder: Path, archive: Archive) -> dict[str, bytes] | None:
     if path is None:
         return None
     packed = path.suffix == ".gz"
+    # The published hash is that of the packed file; its members are verified one by one later.
     if packed and archive.sha256 and not verify_file(path, archive.sha256):
         msg = f"{path} does not have the sha256 {archive.sha256} that was published; replace it"
         raise ValueError(msg)
@@ -158,7 +160,7 @@ def _read_tar(folder: Path, archive: Archive) -> dict[str, bytes] | None:
 
 
 def _tar_path(folder: Path, archive: Archive) -> Path | None:
-    """The tar file of an archive in the folder, gzipped or not; None if it is not there or none."""
+    """The path of an archive that is a tar file, gzipped or not; None if it is none, or absent."""
     if ".tar" not in archive.name:
         return None
     names = (archive.name, archive.name.removesuffix(".gz"))
@@ -167,6 +169,7 @@ def _tar_path(folder: Path, archive: Archive) -> Path | None:
 
 def _extracted(tar: tarfile.TarFile, archive: Archive) -> dict[str, bytes]:
     """The bytes of the members by name. They are read in the order of the tar file, in one pass."""
+    # from a path within the tar file to the name of the member
     still_needed = {f"{archive.inside}/{member.name}": member.name for member in archive.members}
     contents: dict[str, bytes] = {}
     for entry in tar:
@@ -189,7 +192,7 @@ def parse_idx(data: bytes, name: str) -> Pixels:
         msg = f"{name} does not begin as an idx file of unsigned bytes; replace it"
         raise ValueError(msg)
     axes = data[3]
-    start = 4 + 4 * axes
+    start = 4 + 4 * axes  # of the elements
     is_readable = axes <= _MOST_AXES and len(data) >= start
     shape = struct.unpack(f">{axes}I", data[4:start]) if is_readable else ()
     elements = math.prod(shape)
@@ -233,26 +236,27 @@ def parse_cifar_rows(members: Mapping[str, bytes]) -> tuple[Pixels, Labels]:
     Each image is a label, one byte, and three planes of 32 x 32 bytes.
     """
     (data,) = members.values()
-    rows = np.frombuffer(data, np.uint8).reshape(-1, 1 + 3072)
+    rows = np.frombuffer(data, np.uint8).reshape(-1, 1 + 3 * 32 * 32)
     pixels = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return pixels, rows[:, 0].astype(np.int64)
 
 
 def cifar_rows(batches: Mapping[str, bytes], counts: Sequence[int]) -> bytes:
-    """The bytes of CIFAR-10's binary form for the first images of each of its pickled batches.
+    """CIFAR-10's binary form of the first ``counts[i]`` images of each i-th pickled batch.
 
-    Of the i-th batch these are the first ``counts[i]`` images.
+    ``batches`` has the bytes of each pickled batch by name. In the binary form, which
+    :func:`parse_cifar_rows` reads, an image is its label, one byte, and 3,072 bytes of pixels.
     """
-    parts = []
+    rows_of_batches = []
     for data, count in zip(batches.values(), counts, strict=True):
         pixels, labels = _parse_batch(data)
         labels = labels[:count, None].astype(np.uint8)
-        parts.append(np.concatenate([labels, pixels[:count]], axis=1))
-    return np.concatenate(parts).tobytes()
+        rows_of_batches.append(np.concatenate([labels, pixels[:count]], axis=1))
+    return np.concatenate(rows_of_batches).tobytes()
 
 
 def _parse_batch(data: bytes) -> tuple[Pixels, Labels]:
-    """The images as rows of pixels, and the labels, of one pickled batch of CIFAR-10.
+    """The images (n, 3072), as rows of pixels, and labels (n,) of a pickled batch of CIFAR-10.
 
     A pickle can run any code, so that only bytes that have their published hash may come here.
     """

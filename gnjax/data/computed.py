@@ -26,7 +26,8 @@ def digits() -> _Samples:
 def gaussian(samples: int, dimension: int, classes: int, seed: int) -> _Samples:
     """Rows x ~ N(0, I_d); a row's label is argmax(A x) for an A with N(0, 1) entries.
 
-    The labels can therefore be fitted by a linear map, and more samples extend fewer ones.
+    The labels can therefore be fitted by a linear map. With one seed, fewer samples are the first
+    rows of more samples.
     """
     # How many numbers x, A and x A^T have together.
     numbers = (samples + classes) * (dimension + 0.0) + samples * classes
@@ -67,7 +68,10 @@ def photo_patches(samples: int, seed: int) -> _Samples:
 def crops(
     image: NDArray[np.uint8], count: int, rng: np.random.Generator
 ) -> NDArray[np.uint8]:  # (count, 32, 32, 3)
-    """``count`` different crops of 32 x 32 pixels, at positions drawn without replacement."""
+    """``count`` different crops of 32 x 32 pixels of an image (height, width, 3).
+
+    Their positions are drawn without replacement.
+    """
     windows = _windows(image)
     rows, columns = windows.shape[:2]
     positions = rng.choice(rows * columns, count, replace=False)

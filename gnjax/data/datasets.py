@@ -157,6 +157,7 @@ def fetch(name: str, *, progress: Callable[[str], Any] | None = None) -> list[Pa
         msg = f"{name} needs no fetching, it takes no network"
         raise ValueError(msg if name in names() else unknown_name(name))
     data = PUBLISHED[name]
+    # A part of a larger data set is made from the files of the larger one, which are downloaded.
     archives_of_splits = places.fetched_as(name, data).data.archives
     # By their names, as one archive may have all splits.
     archives = {archive.name: archive for files in archives_of_splits.values() for archive in files}
@@ -166,7 +167,7 @@ def fetch(name: str, *, progress: Callable[[str], Any] | None = None) -> list[Pa
 
 
 def state(name: str) -> str:
-    """Where ``load(name)`` would take the data from, in words; files are not verified.
+    """Where ``load(name)`` would take the data from, in words; no file is opened or verified.
 
     >>> gnjax.data.state("fashion_mnist_5000")
     'bundled'
@@ -177,10 +178,10 @@ def state(name: str) -> str:
         return "made here"
     data = PUBLISHED[name]
     for folder, where in places.standing_places(name, data):
-        held = [split for split in data.archives if places.has_split(folder, data, split)]
-        if held:
+        splits = [split for split in data.archives if places.has_split(folder, data, split)]
+        if splits:
             text = "bundled" if data.bundled else f"in folder {folder} ({where})"
-            return text if len(held) == len(data.archives) else f"{text}, {held[0]} split alone"
+            return text if len(splits) == len(data.archives) else f"{text}, {splits[0]} split alone"
     return "in cache" if places.fetched_as(name, data).is_cached() else "not here"
 
 

@@ -60,7 +60,7 @@ def read_files(
     failures = [f"{folder} ({where}): does not hold {files}" for folder, where in folders]
     if directory is not None or data.bundled:
         raise DataUnavailableError(_nowhere(name, failures))
-    source = fetched_as(name, data)
+    source = fetched_as(name, data)  # the data set, or the larger one that it is a part of
     for archive in source.data.archives[split]:
         download(name, data, archive, failures)
     members = read_split(source.folder, data, split)
@@ -74,7 +74,7 @@ def read_split(folder: Path, data: Published, split: str) -> dict[str, bytes] | 
     """The verified members of a split by name; None where the folder lacks them.
 
     For a data set that is a part of a larger one, its file is made from those of the larger one, if
-    the folder has these alone.
+    the folder lacks the file itself and has these.
     """
     members = read_all(folder, data.archives[split])
     if members is not None or data.part is None:
@@ -104,20 +104,20 @@ def _files_of(data: Published, split: str) -> str:
 
 
 def read_all(folder: Path, archives: Sequence[Archive]) -> dict[str, bytes] | None:
-    """Every member of every archive, in order; None where the folder lacks one."""
+    """The verified bytes of every member of every archive by name, in order; None if one lacks."""
     members: dict[str, bytes] = {}
     for archive in archives:
-        part = read_archive(folder, archive)
-        if part is None:
+        members_of_archive = read_archive(folder, archive)
+        if members_of_archive is None:
             return None
-        members |= part
+        members |= members_of_archive
     return members
 
 
 def user_places(root: Path, data: Published, where: str) -> Iterator[tuple[Path, str]]:
-    """(folder, where) for each folder of a user's data directory that may hold this data set.
+    """Yield (folder, where) for each folder in a user's directory that may hold this data set.
 
-    ``where`` is the name of the directory in messages.
+    ``root`` is the directory, and ``where`` its name in messages.
     """
     root = root.expanduser()
     for sub in data.subfolders:
@@ -126,10 +126,11 @@ def user_places(root: Path, data: Published, where: str) -> Iterator[tuple[Path,
 
 
 def standing_places(name: str, data: Published) -> Iterator[tuple[Path, str]]:
-    """(folder, where) for each folder that is always searched: GNJAX_DATA and the system's.
+    """Yield (folder, its name in messages) for each folder that is searched by default.
 
-    For data that ships with this package the folder is its own, and GNJAX_DATA is not searched. No
-    mirror has the file of a part of a larger set, and so the user may put it into the cache.
+    These are those of GNJAX_DATA and of the system; for data that ships with this package, the
+    folder of the package alone. For a part of a larger data set they include the cache: no mirror
+    has its file, and so the user may put it there.
     """
     root = os.environ.get("GNJAX_DATA")
     if root and not data.bundled:
@@ -186,8 +187,8 @@ def download(
     """One archive in the cache with its published sha256, from the first mirror that has it.
 
     A file that is in the cache with this hash is not downloaded again. ``failures`` says where the
-    data was looked for before, for the error where no mirror has it. ``progress(file name)`` gives
-    the bar that pooch is to advance.
+    data was looked for before, for the error where no mirror has it. ``progress(file name)``
+    returns the progress bar that pooch advances.
     """
     source = fetched_as(name, data)
     folder = source.folder

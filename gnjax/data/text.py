@@ -67,7 +67,9 @@ def load_text(name: str = "python_topics", *, vocabulary: int | None = None) -> 
         msg = f"{BUNDLED} lacks {_TOPICS.name}; install gnjax again"
         raise ValueError(msg)
     text = members[_TOPICS.members[0].name].decode()
-    ranked = [item for item, _ in sorted(Counter(text).items(), key=lambda c: (-c[1], c[0]))]
+    # The most frequent character first, and of equally frequent ones the first of the alphabet.
+    counted = sorted(Counter(text).items(), key=lambda pair: (-pair[1], pair[0]))
+    ranked = [character for character, _ in counted]
     if vocabulary is not None:
         ranked = _shortened(ranked, vocabulary)
     number = {character: rank for rank, character in enumerate(ranked)}
@@ -97,10 +99,10 @@ def _shortened(ranked: list[str], vocabulary: int) -> list[str]:
 def sequences(
     text: Text, samples: int, length: int, *, seed: int = 0
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """``samples`` pieces x of the text (n, length), and y, the next character after each of x.
+    """Pieces x (samples, length) of the text, and y of the same shape: the character after each.
 
-    The text is cut into pieces that do not overlap. Of these ``samples`` are drawn by ``seed`` and
-    kept in the order of the text. Hence x[i, t + 1] = y[i, t].
+    The text is cut into pieces of ``length`` characters that do not overlap, of which ``samples``
+    are drawn by ``seed`` and kept in the order of the text. Hence x[i, t + 1] = y[i, t].
 
     >>> text = gnjax.data.load_text("python_topics")
     >>> x, y = gnjax.data.sequences(text, samples=4, length=8)

@@ -163,10 +163,11 @@ def _range_svd(
 
 
 def downsample(x: ArrayLike, shape: tuple[int, ...], to: tuple[int, ...]) -> _Array:
-    """Area average of images (height, width[, channels]) to a smaller height and width.
+    """Area average of images to a smaller height and width, as rows like those of x (n, d).
 
-    Where the new size does not divide the old one, a pixel counts by the part of its area that
-    falls into the new pixel: out = A_h X A_w^T with A from ``area_weights``.
+    ``shape`` and ``to`` are the old and the new (height, width[, channels]) of an image. Where the
+    new size does not divide the old one, a pixel counts by the part of its area that falls into the
+    new pixel: out = A_h X A_w^T with A from ``area_weights``.
 
     >>> gnjax.data.downsample([[1.0, 3.0, 5.0, 7.0]], (2, 2), (1, 1)).tolist()
     [[4.0]]
@@ -198,7 +199,9 @@ def area_weights(size: int, to: int) -> _Array:
 
 
 def grayscale(x: ArrayLike, shape: tuple[int, ...]) -> _Array:
-    """Luma 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601) of images (h, w, 3), as (n, h w).
+    """Luma 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601) of images, rows x (n, 3 h w), as (n, h w).
+
+    ``shape`` is (h, w, 3).
 
     >>> gnjax.data.grayscale([[1.0, 0.0, 0.0]], (1, 1, 3)).tolist()  # one red pixel
     [[0.299]]
