@@ -150,34 +150,35 @@ class LinearCombination(Algebra, ParameterTrees):
     it knows its products no better than that.
     """
 
-    parts: tuple[Operator, ...]
+    terms: tuple[Operator, ...]
     weights: tuple[float, ...]
     shift: float = 0.0
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.parts[0].shape
+        return self.terms[0].shape
 
     @property
     def dtype(self) -> jnp.dtype:
-        return max((part.dtype for part in self.parts), key=lambda dtype: jnp.finfo(dtype).eps)
+        return max((term.dtype for term in self.terms), key=lambda dtype: jnp.finfo(dtype).eps)
 
     def facts(self) -> Facts:
         """What follows for sum_i w_i A_i + s I from the facts of the terms A_i.
 
-        ``unshifted`` is the sum without s I, and s, for methods that compute its ends and move
-        them. Where only one operator is shifted, it is that operator itself, with its structure.
+        ``unshifted`` is the sum without s I, and s: methods may compute the extreme eigenvalues of
+        that sum and add s. For A + s I it is A itself, which has more structure than a sum.
+        ``assumed`` says whether the rank was decided by a numerical cut-off, which a shift makes n.
         """
-        stated = [facts_of(part) for part in self.parts]
+        stated = [facts_of(term) for term in self.terms]
         traces = [facts.trace for facts in stated if facts.trace]
-        is_shifted_operator = len(self.parts) == 1 and float(self.weights[0]) == 1  # A + s I
-        unshifted = self.parts[0] if is_shifted_operator else replace(self, shift=0.0)
+        is_shifted_operator = len(self.terms) == 1 and float(self.weights[0]) == 1  # A + s I
+        unshifted = self.terms[0] if is_shifted_operator else replace(self, shift=0.0)
         return Facts(
             error=self.error,
             rank=self._rank,
             assumed=not self.shift and any(facts.assumed for facts in stated),
             symmetric=all(facts.symmetric for facts in stated)
-            and reduce(add, map(symmetry_of, self.parts)),
+            and reduce(add, map(symmetry_of, self.terms)),
             positive=self._positive() or False,
             factor=self.factorisation,
             twin=self._twin,
@@ -188,52 +189,63 @@ class LinearCombination(Algebra, ParameterTrees):
             magnitude=self._magnitude,
             uneven=self._uneven,
             product=self._product,
-            devices=lambda: next(filter(None, map(devices_of, self.parts)), ()),
+            devices=lambda: next(filter(None, map(devices_of, self.terms)), ()),
             network=next(filter(None, (facts.network for facts in stated)), None),
         )
 
     def _positive(self) -> Error | None:
-        """The evidence that every term is semidefinite; None where structure does not say so."""
-        evidence = [positivity_of(part) for part in self.parts]
+        """The evidence that the sum is positive semidefinite: that of all its terms, added.
+
+        It is an error of size 0 with its reasons. None if a weight or the shift is negative, or if
+        nothing is known about the sign of an A_i.
+        """
+        evidence = [positivity_of(term) for term in self.terms]
         if float(self.shift) < 0 or min(map(float, self.weights)) < 0 or None in evidence:
             return None
         return reduce(add, filter(None, evidence))
 
     def _rank(self) -> RankBound:
-        """The sum of the bounds of the terms; the size if a multiple of the identity is added."""
+        """A bound on the rank: rank(A + B) <= rank A + rank B, and at most the size n.
+
+        It is n where a multiple of the identity is added.
+        """
         size = self.shape[0]
-        terms = zip(self.weights, self.parts, strict=True)
-        rank = size if self.shift else sum(rank_of(part).value for w, part in terms if w)
+        weighted = zip(self.weights, self.terms, strict=True)
+        rank = size if self.shift else sum(rank_of(term).value for w, term in weighted if w)
         if rank >= size:
             return RankBound(size)
-        return RankBound(rank, reduce(add, (rank_of(part).evidence for part in self.parts)))
+        return RankBound(rank, reduce(add, (rank_of(term).evidence for term in self.terms)))
 
     def _magnitude(self) -> int | None:
         """The exponent e with 2^e near the norm of the largest term; None if all are zero."""
         exponents = [exponent_of(float(self.shift))]
-        for weight, part in zip(self.weights, self.parts, strict=True):
-            of_part, of_weight = magnitude_of(part)[0], exponent_of(float(weight))
-            exponents.append(None if of_part is None or of_weight is None else of_part + of_weight)
+        for weight, term in zip(self.weights, self.terms, strict=True):
+            of_term, of_weight = magnitude_of(term)[0], exponent_of(float(weight))
+            exponents.append(None if of_term is None or of_weight is None else of_term + of_weight)
         return max((exponent for exponent in exponents if exponent is not None), default=None)
 
     def _uneven(self) -> bool:
-        """Whether an A_i is uneven, or has a norm far from 1, which its weight may hide."""
-        exponents = [magnitude_of(part)[0] for part in self.parts]
+        """Whether an A_i has a norm, or is made of numbers, far from 1.
+
+        The norm of the sum does not show that, as a weight may compensate for it.
+        """
+        exponents = [magnitude_of(term)[0] for term in self.terms]
         is_far = any(abs(exponent or 0) > reach(self.dtype) for exponent in exponents)
-        return is_far or any(map(is_uneven, self.parts))
+        return is_far or any(map(is_uneven, self.terms))
 
     def _twin(self) -> Operator:
-        """w A' for a single term w A with w > 0, where A' is the twin of A; else the sum itself.
+        """An operator with the same non-zero eigenvalues, and not larger: the twin of the sum.
 
-        Where A' states its multiples, it is that multiple, which keeps all facts of A'.
+        For a single term w A with w > 0 it is w A', where A' is the twin of A; else it is the sum
+        itself. If A' has its own multiples (``scaled``), w A' is one of these and keeps all facts.
         """
-        if len(self.parts) > 1 or self.shift or not float(self.weights[0]) > 0:
+        if len(self.terms) > 1 or self.shift or not float(self.weights[0]) > 0:
             return self
-        twin = twin_of(self.parts[0])
+        twin = twin_of(self.terms[0])
         multiple = scaled(twin, float(self.weights[0]))
         if multiple is not None:
             return multiple
-        return self if twin is self.parts[0] else replace(self, parts=(twin,))
+        return self if twin is self.terms[0] else replace(self, terms=(twin,))
 
     def factorisation(self) -> Factorisation | None:
         """The factor F = [w_1^{1/2} J_1, .., w_m^{1/2} J_m] with F F^T = sum_i w_i A_i.
@@ -241,7 +253,7 @@ class LinearCombination(Algebra, ParameterTrees):
         A_i = J_i J_i^T are the terms. None if a term states no factor, if a weight w_i is negative,
         or if there is a shift s, as s I has no factor of few columns.
         """
-        factors = [factorisation_of(part) for part in self.parts]
+        factors = [factorisation_of(term) for term in self.terms]
         factorisations = [factor for factor in factors if factor is not None]
         if self.shift or min(self.weights) < 0 or len(factorisations) < len(factors):
             return None
@@ -260,35 +272,39 @@ class LinearCombination(Algebra, ParameterTrees):
             """
             total = sum((factor.error().scaled(root) for root, factor in pairs), Error(0.0))
             norm = float(np.linalg.norm(form())) if set(roots) != {1.0} else 0.0
+            # Two roundings of an entry, that of its root and that of the product, and room.
             rounding = raised(gamma(4, np.dtype(float)) * norm)
             return total + Error(rounding, reason="rounding of a scaled factor")
 
         return Factorisation((self.shape[0], columns), form, error)
 
     def _trace(self, traces: list[Callable[[], tuple[float, Error]]]) -> tuple[float, Error]:
-        """sum_i w_i tr A_i + n s, with the errors of the traces and the rounding of the sum."""
+        """sum_i w_i tr A_i + n s, with the errors of the traces and the rounding of the sum.
+
+        A sum of m products is wrong by at most gamma_m times the sum of their absolute values.
+        """
         terms = [(float(self.shift) * self.shape[0], Error(0.0))]
         for weight, trace in zip(self.weights, traces, strict=True):
             value, error = trace()
             terms.append((float(weight) * value, error.scaled(float(weight))))
-        size = sum(abs(value) for value, _ in terms)
-        rounding = gamma(len(terms) + 2, np.dtype(float)) * size
+        absolute_sum = sum(abs(value) for value, _ in terms)
+        rounding = gamma(len(terms) + 2, np.dtype(float)) * absolute_sum
         total = Error(rounding, reason="rounding of a sum")
         return sum(v for v, _ in terms), sum((error for _, error in terms), total)
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
         """sum_i w_i A_i v + s v, each A_i v in the precision of A_i."""
-        return self.combined([part.mv(on_device(v, part.dtype)) for part in self.parts], v)
+        return self.combined([term.mv(on_device(v, term.dtype)) for term in self.terms], v)
 
     def _product(self) -> Product:
         """v -> A v for many products, from the fastest products of the terms."""
-        products = [prepared_product(part) for part in self.parts]
+        products = [prepared_product(term) for term in self.terms]
         return lambda v: self.combined([product(v) for product in products], v)
 
     def as_matrix(self) -> jax.Array:
         """sum_i w_i A_i + s I from the matrices of the terms."""
-        matrices = [part.as_matrix() for part in self.parts]
+        matrices = [term.as_matrix() for term in self.terms]
         return _combined(self.dtype, self.weights, matrices, self.shift, None)
 
     def combined(self, images: list[jax.Array], v: jax.Array) -> jax.Array:
@@ -303,11 +319,11 @@ class LinearCombination(Algebra, ParameterTrees):
         """
         total, norms = Error(0.0), [abs(float(self.shift))]  # the norms of all terms
         positive = self._positive()
-        if len(self.parts) > 1 and positive is not None:
+        if len(self.terms) > 1 and positive is not None:
             total += positive  # on which the norms of the terms rest, see _norms
-        for weight, part, size in zip(self.weights, self.parts, self._norms(norm), strict=True):
+        for weight, term, size in zip(self.weights, self.terms, self._norms(norm), strict=True):
             if weight:
-                total += error_of(part, size).scaled(float(weight))
+                total += error_of(term, size).scaled(float(weight))
                 norms.append(abs(float(weight)) * size)
         share = gamma(len(norms) + 4, self.dtype) * self.shape[0] ** 0.5
         return total + Error(raised(share * sum(norms)), reason="rounding of a sum of operators")
@@ -318,17 +334,17 @@ class LinearCombination(Algebra, ParameterTrees):
         The norm of a sum of semidefinite terms is at least that of each term. In any other sum
         terms can cancel, so their norms are computed from their own products.
         """
-        if len(self.parts) == 1 or self._positive() is not None:
+        if len(self.terms) == 1 or self._positive() is not None:
             most = abs(float(norm)) + abs(float(self.shift))  # of a term w_i A_i
             return [most / abs(float(w)) if w else 0.0 for w in self.weights]
-        return [_norm(part) for part in self.parts]
+        return [_norm(term) for term in self.terms]
 
 
 @partial(jax.jit, static_argnums=0)
 def _combined(
     dtype: jnp.dtype, weights: tuple[float, ...], images: list[Any], shift: float, v: Any
 ) -> jax.Array:
-    """sum_i w_i image_i + s v, where None for v is the identity."""
+    """sum_i w_i image_i + s v for the images A_i v; where v is None, the images are the A_i."""
     block = jnp.eye(len(images[0]), dtype=dtype) if v is None else jnp.asarray(v, dtype)
     total = jnp.asarray(shift, dtype) * block
     for weight, image in zip(weights, images, strict=True):
@@ -347,7 +363,8 @@ def _product(op: Operator, v: Any) -> jax.Array:
     if _is_tree(v):
         msg = "op @ v is for arrays; op.mv(tree) multiplies a tree like the parameters of a network"
         raise ValueError(msg)
-    columns, size = v if isinstance(v, np.ndarray) else jnp.asarray(v), op.shape[0]
+    columns = v if isinstance(v, np.ndarray) else jnp.asarray(v)
+    size = op.shape[0]
     if columns.ndim not in (1, 2) or columns.shape[0] != size:
         msg = (
             f"an operator of shape {op.shape} multiplies vectors ({size},) and blocks of columns "
@@ -360,7 +377,7 @@ def _product(op: Operator, v: Any) -> jax.Array:
 
 def _is_tree(v: Any) -> bool:
     """Whether this is a pytree, and no array and no list of numbers."""
-    if jax.tree_util.all_leaves([v]):
+    if jax.tree_util.all_leaves([v]):  # v itself is a leaf, such as an array
         return False
     has_only_numbers = not any(np.ndim(leaf) for leaf in jax.tree.leaves(v))
     return not (isinstance(v, list | tuple) and has_only_numbers)
@@ -370,7 +387,7 @@ def _multiple(op: Operator, factor: float) -> LinearCombination:
     """``factor`` times A; the multiple of a combination is one of the same terms."""
     if isinstance(op, LinearCombination):
         weights = tuple(factor * weight for weight in op.weights)
-        return LinearCombination(op.parts, weights, factor * op.shift)
+        return LinearCombination(op.terms, weights, factor * op.shift)
     return LinearCombination((op,), (factor,))
 
 
@@ -379,7 +396,7 @@ def _sum(op: Operator, other: Any) -> LinearCombination:
 
     A sum of sums is one sum of all terms, with their weights, and with one shift.
     """
-    first = _multiple(op, 1.0)
+    first = _multiple(op, 1.0)  # A as a combination, of one term or of its own terms
     if not isinstance(other, Operator):
         if np.ndim(other):
             is_array = hasattr(other, "__array__") or isinstance(other, list | tuple)
@@ -395,9 +412,9 @@ def _sum(op: Operator, other: Any) -> LinearCombination:
         msg = f"operators of one shape can be added, got {op.shape} and {other.shape}"
         raise ValueError(msg)
     second = _multiple(other, 1.0)
-    parts = (*first.parts, *second.parts)
+    terms = (*first.terms, *second.terms)
     weights = (*first.weights, *second.weights)
-    return LinearCombination(parts, weights, first.shift + second.shift)
+    return LinearCombination(terms, weights, first.shift + second.shift)
 
 
 def _norm(op: Operator) -> float:

@@ -91,7 +91,7 @@ def gauss_newton(
     """
     arguments = locals()  # all of them by name, as in the other functions of this module
     if is_batches(x):
-        return _over_batches(None, **arguments)
+        return _over_batches(None, **arguments)  # None: it is not a Hessian, nor its part H_F
     net, side = _network_and_side(**arguments)
     return NetworkGram(net, side, 1.0 / float(net.total))
 
@@ -251,6 +251,7 @@ class _Losses:
     terms: bool
 
     def __call__(self, apply: Any, params: Any, samples: tuple[Any, Target]) -> jax.Array:
+        """The losses of the samples (x, target) for the model's outputs ``apply(params, x)``."""
         x, target = samples
         outputs = self.shapes.ravel(apply(params, x), real_dtype())
         losses = term_losses(target, outputs)
@@ -303,6 +304,9 @@ def functional_hessian(
 ) -> NetworkHessian | Streamed:
     """H_F = H - G (Eq 17): the curvature of the network weighted by the loss's slope.
 
+    H is the Hessian of the mean loss and G the Gauss-Newton matrix. The arguments are those of
+    :func:`hessian`.
+
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
     >>> y = jax.random.normal(jax.random.key(2), (5, 2))
@@ -316,7 +320,10 @@ def functional_hessian(
 
 
 def _hessian(*, functional: bool, side: str, **arguments: Any) -> NetworkHessian | Streamed:
-    """The Hessian of the mean loss, or its part H_F if ``functional``."""
+    """The Hessian H of the mean loss, or its part H_F = H - G if ``functional``.
+
+    The ``arguments`` are those of :func:`hessian`.
+    """
     if side not in ("parameters", "auto"):
         msg = f"side={side!r}: a Hessian has the side of the parameters only"
         raise ValueError(msg)
@@ -327,7 +334,10 @@ def _hessian(*, functional: bool, side: str, **arguments: Any) -> NetworkHessian
 
 
 def _network_and_side(side: str, **arguments: Any) -> tuple[Network, str]:
-    """The network at its samples, and the side of its matrix, where "auto" is decided."""
+    """The network at its samples, and the side of its matrix: "parameters" or "outputs".
+
+    ``side`` may also be "auto". The ``arguments`` are those of :func:`gauss_newton`.
+    """
     net = without_idle_target(network(**arguments))
     return net, chosen_side(net, side)
 
@@ -343,7 +353,10 @@ def _over_batches(
     side: str,
     **options: Any,
 ) -> Streamed:
-    """The matrix over a sequence of batches: G where ``functional`` is None, else H_F or H."""
+    """The matrix over a sequence ``x`` of batches (x, y).
+
+    It is the Gauss-Newton matrix for ``functional`` None, H_F for True, and the Hessian for False.
+    """
     if y is not None or weights is not None:
         msg = (
             "x is a sequence of batches (x, y), so that y and weights have no place beside it; "

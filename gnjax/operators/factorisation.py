@@ -49,17 +49,17 @@ class Factorisation:
 
 
 def rows_in_parts(matrix: _Array, rows: int) -> Iterator[_Array]:
-    """So many rows of the matrix at a time, where the matrix is."""
+    """Yield ``rows`` rows of the matrix at a time, on the device where the matrix is."""
     return (matrix[start : start + rows] for start in range(0, len(matrix), rows))
 
 
-def gram_error(norm: float, moved: Error) -> Error:
+def gram_error(norm: float, error: Error) -> Error:
     """A bound on the error of J J^T in the 2-norm, from the error of J.
 
-    ``norm`` is about ||J J^T||_2, and ``moved`` bounds the 2-norm of the error E of J. Then
+    ``norm`` is about ||J J^T||_2, and ``error`` bounds the 2-norm of the error E of J. Then
     ||(J + E)(J + E)^T - J J^T|| <= (2 ||J|| + ||E||) ||E|| with ||J|| = norm^{1/2}.
     """
-    return moved.to((2 * abs(float(norm)) ** 0.5 + moved.value) * moved.value)
+    return error.to((2 * abs(float(norm)) ** 0.5 + error.value) * error.value)
 
 
 def compact(factor: np.ndarray) -> np.ndarray:
@@ -76,7 +76,8 @@ def compact(factor: np.ndarray) -> np.ndarray:
 def compaction_error(shape: tuple[int, ...], dtype: np.dtype, norm: float) -> float:
     """A bound on the error that :func:`compact` makes, for F of this shape and 2-norm.
 
-    It is zero where F is returned as it is. The constant of LAPACK's QR is measured.
+    It is zero where F is returned as it is. Otherwise it is the backward error of LAPACK's QR, with
+    a constant that was measured, see :func:`spectral_error`.
     """
     rows, columns = shape
     return 0.0 if columns <= rows else spectral_error(columns, dtype) * norm

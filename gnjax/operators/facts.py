@@ -125,9 +125,9 @@ _ATTRIBUTES = ("error", "symmetric", "positive", "rank_bound", "factorisation", 
 
 
 def facts_of(op: Operator) -> Facts:
-    """What the operator states; nothing, where it has no method ``facts``.
+    """What the operator states about its matrix: an empty record if it has no method ``facts``.
 
-    Refused are attributes by which operators stated facts before there was a record.
+    Refused is an operator that states facts by attributes, as it was done in older versions.
     """
     if isinstance(op, _Stating):
         return op.facts()
@@ -175,9 +175,9 @@ def symmetry_of(op: Operator) -> Error:
 
 
 def positivity_of(op: Operator) -> Error | None:
-    """The evidence that A is positive semidefinite; None where nobody states that, and no factor.
+    """The evidence that A is positive semidefinite, as an error of size 0 with a kind and a reason.
 
-    It is an error of size 0 with a kind and a reason.
+    An operator may state that A is, or state a factor J with J J^T = A. None if it does neither.
     """
     positive = facts_of(op).positive
     if isinstance(positive, Error):
@@ -235,7 +235,7 @@ def magnitude_of(op: Operator) -> tuple[int | None, bool]:
 
 
 def trial_magnitude(op: Operator) -> int | None:
-    """The exponent of |A v| for a vector v of random signs over n^{1/2}."""
+    """e with 2^e near |A v|, for a unit vector v of random signs over n^{1/2}; None for A v = 0."""
     signs = np.random.default_rng(13).integers(0, 2, op.shape[0]) * 2.0 - 1.0
     unit = on_device(signs / len(signs) ** 0.5, op.dtype)
     return exponent_of(length(np.asarray(op.mv(unit), np.float64)))
@@ -244,7 +244,8 @@ def trial_magnitude(op: Operator) -> int | None:
 def check_symmetric(op: Operator, multiply: Callable[[np.ndarray], np.ndarray]) -> None:
     """Refuse products that are not symmetric, where structure does not make them so.
 
-    <x, A y> = <A x, y> for all x and y, and two random vectors tell a matrix that is far from it.
+    <x, A y> = <A x, y> for all x and y, and two random vectors show where that fails by far.
+    ``multiply`` maps rows (2, n) to their products with A, as rows.
     """
     if facts_of(op).symmetric:
         return
@@ -264,7 +265,7 @@ _ASYMMETRIC = 1e-5  # relative to |A x| |y|, so that products in float32 pass
 
 
 def check_shape(op: Any) -> None:
-    """Refuse an operator whose shape is not (n, n)."""
+    """Refuse an operator whose shape is not (n, n), or whose dtype is not real and floating."""
     shape = tuple(op.shape)
     are_integers = all(isinstance(side, numbers.Integral) for side in shape)
     if len(shape) != 2 or not are_integers or shape[0] != shape[1] or shape[0] < 1:

@@ -24,7 +24,7 @@ def check_near_one(op: Operator) -> None:
     zeros is near enough.
     """
     exponent, _ = magnitude_of(op)
-    room = reach(op.dtype)
+    room = reach(op.dtype)  # norms from 2^-room to 2^room are answered
     dtype, limit = jnp.dtype(op.dtype).name, round(room * math.log10(2))
     precise = "" if dtype == "float64" else ", or compute in float64 after gnjax.enable_x64()"
     if exponent is not None and abs(exponent) > room:

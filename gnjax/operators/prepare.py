@@ -43,7 +43,10 @@ def _compiled_product(op: Operator, block: jax.Array) -> jax.Array:
 
 
 def in_float32(op: Operator) -> Operator | None:
-    """The operator with products in float32, or None where float64 stays inside."""
+    """The operator with products in float32; None where it has none.
+
+    So it is, for one, where a model computes in float64 inside for parameters of any dtype.
+    """
     narrow = facts_of(op).in_float32
     if narrow is None:
         return None
@@ -79,7 +82,10 @@ def devices_of(op: Operator) -> tuple[jax.Device, ...]:
 
 
 def devices_of_arrays(tree: Any) -> tuple[jax.Device, ...]:
-    """The devices of the first array of a pytree that lies on several; () where none does."""
+    """The devices of the first array of a pytree that lies on several; () where none does.
+
+    They are in the order of the mesh by which the array is divided, if it has one.
+    """
     for leaf in jax.tree.leaves(tree):
         devices = leaf.sharding.device_set if isinstance(leaf, jax.Array) else ()
         if len(devices) > 1:

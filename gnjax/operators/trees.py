@@ -68,7 +68,7 @@ class ParameterTrees:
 
 
 def places_of(net: Network, by: Groups) -> dict[str, np.ndarray]:
-    """The places of each group's parameters in the vector (p,)."""
+    """The indices in the vector (p,) of each group's parameters, by the names of groups."""
     groups = grouped(parameter_names(net), by)
     return {name: indices_of(net.counts, group) for name, group in groups.items()}
 
@@ -106,7 +106,7 @@ def check_real(v: jax.Array | np.ndarray) -> None:
 def network_of(op: Any, what: str) -> Network:
     """The network on whose parameters an operator acts; refused is one that acts on none.
 
-    ``what`` is the beginning of the message, such as "a metric is" or "trees are".
+    ``what`` begins the message of a refusal, such as "a metric is" or "trees are".
     """
     net = facts_of(op).network if isinstance(op, Operator) else None
     if net is None:

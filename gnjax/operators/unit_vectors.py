@@ -15,7 +15,7 @@ _COLUMNS = 64  # that are multiplied at once
 
 
 def symmetric_columns(op: Operator) -> jax.Array:
-    """The matrix from products with unit vectors, some at a time, and its symmetric part."""
+    """(M + M^T) / 2 for the matrix M of the products of A with unit vectors, some at a time."""
     check_known("the matrix of an operator", op)
     size = op.shape[0]
     starts = range(0, size, _COLUMNS)
@@ -47,7 +47,7 @@ def _units(size: int, start: int, count: int, dtype: jnp.dtype) -> jax.Array:
 
 
 @jax.jit
-def _symmetric(parts: list[jax.Array]) -> jax.Array:
+def _symmetric(column_blocks: list[jax.Array]) -> jax.Array:
     """(M + M^T) / 2 of a matrix M given by some columns at a time."""
-    matrix = jnp.concatenate(parts, axis=1)
+    matrix = jnp.concatenate(column_blocks, axis=1)
     return (matrix + matrix.T) / 2

@@ -46,7 +46,7 @@ from gnjax.operators.stored.matrices import Dense, Factored
 from gnjax.operators.trees import network_of
 
 _COLUMNS = 64
-_UNDERFLOWS = 1e-290  # norms of matrices from which products that underflow take digits
+_UNDERFLOWS = 1e-290  # products of entries that underflow cost digits below this norm of a matrix
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,15 @@ def diagonal_blocks(
 ) -> DiagonalBlocks:
     """The diagonal blocks of an operator for groups of parameters, and the share outside them.
 
-    ``groups`` have the indices of the chosen leaves; each leaf is in one of them. The blocks of
-    scale J^T J come from J and from kernels of layers, where these have room, and those of any
-    other operator from the columns of its matrix.
+    Each of the ``groups`` has the indices of its arrays (leaves) among the chosen ones, and each
+    leaf is in one group. The blocks of scale J^T J come from J and from kernels J_b J_b^T of the
+    columns J_b of a group, where these fit in memory, and those of any other operator from the
+    columns of its matrix.
     """
     if isinstance(op, NetworkGram) and op.factorisation() is not None:
         net = op.twin.net
+        # How many columns J has for each leaf; for coupled samples, the fewer columns of a matrix
+        # with the same J J^T.
         counts = jacobians.widths_of_coupled(net) if net.coupled else net.counts
         sizes = [sum(counts[leaf] for leaf in group) for group in groups]
         by_columns = [_is_by_columns(net, size, sum(counts), limits) for size in sizes]
@@ -98,11 +101,11 @@ def diagonal_blocks(
 def entry_blocks(op: Any, parts: Sequence[np.ndarray], limits: Limits = LIMITS) -> DiagonalBlocks:
     """The diagonal blocks of ``op`` for a partition of the indices of the parameter vector.
 
-    Unlike the groups of :func:`diagonal_blocks`, a part may have only some entries of a leaf. The
-    kernels of layers are of whole leaves, so they are of no use here. For G = scale J^T J, block b
-    comes from the columns scale^{1/2} J_b, if all of J fits in memory. In all other cases the
-    blocks come from the columns of the matrix of ``op``. A G without a factorisation is one of
-    these, because the output Hessian of its loss has no root.
+    ``parts`` has the indices of each block. Unlike the groups of :func:`diagonal_blocks`, a part
+    may have only some entries of an array. The kernels of layers are of whole arrays, so they are
+    of no use here. For G = scale J^T J, block b comes from the columns scale^{1/2} J_b, if all of J
+    fits in memory. In all other cases the blocks come from the columns of the matrix of ``op``, as
+    for a G without a factorisation, where the output Hessian of the loss has no root.
     """
     if isinstance(op, NetworkGram) and op.factorisation() is not None:
         net = op.twin.net
@@ -110,7 +113,7 @@ def entry_blocks(op: Any, parts: Sequence[np.ndarray], limits: Limits = LIMITS) 
         if 8.0 * rows * net.parameters <= limits.factor_bytes:  # J in float64
             jacobian = op.scale**0.5 * jacobians.jacobian(net)
             matrices = [jacobian[:, indices] for indices in parts]
-            by_columns = [True] * len(parts)  # no block is held as its kernel J_b J_b^T
+            by_columns = [True] * len(parts)  # no block is computed from its kernel J_b J_b^T
             total_error, errors = _errors(op, parts, matrices, by_columns)
             operators = [
                 formed_operator(matrix, True, error, op)
@@ -156,13 +159,13 @@ def _of_gram(
 ) -> DiagonalBlocks:
     """The blocks G_bb = J_b^T J_b of G = scale J^T J, one for each group of parameters.
 
-    J_b (n r, p_b) are the columns of J for group b. A block is held as J_b where it is
-    ``by_columns``, and else as K_b = J_b J_b^T, which has its non-zero eigenvalues. Each of the
-    ``groups`` has the indices of its parameters among the chosen ones.
+    J_b (n r, p_b) are the columns of J for group b. A block is computed from J_b where it is
+    ``by_columns``, and else from K_b = J_b J_b^T, which has its non-zero eigenvalues. Each of the
+    ``groups`` has the indices of its arrays among the chosen ones.
 
     The share of G outside the blocks (:func:`off_share`) needs the norms of all K_b and of their
     sum. If some K_b are formed in any case, and all of them fit in memory with three more matrices
-    of their size, one pass over the layers gives all of them, also those of the groups held as J_b.
+    of their size, one pass over the layers gives all of them, also where a block comes from J_b.
     Otherwise the missing ones are products of J_b.
     """
     parts = [indices_of(net.counts, group) for group in groups]
@@ -175,7 +178,8 @@ def _of_gram(
         group for group, is_by_columns in pairs if has_all_kernels or not is_by_columns
     ]
     jacobians, grams = iter(_jacobians(net, column_groups)), iter(_kernels(net, kernel_groups))
-    # for each group: its kernel, if that is formed, and then the matrix by which it is held
+    # For each group its kernel scale K_b if that is formed, and then the matrix from which its
+    # block is computed: scale^{1/2} J_b or scale K_b. The iterators give those that were formed.
     kernels_or_none = [
         op.scale * next(grams) if has_all_kernels or not is_by_columns else None
         for _, is_by_columns in pairs
@@ -189,7 +193,7 @@ def _of_gram(
         formed_operator(matrix, is_by_columns, error, op)
         for matrix, is_by_columns, error in zip(matrices, by_columns, errors, strict=True)
     ]
-    # For the share outside, a kernel where there is one, and J_b elsewhere.
+    # The share outside is computed from kernels where they are formed, and elsewhere from J_b.
     forms = [
         (matrix, is_by_columns) if kernel is None else (kernel, False)
         for matrix, is_by_columns, kernel in zip(matrices, by_columns, kernels_or_none, strict=True)
@@ -209,8 +213,9 @@ def _errors(
     """The error of scale^{1/2} J, and those of its columns J_b for the indices of each part.
 
     ``matrices`` are what was formed of each: scale^{1/2} J_b where it is ``by_columns``, and else
-    scale J_b J_b^T. The errors are measured on products. They are larger where forms u^T M w of a
-    matrix M that was formed are not those of the products, for random vectors u and w.
+    scale J_b J_b^T. The errors are measured on products with J. But other programs formed the
+    ``matrices``. So the numbers scale u^T J_b J_b^T w of both are compared at random vectors u and
+    w, and a difference beyond the measured error becomes the error.
     """
     root, measurement, probes = op.scale**0.5, measured(op.net, parts), probe_rows(op.net)
     total_error, errors = measurement.whole.scaled(root), []
@@ -219,6 +224,7 @@ def _errors(
         error = error_of_part.scaled(root)
         forms_of_matrix = (forms_of_rows if is_by_columns else forms_of_kernel)(probes, matrix)
         errors.append(checked(error, forms.scaled(op.scale), forms_of_matrix))
+        # ``checked`` returns the same object where the numbers agree.
         total_error = total_error if errors[-1] is error else total_error + errors[-1]
     return total_error, errors
 
@@ -226,14 +232,15 @@ def _errors(
 def formed_operator(
     matrix: np.ndarray, is_by_columns: bool, error: Error, op: NetworkGram
 ) -> Operator:
-    """The operator of a block, or a smaller one with the same non-zero eigenvalues.
+    """The operator of a block scale J_b^T J_b, or a smaller one with its non-zero eigenvalues.
 
-    ``matrix`` is scale^{1/2} J_b if it is ``is_by_columns``, and else the kernel scale J_b J_b^T.
-    ``error`` is that of scale^{1/2} J_b.
+    ``matrix`` is scale^{1/2} J_b if ``is_by_columns``, and else the kernel scale J_b J_b^T.
+    ``error`` is that of scale^{1/2} J_b. The operator has the dtype of ``op``.
     """
     if is_by_columns:
         array = on_device(matrix, op.dtype)
         bound = stored_bound(error.value, op.dtype)
+        # scale J_b J_b^T, or its twin scale J_b^T J_b where that is smaller
         return twin_of(Factored(array, bound, error.kind, error.failure))
     norm = float(np.abs(matrix).sum(axis=0).max())  # at least the 2-norm, as K is symmetric
     error_of_kernel = gram_error(norm, error)
@@ -377,5 +384,6 @@ def share_outside(inside: float, total: float, error: Error) -> tuple[float, Err
     most_total, least_total = (total - sign * error.value for sign in (-1.0, 1.0))
     low = 1 - (max(most_inside, 0.0) / least_total) ** 2
     high = 1 - (max(least_inside, 0.0) / most_total) ** 2
-    rounding = gamma(64, np.dtype(np.float64))  # of the norms, whose sums are pairwise
+    # Of the norms: sums are pairwise, so that a term passes through few additions.
+    rounding = gamma(64, np.dtype(np.float64))
     return value, error.to(raised(min(max(value - low, high - value) + rounding, 1.0)))

@@ -80,7 +80,7 @@ def row_parts(
         error = checked(measurement.whole, measurement.forms, forms).scaled(root)
         jacobian = root * jacobian[chosen_rows]
         return names, counts, _of_jacobian(op, jacobian, parts, bounds, error, centred)
-    if 16.0 * rows**2 > limits.factor_bytes:
+    if 16.0 * rows**2 > limits.factor_bytes:  # the kernel, and its rows and columns with a label
         msg = (
             f"neither a Jacobian of {rows:,} x {net.parameters:,} nor a kernel of {rows:,} rows is "
             "within limits.factor_bytes; give fewer samples, or one label at a time with "
@@ -155,17 +155,20 @@ def _rank_bounds(op: NetworkGram, rows: Sequence[int]) -> list[RankBound]:
 def _rounding(rows: int, size: float) -> Error:
     """The rounding of subtracting their mean from ``rows`` rows of the Frobenius norm ``size``.
 
-    The norm is that of the rows before: the mean of equal rows is as large as they are.
+    ``size`` is that norm before the subtraction. A mean of m numbers x is wrong by at most gamma_m
+    times the mean of |x|, and so by gamma_m m^{-1/2} times their length. It is subtracted from m
+    rows, so that all errors together have at most the length gamma_m times ``size``. gamma_{2m+8}
+    has room for the rounding of the subtraction.
     """
     bound = raised(gamma(2 * rows + 8, np.dtype(np.float64)) * size)
     return Error(bound, reason="rounding of the mean of the rows")
 
 
 def _rows_of(net: Network, labels: np.ndarray) -> tuple[list[str], list[int], list[np.ndarray]]:
-    """The labels in order, how often each occurs, and the indices of its rows of J (n r, p).
+    """The labels in order, how often each occurs, and the indices of the rows of J with each.
 
-    ``labels`` are (n,), or have several labels for each of the n samples, among which the r rows of
-    a sample are divided equally.
+    ``labels`` are (n,), or have several labels for each of the n samples, among which the r rows
+    that a sample has in J (n r, p) are divided equally. Labels below zero are left out.
     """
     n, r = net.samples, net.rows
     if labels.shape[:1] != (n,) or r % (labels.size // n) or labels.dtype.kind not in "iuUS":

@@ -37,7 +37,10 @@ class HostProducts(Algebra):
         return working_dtype(self.products)
 
     def multiply(self, v: Any) -> np.ndarray:
-        """A v in host memory, computed in the precision of the object, and held in its own."""
+        """A v in host memory, in the dtype of this operator.
+
+        It is computed in the precision of the wrapped object, which may be a wider one.
+        """
         product = _times(self.products, np.asarray(v))
         with np.errstate(over="ignore"):  # refused below
             narrow = product.astype(self.dtype, copy=False)
@@ -100,7 +103,11 @@ class BlackBox(HostProducts):
         return Facts(error=self._error, product=lambda: self.multiply)
 
     def _error(self, norm: float) -> Error:
-        """The error that was stated; unknown where none was, or where the products refute it."""
+        """The error that was stated; unknown where none was, or where the products refute it.
+
+        They do so if they have an error of at least ``least_error``, measured with random vectors,
+        that is larger than what was stated and the rounding of a product.
+        """
         name = self.products.name
         if self.stated is None:
             return unknown(f"nobody states the error of the products of {name}; {self.seen}")

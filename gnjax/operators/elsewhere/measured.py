@@ -62,7 +62,9 @@ class Measured:
 
 
 def measured_products(products: ForeignProducts) -> Measured:
-    """Products with random x, y, x again and x + y; refused are those that are not linear.
+    """Measure how far products are from those of one symmetric matrix, by random vectors x and y.
+
+    They are products with x, y, x again and x + y; refused are products that are not linear.
 
     If B v are the products and e bounds ||B v - A v|| / ||v|| for a symmetric A, then e is at least
 
@@ -82,6 +84,7 @@ def measured_products(products: ForeignProducts) -> Measured:
         asymmetric=abs(float(x @ by - bx @ y)) / float(2 * lengths[0] * lengths[1]),
         unrepeatable=float(np.linalg.norm(bx - bx_again)) / float(2 * lengths[0]),
         nonlinear=float(np.linalg.norm(b_total - bx - by)) / float(lengths.sum()),
+        # The largest |B v| / |v|; 1 where all products are zero, as numbers are divided by it.
         norm=float((np.linalg.norm([bx, by, b_total], axis=1) / lengths).max()) or 1.0,
         rounding=unit_roundoff(dtype),
     )

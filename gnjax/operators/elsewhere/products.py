@@ -53,7 +53,11 @@ def _of_shape(op: Any, name: str) -> ForeignProducts | None:
 
 
 def _product_with_columns(op: Any) -> HostProduct | None:
-    """The product that suits blocks best, in the order of how much the object promises."""
+    """A function from columns (n, b) to their products, by the method of the object for that.
+
+    Its methods are tried from the one for several columns at once to the least specific, ``@``;
+    None where it has none of them.
+    """
     if hasattr(op, "matmat"):
         return lambda block: np.asarray(op.matmat(block))
     if hasattr(op, "matvec"):
@@ -103,7 +107,10 @@ def _square(op: Any) -> tuple[int, int]:
 
 
 def _precision(dtype: Any, name: str) -> np.dtype:
-    """The precision in which products are asked for: float64 for integers and beyond."""
+    """The precision in which an object ``name`` of this dtype is asked to multiply.
+
+    It is float64 for integers, booleans and floats of more than 64 bits, and else the dtype itself.
+    """
     try:
         numpy_dtype = np.dtype(dtype)
     except TypeError as error:
