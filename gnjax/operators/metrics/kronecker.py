@@ -175,9 +175,10 @@ class _Layers:
 
 
 def _layers(op: Any, others: str) -> _Layers:
-    """The moments over all samples from which the metrics of an operator are made.
+    """The moments of all samples, from which K-FAC and EK-FAC of the operator ``op`` are made.
 
-    ``others`` is "diagonal" or "block", what is computed for parameters in no known layer.
+    ``others`` is "diagonal" or "block": what of the matrix is kept for parameters in no known
+    layer. The sums are taken over batches if the samples come in batches.
     """
     if others not in ("diagonal", "block"):
         msg = f"others={others!r} is neither 'diagonal' nor 'block'"
@@ -192,7 +193,11 @@ def _layers(op: Any, others: str) -> _Layers:
 
 
 def _check_layers(net: Network) -> None:
-    """Refuse a network whose layers have no inputs and sensitivities of single samples."""
+    """Refuse a network without K-FAC's factors, which are sums over samples and rows of R^T J.
+
+    It is one whose samples are coupled, so that a layer's input belongs to all of them, or whose
+    loss has an output Hessian B with too many outputs for a root R with B = R R^T.
+    """
     if net.coupled or not has_root(net.target):
         reason = (
             "the samples of this model are coupled, and a layer's inputs belong to one sample each"
@@ -230,7 +235,7 @@ def _networks(op: NetworkGram | Streamed) -> Iterator[Network]:
 
 
 def _sum_of(first: Any, second: Any) -> Any:
-    """The sum of two pytrees of arrays."""
+    """The sum of two pytrees of arrays, array by array."""
     return jax.tree.map(jnp.add, first, second)
 
 
@@ -268,10 +273,11 @@ def _share_of_gaps(dtype: jnp.dtype) -> float:
 
 
 def _kronecker_blocks(layers: _Layers) -> list[Block]:
-    """The blocks A (x) B of all layers with known structure, their biases included."""
+    """The blocks A (x) B, for K-FAC's factors A and B, of all known layers with their biases."""
     blocks = []
     for name, places, a, b in _factors(layers):
         left, right = np.asarray(a), np.asarray(b)
+        # For an embedding A is diagonal, and ``a`` (g, i) its diagonal instead of (g, i, i).
         left_factor = diagonal_factor(left) if left.ndim == 2 else symmetric_factor(left)
         blocks.append(product_block(name, places, left_factor, symmetric_factor(right)))
     return blocks
@@ -287,6 +293,7 @@ def _factors(layers: _Layers) -> Iterator[LayerFactors]:
     names, trace = parameter_names(layers.net), sample_trace(layers.net)
     for part, entries, sums_of_part, bias in parts:
         places = indices_of(layers.net.counts, [part.parameter])[entries]
+        # all positions, over the uses of the layer that this matrix enters
         positions = sum(trace.layers[part.layer].uses[use].positions for use in part.uses)
         share = 1.0 / (positions * layers.moments.weight)  # from the sum to the mean
         left, name = share * sums_of_part.left, names[part.parameter]

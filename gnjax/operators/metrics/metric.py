@@ -95,6 +95,7 @@ class Block:
         rows = 0 if self._is_diagonal else int(np.prod(self.own.shape[1:]))
         is_positive = np.isfinite(damped) & (damped > _SINGULAR * rows * np.abs(damped).max())
         if not is_positive.all():
+            # for the message: a millionth of the largest eigenvalue
             suggested = 1e-6 * float(np.abs(damped[np.isfinite(damped)]).max(initial=0)) or 1e-8
             msg = (
                 f"P is not positive definite: {int((~is_positive).sum())} of the {damped.size} "
@@ -129,14 +130,20 @@ class Block:
 
 
 def diagonal_block(name: str, places: np.ndarray, entries: np.ndarray) -> Block:
-    """The block with the diagonal ``entries`` (m,), at the indices ``places`` of the parameters."""
+    """The block with the diagonal ``entries`` (m,) at the indices ``places`` (m,) of parameters.
+
+    ``name`` are those parameters for messages, or "" for a diagonal of all.
+    """
     kind = f"exact diagonal of {name}" if name else "diagonal"
     left = diagonal_factor(entries[None])
     return Block(kind, name, places[None, :, None], left, _ONE, entries[None, :, None])
 
 
 def matrix_block(name: str, places: np.ndarray, matrix: np.ndarray) -> Block:
-    """The block that is a symmetric ``matrix`` (m, m), at the indices ``places``."""
+    """The block that is a symmetric ``matrix`` (m, m) at the indices ``places`` (m,) of parameters.
+
+    ``name`` are those parameters.
+    """
     values, basis = np.linalg.eigh(matrix)
     left = Factor(matrix[None], values[None], basis[None])
     own = places[None, :, None]

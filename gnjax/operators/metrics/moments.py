@@ -160,12 +160,13 @@ def layer_moments(net: Network, plan: MomentPlan) -> LayerMoments:
 def squared_sensitivities(
     net: Network, plan: MomentPlan, biased: tuple[bool, ...], bases: Bases
 ) -> list[jax.Array]:
-    """For every part the diagonal of J^T J in the basis of eigenvectors U (x) V, as s (g, i, o).
+    """For every part of the plan (g matrices of one layer), EK-FAC's eigenvalues s (g, i, o).
 
-    The entry s_xy of a matrix is the sum over samples and rows of J of
-    (u_x^T (sum_t a_t delta_t^T) v_y)^2 with its inputs a_t and sensitivities delta_t at the
-    positions t, and the columns u_x of U and v_y of V. ``biased`` says which parts have a bias: a
-    one is then appended to a_t. ``bases`` are U (g, i, i) and V (g, o, o) of every part.
+    They are the diagonal of J^T J in the basis of eigenvectors U (x) V. The entry s_xy of a matrix
+    is the sum over samples and rows of J of (u_x^T (sum_t a_t delta_t^T) v_y)^2 with its inputs a_t
+    and sensitivities delta_t at the positions t, and the columns u_x of U and v_y of V.
+    ``biased`` says which parts have a bias: a one is then appended to a_t. ``bases`` are U
+    (g, i, i) and V (g, o, o) of every part.
     """
     plan = replace(plan, others=())
     entries = sum(net.counts[part.parameter] for part in plan.parts)
@@ -222,6 +223,7 @@ class _Moments:
         """
         plan, weights = self.plan, _sample_weights(samples, len(rows))
         ends = np.cumsum([net.counts[other] for other in plan.others])[:-1]
+        # Without others, ``split`` returns the one array without columns, and zip ends before it.
         columns_of = dict(zip(plan.others, jnp.split(rows, ends, axis=2), strict=bool(plan.others)))
         parts = []
         # a is (n, t, g, i) and delta (n, j, t, g, o) for t positions and g matrices.

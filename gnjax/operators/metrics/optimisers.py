@@ -51,6 +51,8 @@ def optimizer_metric(
 ) -> PyTree:
     """The diagonal entries P of an optax state, as a tree: the last update was a rate times m / P.
 
+    m is the optimiser's mean of gradients, or the gradient where it keeps no mean.
+
     Adam and its kin: P = (nu / (1 - b2^t) + eps_root)^{1/2} + eps after t steps. RMSprop:
     (nu + eps)^{1/2}, or nu^{1/2} + eps without ``eps_in_sqrt``; ``b2`` is its decay, where the bias
     of its means is corrected. Adagrad: (sum g^2 + eps)^{1/2}.
@@ -216,8 +218,9 @@ def _metric(state: Any, constants: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
 def _decay_of_rmsprop(constants: Mapping[str, Any]) -> float:
     """The decay of RMSprop's means: ``b2``, or what was injected into optax's own function of it.
 
-    That function is told by its argument ``initial_scale``, which is injected beside ``decay``. In
-    a function of the caller's own, ``decay`` may be that of the weights, and is refused.
+    ``inject_hyperparams`` notes the arguments of a function that makes an optimiser. optax's own
+    function for RMSprop also has ``initial_scale``, and is recognised by that. In a function of the
+    caller's own, ``decay`` may be that of the weights, and is refused.
     """
     if "b2" in constants:
         return float(constants["b2"])

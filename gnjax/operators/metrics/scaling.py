@@ -44,19 +44,22 @@ class Root:
 
     @cached_property
     def norms(self) -> tuple[float, float]:
-        """A bound on ||S||, and ||S^{-1}|| up to the rounding of U and V.
+        """A bound on ||S_b|| for this block S_b of S, and ||S_b^{-1}|| up to rounding of U and V.
 
-        U and V are orthogonal only up to rounding, and ||S|| <= ||W||^2 max(entries).
+        U and V are orthogonal only up to rounding, and ||S_b|| <= ||W||^2 max(entries).
         """
         entries = np.asarray(self.entries, np.float64)
         squared_norm_of_w = math.prod(map(_squared_norm, (self.left, self.right)))
         bound = raised(float(entries.max()) * squared_norm_of_w)
         return bound, squared_norm_of_w / float(entries.min())
 
-    def __call__(self, part: jax.Array) -> jax.Array:
-        """S on its parameters, for b columns ``part`` (g, i, o, b)."""
-        in_basis = _rotated(part, self.left, self.right, "gix,giob->gxob", "goy,giob->giyb")
-        scaled = self.entries.astype(part.dtype)[..., None] * in_basis
+    def __call__(self, v: jax.Array) -> jax.Array:
+        """S_b v for this block S_b of S: W diag(entries) W^T v, for b columns v (g, i, o, b).
+
+        They have only the entries of the block's own parameters.
+        """
+        in_basis = _rotated(v, self.left, self.right, "gix,giob->gxob", "goy,giob->giyb")  # W^T v
+        scaled = self.entries.astype(v.dtype)[..., None] * in_basis
         return _rotated(scaled, self.left, self.right, "gxi,giob->gxob", "gyo,giob->giyb")
 
 
@@ -109,10 +112,10 @@ class Scaling:
         return max(root.norms[1] for root in self.roots)
 
     def rounding(self, length: float, dtype: jnp.dtype) -> float:
-        """The rounding of S v where S v has the given length.
+        """A bound on the rounding of S v, where ``length`` is |S v|.
 
-        It is relative to |v| ||S||, which may be kappa(S) times as large as |S v|, as terms cancel.
-        Where S is diagonal nothing cancels.
+        It is at most gamma ||S|| |v|, and |v| <= ||S^{-1}|| |S v|, so that a factor kappa(S)
+        arises, as terms cancel. Where S is diagonal nothing cancels.
         """
         terms = max(root.terms for root in self.roots)
         cancellation = self.norm * self.inverse if terms > 1 else 1.0  # kappa(S)

@@ -164,6 +164,7 @@ def soap(
         values = (np.sqrt(np.asarray(v, np.float64)) + eps) / correction
         # One basis Q_i for each axis. The array is read as a matrix (a, b) of its last axis and all
         # others, so that the bases of these others are joined to one of size a.
+        # Some implementations keep the bases as they are, others in an attribute ``matrices``.
         matrices = getattr(bases_of_leaf, "matrices", bases_of_leaf)
         sizes = zip(matrices, shape or (1,), strict=True)
         *first, last = [np.eye(m) if q is None else _orthogonal(q) for q, m in sizes]

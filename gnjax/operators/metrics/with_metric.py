@@ -105,6 +105,7 @@ class Preconditioned(Around, Algebra, ParameterTrees):
         """S A S v, or scale J S^2 J^T v, for a vector or columns."""
         if not self._on_outputs:
             return self.scaling(self.op.mv(self.scaling(jnp.asarray(v, self.dtype))))
+        # S^2 J^T v
         pulled = self.scaling(self.scaling(backward_products(self.op.net, jnp.asarray(v))))
         return jnp.asarray(self.op.scale * forward_products(self.op.net, pulled))
 
@@ -130,7 +131,8 @@ class Preconditioned(Around, Algebra, ParameterTrees):
         On the side of outputs A is J J^T, S multiplies the columns of J, and F is J S. None where A
         states no factor.
         """
-        op = self.op  # S multiplies the columns of J, of which there must be one for a parameter
+        op = self.op
+        # S acts on parameters, so that J needs a column for each (factorisation() may have fewer).
         factorisation = (
             op.full_factorisation() if isinstance(op, NetworkGram) else factorisation_of(op)
         )
@@ -141,7 +143,8 @@ class Preconditioned(Around, Algebra, ParameterTrees):
             factor = factorisation.form().T if self._on_outputs else factorisation.form()
             columns = np.asarray(self.scaling(on_device(factor, self.dtype)), np.float64)
             factor = columns.T if self._on_outputs else columns
-            vars(self)["_length"] = float(np.linalg.norm(factor))  # so that it is not formed again
+            # The cached property ``_length`` is set, so that F is not formed again for its norm.
+            vars(self)["_length"] = float(np.linalg.norm(factor))
             return factor
 
         def error() -> Error:

@@ -66,12 +66,13 @@ def hessian_of(
     loss, value = _rewritten(function, parameters, fixed)
     _check_scalar(value)
     op = NetworkHessian(_as_network(loss, parameters, fixed, mask, only), functional=False)
-    if not op.net.forward:
+    if not op.net.forward:  # the second derivative may fail, and is tried with one product
         origin = jnp.zeros(op.shape[0], op.dtype)
         check_second_derivative("loss_fn", hessian_batch, op, op.net.x, None, origin)
-    if is_traced(op):
+    if is_traced(op):  # inside of jax.jit there are no numbers to check
         return op
     _check_finite(op)
+    # The rewritten function must compute what ``loss_fn`` does, and have its derivatives.
     compare_maxima("loss_fn", loss, parameters, *fixed)
     return op
 
@@ -121,7 +122,10 @@ def _value(loss: Any, args: tuple[Any, ...], params: Params, x: jax.Array) -> ja
 
 
 def _of_parameters(loss_fn: Callable[..., Any], params: Any) -> tuple[Callable[..., Any], Params]:
-    """The function, as a pytree, and its parameters: those of a module where one is given."""
+    """The loss as a function (a pytree) of a tree of arrays, and this tree of parameters.
+
+    If ``params`` is a module, the function makes it again from the arrays of its parameters.
+    """
     if not callable(loss_fn):
         msg = f"loss_fn must be a function loss_fn(params, *args), got {type(loss_fn).__name__}"
         raise ValueError(msg)
@@ -147,7 +151,7 @@ def _on_module(function: Any, rebuild: Any, params: Params, *args: Any) -> Any:
 
 
 def _argument(leaf: Any) -> jax.Array:
-    """One argument that is held fixed, as an array in the precision of the network."""
+    """An argument by which nothing is differentiated, as an array; floats in JAX's precision."""
     try:
         with np.errstate(over="ignore"):  # refused below
             array = jnp.asarray(leaf)
@@ -163,9 +167,9 @@ def _argument(leaf: Any) -> jax.Array:
 def _rewritten(function: Any, params: Params, args: tuple[Any, ...]) -> tuple[Any, Any]:
     """The function in a form that can be differentiated and measured, and its value as a shape.
 
-    "Measured" is its rounding; see :func:`rewritten`. What the function raises is told with the
-    shapes that it was called with, and with the way in which it is called, unless it failed because
-    it asks for numbers where JAX traces it without any.
+    What is measured is its rounding; see :func:`rewritten`. An error that the function raises
+    becomes a message with the shapes that it was called with, and with how it is called, unless it
+    failed because it asks for numbers where JAX traces it without any.
     """
     try:
         return rewritten(function, params, *args)

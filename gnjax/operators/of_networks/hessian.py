@@ -96,7 +96,7 @@ class NetworkHessian(Algebra, ParameterTrees):
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
-        """H v for a vector or columns, summed over batches of samples.
+        """H v for a vector v (p,) or columns (p, b), summed over batches of samples.
 
         It is the derivative of the gradient along v, forward over reverse.
         """
@@ -166,7 +166,10 @@ class NetworkHessian(Algebra, ParameterTrees):
         return linearised.hessian_product(self.net, maps, v)
 
     def _product(self) -> Product:
-        """v -> H v for many products: with the gradient linearised once, where that has room."""
+        """v -> H v for many products: with the gradient linearised once, where that fits in memory.
+
+        Its products with random vectors are recorded, and :meth:`error` compares them with others.
+        """
         ready = linearised.linearised(self)
         return self._others.watched(multiplied(self) if ready is self else self.prepared_by(ready))
 
@@ -182,10 +185,10 @@ def hessian_batch(op: NetworkHessian, x: Any, target: Target | None, v: jax.Arra
 
 
 def checked_hessian(op: NetworkHessian) -> NetworkHessian:
-    """The operator; refused where the model or the loss cannot be differentiated twice.
+    """The same operator; refused where the model or the loss cannot be differentiated twice.
 
-    That is tried on one sample, if it can fail: for a model without a forward mode, and for a loss
-    of the caller's own.
+    That is tried on one sample (on all, if they are coupled), and only where it can fail: for a
+    model without a forward mode, and for a loss that is a function of the caller's own.
     """
     net = op.net
     x, target = (net.x, net.target) if net.coupled else take((net.x, net.target), slice(0, 1))

@@ -121,7 +121,7 @@ def linearised_in_float32(op: NetworkGram | NetworkHessian) -> Operator | None:
 def fits(op: NetworkGram | NetworkHessian, limits: Limits = LIMITS) -> bool:
     """Whether the linear maps of all batches take at most ``limits.linearisation_bytes``.
 
-    The shapes of what they keep are known without making them.
+    They are traced for the shapes of the arrays that they keep, and not made.
     """
     maps = _all_maps.of(op).eval_shape(op)
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(maps))
@@ -148,11 +148,11 @@ def kernel_product(net: Network, maps: Sequence[LinearMap], v: jax.Array) -> jax
 
     J is R^T times the Jacobian of the outputs, where B = R R^T is the output Hessian of the loss.
     """
-    parts = v.reshape(net.samples, net.rows, *v.shape[1:])
-    maps_and_parts = zip(maps, sample_batches(net, parts), strict=True)
-    pulled = sum_of(  # J^T v
+    by_sample = v.reshape(net.samples, net.rows, *v.shape[1:])
+    maps_and_batches = zip(maps, sample_batches(net, by_sample), strict=True)
+    pulled = sum_of(  # J^T v = sum_b J_b^T u_b, where u_b (n_b, r, ..) is the part of v for batch b
         columns(net, partial(_transposed_product.of(net), m, net.parameters), u, 2)
-        for m, (_, u) in maps_and_parts
+        for m, (_, u) in maps_and_batches
     )
     rows = [columns(net, partial(_jacobian_product.of(net), m), pulled) for m in maps]
     return jnp.concatenate(rows)
@@ -165,7 +165,11 @@ def gauss_newton_product(net: Network, maps: Sequence[LinearMap], v: jax.Array) 
 
 
 def hessian_product(net: Network, maps: Sequence[LinearMap], v: jax.Array) -> jax.Array:
-    """H v for v (p,) or (p, b): the sum over all batches, divided by the number N of samples."""
+    """H v for v (p,) or (p, b): the sum of H_b v over all batches b, divided by ``net.total``.
+
+    H is the Hessian of the mean loss, H_b that of the summed loss of a batch, and the total what
+    the sum of all losses is divided by for the mean.
+    """
     share = 1.0 / net.total
     products = (partial(_image.of(net), m.linear, share) for m in maps)
     return sum_of(columns(net, f, v, evaluations=HESSIAN) for f in products)

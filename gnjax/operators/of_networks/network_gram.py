@@ -88,7 +88,8 @@ class NetworkGram(Algebra, ParameterTrees):
     def facts(self) -> Facts:
         """What is known by structure, and the error and magnitude from measured products.
 
-        The sign is proved, but for a loss of the caller's own, whose output Hessians are computed.
+        That J^T B J is positive semidefinite is proved for a loss by name. For a loss of the
+        caller's own it rests on output Hessians B that are computed.
         """
         target = self.net.target
         loss_of_caller = target is not None and callable(target.loss)

@@ -13,8 +13,8 @@ _SIDES = ("auto", "parameters", "outputs")
 def without_idle_target(net: Network) -> Network:
     """The network, with only that part of its target on which the output Hessian B depends.
 
-    For the squared error without weights B is the identity. It depends on the labels y only for a
-    loss of the caller's own.
+    For the squared error without weights B is the identity (``weighs`` is False), and no target is
+    needed. B depends on the labels y only for a loss that is a function of the caller's own.
     """
     if net.target is None or not net.target.weighs:
         return replace(net, target=None)

@@ -204,7 +204,7 @@ def products_before(op: NetworkGram) -> float:
 
 
 def _bytes(net: Network, items: Items) -> float:
-    """The memory of all that is kept, in the precision of the network."""
+    """The bytes of the Jacobian with its parameters kept as ``items`` say, in the net's dtype."""
     return float(net.samples * sum(item.width for item in items) * net.dtype.itemsize)
 
 
@@ -317,7 +317,7 @@ def _transposed(through: _Map, argument: jax.ShapeDtypeStruct, u: jax.Array) -> 
 
 
 def _maps(net: Network, items: Items, block: JacobianBlock) -> Iterator[_Map]:
-    """For each parameter kept as pairs the map from its entries V to their part of J_b V."""
+    """Yield, for each parameter kept as pairs, the map from its part of v to its part of J_b v."""
     trace = sample_trace(net)
     pairs = iter(block.pairs)
     for item in items:
@@ -327,14 +327,14 @@ def _maps(net: Network, items: Items, block: JacobianBlock) -> Iterator[_Map]:
 
 
 def _through(
-    net: Network, place: int, uses: Sequence[tuple[Use, Pair]], part: jax.Array
+    net: Network, parameter: int, uses: Sequence[tuple[Use, Pair]], part: jax.Array
 ) -> jax.Array:
     """The part of J_b v for one parameter: sum_t delta_t . V a_t over all of its uses, (n_b r,).
 
-    ``part`` are the chosen entries of the parameter number ``place`` in v, and V is the array that
+    ``part`` are the chosen entries of parameter number ``parameter`` in v, and V is the array that
     they make. Each use has a pair of inputs a_t (n_b, ..) and sensitivities delta_t (n_b, r, ..).
     """
-    entries = scatter_leaf(net, place, part)  # V
+    entries = scatter_leaf(net, parameter, part)  # V
 
     def image(use: Use, pair: Pair) -> jax.Array:
         """sum_t delta_t . V a_t over the positions t of one use."""

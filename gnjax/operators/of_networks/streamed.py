@@ -192,6 +192,7 @@ def streamed(
         if functional is not None:
             check_has_targets(loss, y)
         convex = functional is None  # J^T W J needs output Hessians W that are not negative
+        # ``idle``: a single batch may have no sample that counts, such as one of padding.
         net = network(model, x, y=y, loss=loss, convex=convex, idle=True, **options)
         check_known("a sequence of batches", net)
         if net.coupled:
@@ -222,7 +223,10 @@ def streamed(
 
 
 def _check_same(first: Network | None, net: Network) -> None:
-    """Refuse a batch whose outputs have other shapes than those of the batches before."""
+    """Refuse a batch, with its network ``net``, whose outputs have other shapes than ``first``'s.
+
+    ``first`` is the network of the batches before; None for the first batch.
+    """
     if first is not None and first.shapes != net.shapes:
         msg = (
             f"the outputs of one sample have shapes {first.shapes.shapes} in one batch and "

@@ -199,7 +199,8 @@ class Factored(Algebra):
 def _filled_lines(matrix: jax.Array, error: jax.Array) -> RankBound:
     """A bound on the rank: the number of rows or of columns that are not zero, whichever is less.
 
-    If the numbers have an error, a zero may stand for another number, so that all lines count.
+    If the numbers have an ``error`` above 0, a zero may stand for another number, so that all rows
+    and columns count.
     """
     filled = min(matrix.shape)
     if not float(error):
