@@ -286,7 +286,7 @@ def _draw_classes(dataset: Dataset, counts: list[int], seed: int) -> NDArray[np.
 
 
 def _take(dataset: Dataset, indices: NDArray[np.int64], note: str) -> Dataset:
-    """The samples of these indices in their order, with a note in the source of the data set."""
+    """The samples at these indices (m,), in the order of the data set, whose source gets a note."""
     indices = np.sort(indices)
     return replace(
         dataset,

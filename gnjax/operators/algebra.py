@@ -418,10 +418,13 @@ def _sum(op: Operator, other: Any) -> LinearCombination:
 
 
 def _norm(op: Operator) -> float:
-    """||A||_2 to a few per cent or above it, by subspace iteration on a few random columns.
+    """An estimate of ||A||_2, hardly ever more than a few per cent too small.
 
-    For orthonormal columns Q, ||A Q|| approaches ||A|| from below. So it is multiplied by a factor
-    of safety. ||Q^T A Q|| would stay far below ||A|| where eigenvalues of both signs balance.
+    It is made by subspace iteration for many rows, and from the matrix for a few.
+
+    For a few orthonormal columns Q, which start as random ones, ||A Q|| approaches ||A|| from
+    below. So it is multiplied by a factor of safety. ||Q^T A Q|| would stay far below ||A|| where
+    eigenvalues of both signs balance.
     """
     size = op.shape[0]
     if size <= _SMALL:

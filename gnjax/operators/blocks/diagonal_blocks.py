@@ -130,7 +130,8 @@ def _is_by_columns(net: Network, size: int, total: int, limits: Limits) -> bool:
 
     J_b has ``size`` columns, and J has ``total``. The singular values of J_b resolve smaller
     eigenvalues than the kernel does, so that J_b is taken wherever it is the smaller matrix, or is
-    not too large and cheap enough.
+    not too large and cheap enough. Where the outputs of a sample depend on other samples (they are
+    coupled), a matrix of fewer columns with the same J_b J_b^T takes its place, and always.
     """
     rows = net.samples * net.rows
     is_cheap = float(min(rows, size)) ** 2 * max(rows, size) <= limits.factor_work
@@ -157,11 +158,11 @@ def _of_gram(
     by_columns: Sequence[bool],
     limits: Limits,
 ) -> DiagonalBlocks:
-    """The blocks G_bb = J_b^T J_b of G = scale J^T J, one for each group of parameters.
+    """The blocks G_bb = scale J_b^T J_b of G = scale J^T J, one for each group of parameters.
 
     J_b (n r, p_b) are the columns of J for group b. A block is computed from J_b where it is
-    ``by_columns``, and else from K_b = J_b J_b^T, which has its non-zero eigenvalues. Each of the
-    ``groups`` has the indices of its arrays among the chosen ones.
+    ``by_columns``, and else from K_b = scale J_b J_b^T, which has its non-zero eigenvalues. Each of
+    the ``groups`` has the indices of its arrays among the chosen ones.
 
     The share of G outside the blocks (:func:`off_share`) needs the norms of all K_b and of their
     sum. If some K_b are formed in any case, and all of them fit in memory with three more matrices
@@ -178,8 +179,8 @@ def _of_gram(
         group for group, is_by_columns in pairs if has_all_kernels or not is_by_columns
     ]
     jacobians, grams = iter(_jacobians(net, column_groups)), iter(_kernels(net, kernel_groups))
-    # For each group its kernel scale K_b if that is formed, and then the matrix from which its
-    # block is computed: scale^{1/2} J_b or scale K_b. The iterators give those that were formed.
+    # For each group K_b if that is formed, and then the matrix from which its block is computed:
+    # scale^{1/2} J_b or K_b. The iterators give J_b and J_b J_b^T in the order of the groups.
     kernels_or_none = [
         op.scale * next(grams) if has_all_kernels or not is_by_columns else None
         for _, is_by_columns in pairs

@@ -64,7 +64,7 @@ class Measured:
 def measured_products(products: ForeignProducts) -> Measured:
     """Measure how far products are from those of one symmetric matrix, by random vectors x and y.
 
-    They are products with x, y, x again and x + y; refused are products that are not linear.
+    Products with x, y, x again and x + y are made; refused are products that are not linear.
 
     If B v are the products and e bounds ||B v - A v|| / ||v|| for a symmetric A, then e is at least
 

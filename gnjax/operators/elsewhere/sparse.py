@@ -70,7 +70,7 @@ def sparse(matrix: Any, error: Error | None = None) -> Sparse | None:
 
 
 def _symmetric_part(rows: Any) -> tuple[Any, Error]:
-    """(M + M^T) / 2 of a sparse matrix M, and the rounding of its entries as an error.
+    """(M + M^T) / 2 of a sparse matrix M = ``rows``, and the rounding of its entries as an error.
 
     An M whose entries differ from their mirror images by more than rounding is refused.
     """

@@ -134,6 +134,7 @@ def diagonal_block(name: str, places: np.ndarray, entries: np.ndarray) -> Block:
 
     ``name`` are those parameters for messages, or "" for a diagonal of all.
     """
+    # (1, m, 1): one group, as the Kronecker product of a matrix (m, m) and one (1, 1)
     kind = f"exact diagonal of {name}" if name else "diagonal"
     left = diagonal_factor(entries[None])
     return Block(kind, name, places[None, :, None], left, _ONE, entries[None, :, None])

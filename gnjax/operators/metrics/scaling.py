@@ -37,7 +37,8 @@ class Root:
     def terms(self) -> int:
         """How many terms the sums have, all together, that make one entry of a product S v.
 
-        v is multiplied by W^T and by W, each of which has sums over i and over o.
+        v is multiplied by W^T, by diag(entries), which counts as one term, and by W. Products with
+        W = U (x) V and with W^T have sums over i for U, and over o for V.
         """
         _, i, o = self.own.shape
         return 2 * ((0 if self.left is None else i) + (0 if self.right is None else o)) + 1

@@ -302,6 +302,7 @@ def _entries(op: Any, net: Network, metric: Any) -> np.ndarray:
         metric = optimizer_metric(metric)
     try:
         params = jax.tree.unflatten(net.structure, net.leaves)
+        # a complex parameter counts as two real ones, with one entry for both
         return np.asarray(op.ravel(for_both_parts(metric, params)), np.float64)
     except ValueError as error:
         raise ValueError(_right_spelling(net.parameters, metric) or str(error)) from error

@@ -177,6 +177,7 @@ class CrossKernel:
         left_norm, right_norm = self.left.norm, self.right.norm  # ||J|| and ||J'||
         sums = spectral_error(max(self.shape), self.dtype) * left_norm * right_norm
         rounding = LAPACK.to(sums)
+        # Every entry may have lost up to the smallest normal number; in Frobenius norm.
         underflow = math.sqrt(math.prod(self.shape)) * float(jnp.finfo(self.dtype).tiny)
         distance = left_norm * right_error.value + left_error.value * right_norm
         distance += left_error.value * right_error.value

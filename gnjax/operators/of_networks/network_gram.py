@@ -204,7 +204,9 @@ class NetworkGram(Algebra, ParameterTrees):
     def factor(self) -> np.ndarray:
         """F with F F^T the operator, in host memory.
 
-        What was formed is recorded, so that ``factor_error`` compares it with products.
+        It is scale^{1/2} J^T (p, n r) on the side of parameters, and else scale^{1/2} J (n r, p).
+        The numbers u^T J J^T w of this J, at random vectors u and w, are recorded, so that
+        ``factor_error`` compares them with those of products.
         """
         check_known("a factor in host memory", self.net)
         jacobian = jacobians.jacobian(self.net)

@@ -180,7 +180,8 @@ def products_before(op: NetworkGram) -> float:
     pass forward and one back through all layers. A product with J reads the numbers of J, and takes
     passes only through those layers whose part of J is kept as a pair (inputs and sensitivities).
     The number is infinite if products with J are not ``_GAIN`` times faster, if J does not fit in
-    memory, on several devices, and on an accelerator, for which none of this was measured.
+    memory, for coupled samples, for a network without convolutions, on several devices, and on an
+    accelerator, for which none of this was measured.
     """
     net = op.net
     on_one_device = len(jax.tree.leaves(net.x)[0].devices()) == 1

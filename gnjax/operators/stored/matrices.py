@@ -190,7 +190,7 @@ class Factored(Algebra):
         norm_of_factor = frobenius_norm(self.factor)
         squared = raised(norm_of_factor * norm_of_factor)
         rounding = gamma(columns + 2, self.dtype) * squared
-        if norm_of_factor:
+        if norm_of_factor:  # products of zeros do not underflow
             rounding += underflow(columns, rows * rows, self.dtype)
         product = Error(raised(rounding), PROVED, 0.0, "rounding of J J^T")
         return gram_error(max(norm, squared), self._factor_error()) + product
