@@ -420,11 +420,9 @@ def _sum(op: Operator, other: Any) -> LinearCombination:
 def _norm(op: Operator) -> float:
     """An estimate of ||A||_2, hardly ever more than a few per cent too small.
 
-    It is made by subspace iteration for many rows, and from the matrix for a few.
-
-    For a few orthonormal columns Q, which start as random ones, ||A Q|| approaches ||A|| from
-    below. So it is multiplied by a factor of safety. ||Q^T A Q|| would stay far below ||A|| where
-    eigenvalues of both signs balance.
+    It is exact for a small matrix. Otherwise it is found by subspace iteration from random columns:
+    for orthonormal columns Q, ||A Q|| approaches ||A|| from below, and it is multiplied by a factor
+    of safety. ||Q^T A Q|| would stay far below ||A|| where eigenvalues of both signs balance.
     """
     size = op.shape[0]
     if size <= _SMALL:

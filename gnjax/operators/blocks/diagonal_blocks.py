@@ -178,28 +178,25 @@ def _of_gram(
     kernel_groups = [
         group for group, is_by_columns in pairs if has_all_kernels or not is_by_columns
     ]
-    jacobians, grams = iter(_jacobians(net, column_groups)), iter(_kernels(net, kernel_groups))
-    # For each group K_b if that is formed, and then the matrix from which its block is computed:
-    # scale^{1/2} J_b or K_b. The iterators give J_b and J_b J_b^T in the order of the groups.
-    kernels_or_none = [
-        op.scale * next(grams) if has_all_kernels or not is_by_columns else None
-        for _, is_by_columns in pairs
-    ]
-    matrices = [
-        root * next(jacobians) if kernel is None or is_by_columns else kernel
-        for kernel, is_by_columns in zip(kernels_or_none, by_columns, strict=True)
-    ]
+    # J_b and J_b J_b^T of those groups for which they are formed
+    columns, grams = iter(_jacobians(net, column_groups)), iter(_kernels(net, kernel_groups))
+    matrices: list[np.ndarray] = []  # from which the blocks are computed: scale^{1/2} J_b or K_b
+    for_share: list[tuple[np.ndarray, bool]] = []  # the same, but K_b wherever that is formed
+    for is_by_columns in by_columns:
+        kernel = op.scale * next(grams) if has_all_kernels or not is_by_columns else None
+        matrix = root * next(columns) if kernel is None or is_by_columns else kernel
+        matrices.append(matrix)
+        for_share.append((matrix, True) if kernel is None else (kernel, False))
     total_error, errors = _errors(op, parts, matrices, by_columns)
     operators = [
         formed_operator(matrix, is_by_columns, error, op)
         for matrix, is_by_columns, error in zip(matrices, by_columns, errors, strict=True)
     ]
-    # The share outside is computed from kernels where they are formed, and elsewhere from J_b.
-    forms = [
-        (matrix, is_by_columns) if kernel is None else (kernel, False)
-        for matrix, is_by_columns, kernel in zip(matrices, by_columns, kernels_or_none, strict=True)
-    ]
-    off = off_share([matrix for matrix, _ in forms], [is_by for _, is_by in forms], total_error)
+    off = off_share(
+        [matrix for matrix, _ in for_share],
+        [is_columns for _, is_columns in for_share],
+        total_error,
+    )
     method = "jacobian" if all(by_columns) else "kernels"
     bounds = cache(partial(rank_bounds, net, groups))
     return DiagonalBlocks(tuple(operators), *off, method, bounds)

@@ -31,7 +31,7 @@ def as_operator(
     - an array, a list of rows or a sparse matrix (of SciPy, or ``BCOO``) is taken as exact;
     - what can only be multiplied with (SciPy's ``LinearOperator``, operators of lineax and
       curvlinops, any object with ``shape``, ``dtype`` and ``@``, ``matvec`` or ``mv``) has an
-      unknown error. Five products with random vectors measure how far it is from symmetric, from
+      unknown error. Four products with random vectors measure how far it is from symmetric, from
       repeatable and from linear, and the certificate of every answer says so.
 
     Args:

@@ -140,6 +140,7 @@ class Preconditioned(Around, Algebra, ParameterTrees):
             return None
 
         def form() -> np.ndarray:
+            """F in host memory: S F_A, or J S = (S J^T)^T on the side of outputs."""
             factor = factorisation.form().T if self._on_outputs else factorisation.form()
             columns = np.asarray(self.scaling(on_device(factor, self.dtype)), np.float64)
             factor = columns.T if self._on_outputs else columns

@@ -140,6 +140,7 @@ class CrossKernel:
         return forward_products(self.left.net, backward_products(self.right.net, v))
 
     def __matmul__(self, v: Any) -> jax.Array:
+        """K v for the kernel K (n r, n' r') and a vector v (n' r',) or columns (n' r', b)."""
         columns = v if isinstance(v, np.ndarray | jax.Array) else np.asarray(v)
         if columns.ndim not in (1, 2) or columns.shape[0] != self.shape[1]:
             size = self.shape[1]
