@@ -331,10 +331,11 @@ class NetworkGram(Algebra, ParameterTrees):
     def error(self, norm: float) -> Error:
         """The error of the matrix from the rounding of the Jacobian, measured.
 
-        For a loss of the caller's own the products are measured instead, with B as a derivative
-        and, where R is formed, as R R^T. The reason is that for a singular B, R has errors of the
-        size eps^{1/2}, which cancel in R R^T. The distance between both products counts as well:
-        R leaves out eigenvalues of B that are negative, and derivatives do not.
+        For a loss of the caller's own the products with J^T B J are measured instead, with the
+        loss's output Hessian B as a derivative and, if a root R of it is formed, as R R^T. The
+        reason is that for a singular B, R has errors of the size eps^{1/2}, which cancel in R R^T.
+        The distance between both products counts as well: R leaves out eigenvalues of B that are
+        negative, and derivatives do not.
         """
         if not self._by_products:
             return gram_error(norm, self.factor_error())

@@ -210,12 +210,12 @@ def _bytes(net: Network, items: Items) -> float:
 
 
 def _items(net: Network, trace: layers.TracedLayers, memory: float) -> Items:
-    """Choose how each parameter is kept: for the fastest products that fit in ``memory`` bytes.
+    """Choose how each parameter is kept, one item each: for fast products in ``memory`` bytes.
 
     A parameter of a layer has its columns of J, or a pair of inputs and sensitivities for each use.
     It has pairs where products with them are less work. If all that does not fit, it also has pairs
     where these are smaller, those that save most first. The ``width`` of an item is how many
-    numbers are kept for each sample.
+    numbers it keeps for each sample, and ``form`` is "rows" for columns of J or "pair".
     """
     items = [replace(item, width=net.rows * item.width) for item in as_rows(net)]
     if net.coupled:  # the layers act on all samples at once

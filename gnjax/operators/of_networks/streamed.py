@@ -163,7 +163,7 @@ class Streamed(Algebra, ParameterTrees):
                 yield NetworkHessian(net, self.functional)
 
     def _batch(self, x: Any, y: Any) -> Network | None:
-        """The network at the samples of a batch; None where no sample of it counts.
+        """The network at the samples of a batch; None where no label counts, as all are -1.
 
         Its total is 1, as the sum over all batches is divided once, in the end.
         """
