@@ -241,8 +241,8 @@ def _items(net: Network, trace: layers.TracedLayers, memory: float) -> Items:
 
 
 def _blocks(net: Network, items: Items) -> Iterator[JacobianBlock]:
-    """Yield R^T J for some samples at a time, with the rows of all of them in one axis."""
-    for pairs, rows in pieces_of(net, items):
+    """Yield R^T J for some samples at a time, kept as ``items`` say, with all rows in one axis."""
+    for pairs, rows in pieces_of(net, items):  # rows (n_b, r, p')
         yield JacobianBlock(
             rows.reshape(rows.shape[0] * rows.shape[1], rows.shape[2]), tuple(pairs)
         )
