@@ -16,6 +16,9 @@ _NOTHING_ABOVE_ZERO = certificate(
 )
 
 
+_NARROW = 1.01  # an interval up to this quotient of its ends is told by its lower end
+
+
 @dataclass(frozen=True, repr=False)
 class ConditionNumber(Result):
     """kappa = lambda_max / lambda_rank, with its interval and what the interval rests on.
@@ -45,6 +48,12 @@ class ConditionNumber(Result):
       size: the number of rows of the operator.
       products: how many products with the operator were made; 0 for methods that need none.
       finished: False where the work was interrupted; the interval holds nevertheless.
+      below_gap: how many of the smallest non-zero eigenvalues lie below a gap, so that each of the
+        others is at least 1000 times as large: of several such gaps in the smaller half of the
+        spectrum the widest. 0 where there is none; None where the method does not compute all
+        eigenvalues. A few such eigenvalues often have one cause, as a small constant in the model.
+      above_gap: contains kappa without them, lambda_max divided by the eigenvalue above the gap;
+        None where there is no gap.
 
     >>> kappa = gnjax.condition_number(np.diag([4.0, 2.0, 1.0]))
     >>> print(kappa)
@@ -68,6 +77,8 @@ class ConditionNumber(Result):
     size: int
     products: int = 0
     finished: bool = True
+    below_gap: int | None = None
+    above_gap: tuple[float, float] | None = None
 
     @property
     def confidence(self) -> float:
@@ -90,15 +101,18 @@ class ConditionNumber(Result):
     def __str__(self) -> str:
         """One line: the value, the interval ``at_rank``, the rank, the method and the evidence.
 
-        "kappa =" says that the answer is resolved, and "kappa at numerical rank" that the rank is
-        assumed. "kappa >= v in [v, inf]" says that lambda_rank cannot be told from zero: the value
-        v is then the lower bound of the interval, which has no upper end.
+        A gap inside the non-zero spectrum is told at the end, with kappa without the eigenvalues
+        below it. "kappa =" says that the answer is resolved, and "kappa at numerical rank" that the
+        rank is assumed. "kappa >= v in [v, inf]" says that lambda_rank cannot be told from zero:
+        the value v is then the lower bound of the interval, which has no upper end.
         """
         low, high = self.at_rank
         details = (
             f"(rank {self.rank} of {self.size}, {self.rank_source}; "
             f"{self.method}, {self.certificate.brief}{'' if self.finished else ', INTERRUPTED'})"
         )
+        if self.below_gap:
+            details += f"; {without_smallest(self)}"
         if math.isnan(self.value):
             return f"kappa is not defined: no eigenvalue can be told from zero {details}"
         if self.certificate.kind == UNKNOWN:
@@ -130,6 +144,15 @@ def short(condition: ConditionNumber, digits: int = 3) -> str:
         return "zero"
     relation = "" if condition.bounded else ">="
     return f"{relation}{condition.value:.{digits}g}{'*' if is_assumed(condition) else ''}"
+
+
+def without_smallest(condition: ConditionNumber) -> str:
+    """kappa without the eigenvalues below a gap in the spectrum, as a part of a sentence."""
+    assert condition.above_gap is not None
+    low, high = condition.above_gap
+    count = f"{condition.below_gap} eigenvalues" if condition.below_gap != 1 else "eigenvalue"
+    kappa = f"{low:.3g}" if high <= _NARROW * low else f"in [{low:.3g}, {high:.3g}]"
+    return f"without the smallest {count}, below a gap, {kappa}"
 
 
 def answer_of(problem: Problem, ends: Ends, size: int) -> ConditionNumber:
@@ -165,6 +188,13 @@ def answer_of(problem: Problem, ends: Ends, size: int) -> ConditionNumber:
     tells_quotient = ends.smallest.value > 0 and (is_positive or ends.certificate.kind == UNKNOWN)
     value = max(ends.largest.value / ends.smallest.value, 1.0) if tells_quotient else low
     value = value if math.isfinite(value) else low
+    above_gap = None
+    if ends.gap is not None:
+        next_one = ends.gap.above
+        above_gap = (
+            below(ends.largest.low / next_one.high),
+            above(ends.largest.high / next_one.low),
+        )
     resolved = ends.resolved and math.isfinite(high)  # kappa itself may be beyond float64
     return ConditionNumber(
         value=float(value),
@@ -181,6 +211,8 @@ def answer_of(problem: Problem, ends: Ends, size: int) -> ConditionNumber:
         size=size,
         products=ends.products,
         finished=ends.finished,
+        below_gap=ends.gap.below if ends.gap else 0 if ends.all_known else None,
+        above_gap=above_gap,
     )
 
 

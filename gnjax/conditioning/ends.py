@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -36,6 +37,7 @@ class Problem:
       rank, rtol, seed, limits, preconditioner: those of :func:`gnjax.condition_number`.
       watch: shows the progress and hears Ctrl-C.
       limit: returns a bound on the rank of ``op`` that the operator does not state itself.
+      most_products: after so many products with the operator Lanczos ends, whatever it has found.
     """
 
     op: Operator
@@ -46,6 +48,7 @@ class Problem:
     watch: Watch = UNWATCHED
     preconditioner: np.ndarray | None = None
     limit: Callable[[], RankBound] | None = None
+    most_products: float = math.inf
 
     @property
     def size(self) -> int:
@@ -86,6 +89,18 @@ class Enclosure:
 
 
 @dataclass(frozen=True)
+class InnerGap:
+    """A gap between two neighbouring non-zero eigenvalues: one is at least 1000 times the other.
+
+    ``above`` is the eigenvalue above the gap, and ``below`` the number of non-zero eigenvalues
+    below it.
+    """
+
+    below: int
+    above: Enclosure
+
+
+@dataclass(frozen=True)
 class Ends:
     """The result of every method: both ends of the non-zero spectrum and how they are known.
 
@@ -97,6 +112,9 @@ class Ends:
       method, certificate: the name of the method, and the evidence for the bounds.
       products: how many products with the operator were made.
       finished: False where the caller stopped the work.
+      all_known: whether the method computed every eigenvalue.
+      gap: the widest gap in the smaller half of the non-zero eigenvalues; None where there is none
+        or not ``all_known``.
     """
 
     largest: Enclosure
@@ -108,6 +126,8 @@ class Ends:
     certificate: Certificate
     products: int = 0
     finished: bool = True
+    all_known: bool = False
+    gap: InnerGap | None = None
 
     @property
     def resolved(self) -> bool:
@@ -153,7 +173,27 @@ def ends_of_spectrum(problem: Problem, spectrum: Spectrum) -> Ends | None:
         floor=_floor(spectrum),
         method=spectrum.method,
         certificate=spectrum.certificate,
+        all_known=True,
+        gap=_widest_gap(values[:rank], errors[:rank]),
     )
+
+
+def _widest_gap(values: np.ndarray, errors: np.ndarray) -> InnerGap | None:
+    """The widest gap in the smaller half of non-zero eigenvalues, given from the largest down.
+
+    None where no eigenvalue is certified to be 1000 times the next one. ``errors`` are bounds on
+    the errors of ``values``.
+    """
+    first = len(values) // 2  # how many of the larger eigenvalues are left out of the search
+    lows, highs = (values - errors)[first:-1], (values + errors)[first + 1 :]
+    if not len(lows) or highs.min() <= 0:
+        return None
+    quotients = lows / highs
+    widest = int(np.argmax(quotients))
+    if not quotients[widest] >= _CLEAR_GAP:
+        return None
+    place = first + widest
+    return InnerGap(len(values) - place - 1, semidefinite(values[place], errors[place]))
 
 
 def _rank(problem: Problem, values: np.ndarray, errors: np.ndarray) -> tuple[int, str]:

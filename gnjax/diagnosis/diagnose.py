@@ -21,7 +21,11 @@ import numpy as np
 
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.diagnosis.classes import ClassShare, class_shares
-from gnjax.diagnosis.end_eigenvectors import end_eigenvectors, top_eigenvectors
+from gnjax.diagnosis.end_eigenvectors import (
+    end_eigenvectors,
+    rescaling_curvature,
+    top_eigenvectors,
+)
 from gnjax.diagnosis.layer_shares import LayerShare, layer_shares, most_sensitive
 from gnjax.diagnosis.remedies.learning_rate import own_rate
 from gnjax.diagnosis.remedies.suggestion import HELPS, Baseline, LeftOut, ModelOnData, Suggestion
@@ -55,6 +59,11 @@ class Diagnosis(Result):
     Attributes:
       condition: kappa of the Gauss-Newton matrix G (Eq 1) with its certificate.
       samples, outputs, parameters: n, k and p of the Jacobian that was decomposed.
+      rescaling: the least |J w|^2 of a direction w that only multiplies each array of weights by a
+        factor, with v . w = 1 for the eigenvector v of lambda_min; None where v was not computed.
+        It is at least lambda_min, and some non-zero eigenvalue is at most as large. Where it lies
+        below a gap in the spectrum, kappa measures how far the outputs depend on the size of
+        weights: before a normalisation, such as LayerNorm, they do so through its epsilon alone.
       part: which part of the samples this was, in words; "" where it was all of them.
       whole_lambda_max: the largest eigenvalue of G over all samples.
       eigenvalues: those of G from the largest down; None for a matrix too large to be decomposed.
@@ -90,6 +99,7 @@ class Diagnosis(Result):
     whole_lambda_max: float
     differentiated: tuple[str, ...] = ()
     classes: tuple[ClassShare, ...] = ()
+    rescaling: float | None = None
     part: str = ""
 
     @property
@@ -249,6 +259,7 @@ def _fields_of_both_ends(
         "layers": layers,
         "classes": () if problem.y is None else class_shares(problem.y, jacobian, top, bottom),
         "eigenvalues": values,
+        "rescaling": rescaling_curvature(op.net, jacobian, bottom),
         "suggestions": measured,
         "left_out": left_out,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gnjax.conditioning.condition_number import ConditionNumber
-from gnjax.networks.network import backward_products
+from gnjax.networks.network import Network, backward_products, gather
 from gnjax.numerics.decompositions import lapack
 from gnjax.numerics.host import on_device
 from gnjax.numerics.limits import LIMITS
@@ -73,6 +73,35 @@ def top_eigenvectors(op: NetworkGram, seed: int) -> np.ndarray:
     if op.side == "parameters":
         return vectors
     return np.asarray(backward_products(op.net, on_device(vectors, op.dtype)))
+
+
+def rescaling_curvature(net: Network, jacobian: np.ndarray, bottom: np.ndarray) -> float:
+    """How little the outputs change along directions that only rescale whole arrays of weights.
+
+    Such a direction w = R c multiplies each array by a factor of its own: R has one column for each
+    array, with its weights as entries. The answer is the least |J w|^2 over those with v . w = 1,
+    where v is the eigenvector of lambda_min:
+
+        1 / (r^T (R^T J^T J R)^+ r) with r = R^T v.
+
+    It is at least lambda_min, because |J w|^2 >= lambda_min (v . w)^2. And a non-zero eigenvalue is
+    at most as large: |J w|^2 / |u|^2 is a Rayleigh quotient of the part u of w in the range of J^T,
+    and |u| >= v . u = 1.
+
+    Args:
+      net: the network, whose parameters are the weights.
+      jacobian: J, (rows, p).
+      bottom: eigenvectors (p, m) of G = J^T J for lambda_min, of any lengths; v is the first one.
+    """
+    v = bottom[:, 0] / np.linalg.norm(bottom[:, 0])
+    weights = np.asarray(gather(net, net.leaves), np.float64)
+    starts = np.cumsum([0, *net.counts[:-1]])  # the first entry of each array
+    images = np.add.reduceat(jacobian * weights, starts, axis=1)  # J R
+    along = np.add.reduceat(weights * v, starts)  # r
+    _, sigma, rights = lapack.singular_vectors(images, whole=False)
+    is_positive = sigma > len(sigma) * np.finfo(np.float64).eps * sigma[0]
+    coefficients = (rights @ along)[is_positive] / sigma[is_positive]
+    return 1 / max(float(coefficients @ coefficients), np.finfo(np.float64).tiny)
 
 
 def _equal_to(values: np.ndarray, index: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gnjax.conditioning.answer import ASSUMED, is_assumed, short
+from gnjax.conditioning.answer import ASSUMED, is_assumed, short, without_smallest
 from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.diagnosis.remedies.learning_rate import own_rate
 from gnjax.diagnosis.remedies.suggestion import HELPS, Suggestion, count_of
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _FOUR_DIGITS = 1e-4  # four digits are certain if the relative width of the interval is at most this
 _WIDTH = 80
+_FAR_BELOW = 0.01  # a curvature up to this share of the eigenvalue above a gap lies below the gap
 _LAYERS = 8  # how many layers have a line of their own
 
 
@@ -54,7 +55,27 @@ def _kappa(diagnosis: Diagnosis) -> str:
         *_filled(_rank_sentence(diagnosis)),
         *_filled(_resolved_sentence(diagnosis)),
     ]
+    if condition.below_gap:
+        lines += _filled(_gap_sentence(diagnosis))
     return "\n".join(lines)
+
+
+def _gap_sentence(diagnosis: Diagnosis) -> str:
+    """kappa without the eigenvalues below a gap, and whether the smallest rescales weights."""
+    text = without_smallest(diagnosis.condition).replace(
+        ", below a gap, ", ", below a gap, kappa is "
+    )
+    condition, rescaling = diagnosis.condition, diagnosis.rescaling
+    assert condition.above_gap is not None
+    above = condition.lambda_max / condition.above_gap[1]
+    if rescaling is None or rescaling > _FAR_BELOW * above:
+        return text
+    return (
+        f"{text}. A direction that only rescales whole arrays of weights has the curvature "
+        f"{rescaling:.3g}, below the gap as well: the outputs hardly depend on the size of these "
+        "weights. Before a normalisation, as LayerNorm or BatchNorm, they depend on it through its "
+        "epsilon alone, and then kappa depends on that epsilon"
+    )
 
 
 def _rank_sentence(diagnosis: Diagnosis) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
@@ -41,6 +42,7 @@ def residues(numbers: np.ndarray) -> np.ndarray:
     return integers * powers[exponents - 53 - smallest] % PRIME
 
 
+@cache
 def _powers_of_two(first: int, last: int) -> np.ndarray:
     """The residues modulo q of 2^first, .., 2^(last - 1); exponents may be negative."""
     return np.array([pow(2, exponent, PRIME) for exponent in range(first, last)])
