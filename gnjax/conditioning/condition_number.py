@@ -129,7 +129,8 @@ def _ends(problem: Problem, chosen: Method, automatic: bool, certify: str) -> En
     An ``automatic`` choice is followed by a sharper method where the bounds are too wide. With
     ``certify`` "inertia" the bounds are proved afterwards.
     """
-    ends = chosen.ends(problem)
+    ends = _by_lanczos_or_dense(problem) if automatic and chosen is METHODS["krylov"] else None
+    ends = ends or chosen.ends(problem)
     if ends is None or not ends.finished:
         return ends
     if automatic and not chosen.sharp and _too_wide(ends, problem.rtol):
@@ -137,6 +138,22 @@ def _ends(problem: Problem, chosen: Method, automatic: bool, certify: str) -> En
     if certify == "inertia" and ends.certificate.kind != PROVED:
         ends = _by_inertia(problem, ends)
     return ends
+
+
+def _by_lanczos_or_dense(problem: Problem) -> Ends | None:
+    """Both ends by Lanczos, or of the formed matrix where Lanczos takes long; None for neither.
+
+    A matrix of n rows is formed by n products. Lanczos often needs a few hundred, and sometimes
+    more than n, which cannot be known beforehand. So it is given up after n / 2 products, and the
+    answer takes at most about half as long again as the better way.
+    """
+    if METHODS["dense"].refuses(problem) or problem.rank is not None:
+        return None
+    patience = problem.size // 2
+    ends = METHODS["krylov"].ends(replace(problem, most_products=patience))
+    if ends is None or not ends.finished or ends.products < patience:
+        return ends
+    return METHODS["dense"].ends(problem) if _too_wide(ends, problem.rtol) else ends
 
 
 def _preconditioner_matrix(

@@ -69,11 +69,12 @@ def _ends(problem: Problem) -> Ends | None:
     noise = error.value if np.isfinite(error.value) else spectral_error(size, op.dtype) * norm
     if norm <= noise:
         return None
+    most_vectors = min(problem.limits.basis_rows(size), problem.most_products)
     with beside_xla():
         run = lanczos.lanczos(
             problem.watch(host_product(op)),
             lanczos.random_rows(size, _BLOCK, problem.seed),
-            max_steps=max(2, problem.limits.basis_rows(size) // _BLOCK + 1),
+            max_steps=max(2, int(most_vectors // _BLOCK) + 1),
             noise=noise,
             enough=_stopped_or(problem, partial(_both_certain, rtol=problem.rtol, error=noise)),
             check_every=1,
