@@ -14,7 +14,7 @@ from flax import nnx
 from flax.nnx import filterlib
 
 from gnjax.networks.forms.real_form import for_both_parts
-from gnjax.networks.forms.refusals import RAISED, told
+from gnjax.networks.forms.refusals import RAISED, first_line
 from gnjax.numerics.host import on_device
 from gnjax.numerics.validation import check_known
 
@@ -155,8 +155,8 @@ def _says(only: Callable[[str], bool], name: str) -> bool:
         return bool(only(name))
     except RAISED as error:
         msg = (
-            f"only= is a function that fails at the path {name!r}: {told(error)}; it is given the "
-            "path of a parameter, one string, and says whether that is chosen"
+            f"only= is a function that fails at the path {name!r}: {first_line(error)}; it is "
+            "given the path of a parameter, one string, and says whether that is chosen"
         )
         raise ValueError(msg) from error
 

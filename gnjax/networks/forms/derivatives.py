@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from gnjax.networks.forms.refusals import RAISED, told
+from gnjax.networks.forms.refusals import RAISED, first_line
 from gnjax.networks.jaxprs import pushforward
 from gnjax.numerics.bounded_jit import BoundedJit
 
@@ -30,7 +30,7 @@ def check_differentiable(
         jax.eval_shape(backward, point)
     except RAISED as error:
         msg = (
-            f"the model cannot be differentiated: {told(error)}; write a while loop as "
+            f"the model cannot be differentiated: {first_line(error)}; write a while loop as "
             "jax.lax.scan or with a fixed number of steps, or give it a rule of its own by "
             "jax.custom_vjp"
         )
@@ -43,8 +43,8 @@ def check_differentiable(
         msg = (
             "the model has no Jacobian: forward mode through its jax.custom_vjp is the transpose "
             "of the reverse rule, and that is not linear in the cotangent, as where it clips or "
-            f"normalises a gradient ({told(error)}); leave that to the optimiser, and give the "
-            "model the plain function, or a jax.custom_jvp"
+            f"normalises a gradient ({first_line(error)}); leave that to the optimiser, and give "
+            "the model the plain function, or a jax.custom_jvp"
         )
         raise ValueError(msg) from error
 
@@ -56,7 +56,7 @@ def check_second_derivative(name: str, product: BoundedJit[..., Any], *args: Any
     except RAISED as error:
         msg = (
             f"{name} cannot be differentiated twice: a Hessian differentiates the rule of a "
-            f"jax.custom_vjp or of a callback as well, and JAX cannot ({told(error)}); write the "
-            "rule with jax.numpy alone, or give the plain function"
+            f"jax.custom_vjp or of a callback as well, and JAX cannot ({first_line(error)}); write "
+            "the rule with jax.numpy alone, or give the plain function"
         )
         raise ValueError(msg) from error

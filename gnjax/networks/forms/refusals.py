@@ -54,7 +54,7 @@ class Refused(ValueError):
     """A refusal that is raised inside a model or a loss of the user's and is worded already."""
 
 
-def told(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of what an error says, without links."""
     if isinstance(error, KeyError):
         return f"there is no entry {error}"
@@ -71,10 +71,10 @@ def raised_by(who: str, argument: str, shapes: Any, types: Any, error: BaseExcep
     """
     if asks_for_numbers(error):
         line = _line_of_user(error) or " somewhere"
-        return f"{who} cannot be traced by JAX{line}: {told(error)}; {_NOT_TRACED}"
+        return f"{who} cannot be traced by JAX{line}: {first_line(error)}; {_NOT_TRACED}"
     line = _line_of_user(error)
     raised = f"{who} raises {type(error).__name__}{line} at {argument} of shape {shapes}"
-    message = f": {told(error)}" if str(error).strip() else ""
+    message = f": {first_line(error)}" if str(error).strip() else ""
     return f"{raised} and dtype {types}{message}"
 
 
@@ -129,8 +129,8 @@ def refusal(error: BaseException, x: Any) -> str:
         )
     if isinstance(error, flax.errors.ScopeCollectionNotFound):
         return (
-            f"{told(error)}; pass (module, variables) with all that module.init has returned, "
-            "statistics included, in place of (module.apply, params)"
+            f"{first_line(error)}; pass (module, variables) with all that module.init has "
+            "returned, statistics included, in place of (module.apply, params)"
         )
     if isinstance(error, flax.errors.TraceContextError):
         return (

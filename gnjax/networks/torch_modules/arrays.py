@@ -22,17 +22,18 @@ def type_name(dtype: Any) -> str:
 
 
 def from_tensor(tensor: Any) -> np.ndarray:
-    """A copy of a tensor's numbers as an array; NumPy has bfloat16 by way of JAX alone."""
+    """A copy of a tensor's numbers as an array of NumPy, in the same type."""
     values = tensor.detach().cpu().contiguous()
-    if values.dtype == torch().bfloat16:
+    if values.dtype == torch().bfloat16:  # PyTorch does not convert it; JAX adds it to NumPy
         return values.view(torch().int16).numpy().view(jnp.bfloat16).copy()
     return np.array(values.numpy())
 
 
 def example(shape: tuple[int, ...], dtype: Any, floating: Any) -> Any:
-    """A tensor of a shape: zeros for integers, which are valid tokens, and ones for the rest.
+    """A tensor of a shape, as an example of a module's input of the NumPy type ``dtype``.
 
-    Floats have the type ``floating``, and integers are of 64 bits as PyTorch wants its indices.
+    Integers are zeros, which are valid tokens, and all else are ones. Floats have PyTorch's type
+    ``floating``. Integers have 64 bits, as PyTorch wants its indices, except for uint8.
     """
     if jnp.issubdtype(dtype, jnp.floating):
         return torch().ones(shape, dtype=floating)
@@ -43,11 +44,15 @@ def example(shape: tuple[int, ...], dtype: Any, floating: Any) -> Any:
 
 
 def tensor_of(array: Any, floating: Any) -> Any:
-    """The numbers of an array as a tensor, in types as :func:`example` has them."""
+    """A copy of an array's numbers as a tensor of PyTorch.
+
+    Floats get the type ``floating``. Integers get 64 bits, as PyTorch wants its indices, except for
+    uint8; booleans and complex numbers keep their types.
+    """
     values = np.asarray(array)
     if values.dtype.kind in "biu":
-        kept = values.dtype.name in ("bool", "uint8")
-        return torch().from_numpy(np.array(values if kept else values.astype(np.int64)))
+        keeps_type = values.dtype.name in ("bool", "uint8")
+        return torch().from_numpy(np.array(values if keeps_type else values.astype(np.int64)))
     if values.dtype.kind == "c":
         return torch().from_numpy(np.array(values))
     return torch().from_numpy(np.array(values, np.float64)).to(floating)
@@ -59,7 +64,10 @@ def as_float64(tensor: Any) -> np.ndarray:
 
 
 def apart(computed: Any, expected: np.ndarray) -> np.ndarray:
-    """The distance of the entries of two arrays: 0 where both are NaN, infinite where one is."""
+    """|computed - expected| for every entry of two arrays of the same shape.
+
+    It is 0 where both are NaN or the same infinity, and infinite where only one is finite.
+    """
     wide = np.asarray(computed, np.float64)
     same = (wide == expected) | (np.isnan(wide) & np.isnan(expected))
     with np.errstate(invalid="ignore", over="ignore"):

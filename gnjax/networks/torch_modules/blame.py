@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.forms.refusals import RAISED, told
+from gnjax.networks.forms.refusals import RAISED, first_line
 from gnjax.networks.torch_modules.arrays import (
     apart,
     as_float64,
@@ -44,26 +44,28 @@ def blamed(
     parameters: Mapping[str, Any],
     leaves: Sequence[Any],
 ) -> str:
-    """The words for the first operator whose rule differs from PyTorch's, or "" if none does.
+    """A sentence about the first operator that JAX computes otherwise than PyTorch, or "".
 
-    Each operator is given what PyTorch has computed before it, so that no difference is handed on.
+    PyTorch runs the exported graph. Every operator is also computed by its translation to JAX, from
+    the operands that PyTorch has computed, so that no difference reaches a later operator.
 
     Args:
       exported: the program of ``torch.export``.
-      steps: its translation.
+      steps: the operators of its translation.
       paths: for each name of a parameter or buffer the path of the array that it stands for.
-      parameters: arrays by their paths, in place of those of the program.
+      parameters: arrays by their paths, which are used in place of the program's own.
       leaves: the arrays of x, the samples.
     """
-    known, values = {step.name: step for step in steps}, dict[str, Any]()
-    blames: list[str] = []
+    steps_by_name = {step.name: step for step in steps}
+    values: dict[str, Any] = {}  # what PyTorch has computed, by the names of the graph's nodes
+    blames: list[str] = []  # at most one sentence
 
     class Compared(torch().fx.Interpreter):  # type: ignore[misc]
         def run_node(self, node: Any) -> Any:
             value = values[node.name] = super().run_node(node)
-            step = known.get(node.name)
-            if step and not blames and (what := _difference(step, node, values)):
-                blames.append(f"The operator {step.operator} (in {step.module}) {what}")
+            step = steps_by_name.get(node.name)
+            if step and not blames and (difference := _difference(step, node, values)):
+                blames.append(f"The operator {step.operator} (in {step.module}) {difference}")
             return value
 
     with torch().no_grad(), jax.numpy_rank_promotion("allow"):
@@ -78,29 +80,30 @@ def _inputs(
 
     Samples come from ``leaves``, one after the other, and floats among them get the common
     precision of ``parameters``. Every other input is a parameter, a buffer or a constant of the
-    program. If ``parameters`` has an array at its path, this array takes its place, in the type
-    of the program's own tensor. ``paths`` has the path for each of the module's names: a tensor
-    that layers share has several names, and its path is the first.
+    program ``exported``. If ``parameters`` has an array at its path, this array takes its place, in
+    the type of the program's own tensor. ``paths`` has the path for each of the module's names: a
+    tensor that layers share has several names, and its path is the first.
     """
-    kept, remaining = {**exported.constants, **exported.state_dict}, iter(leaves)
+    own_tensors, remaining = {**exported.constants, **exported.state_dict}, iter(leaves)
     floating = getattr(torch(), jnp.result_type(*parameters.values()).name)
     samples = torch().export.graph_signature.InputKind.USER_INPUT
     for spec in exported.graph_signature.input_specs:
         if spec.kind == samples:
             yield tensor_of(next(remaining), floating)
             continue
-        own = kept[spec.target]
+        own = own_tensors[spec.target]
         # The module was exported as the attribute ``module`` of a wrapper; constants have no path.
         path = paths.get(spec.target.removeprefix("module."), "")
         yield tensor_of(parameters[path], own.dtype) if path in parameters else own
 
 
 def _difference(step: Step, node: Any, values: Mapping[str, Any]) -> str:
-    """How the rule of a step differs from PyTorch's operator, in words, or "" if it does not.
+    """How the translation of an operator differs from PyTorch, in words; "" if it does not.
 
-    Both are given the same operands, and compared by their results and by u^T J with one random u.
-    A difference beyond rounding counts only if it is also beyond what PyTorch's own results do when
-    numbers inside of the operator are moved a little.
+    The operator in JAX and the one in PyTorch get the same operands. Their results, and the
+    products u^T J of their Jacobians J with one random u, are compared. A difference beyond
+    rounding counts only if it also exceeds what PyTorch's own results change by when all numbers
+    inside of the operator are multiplied by 1 + h or 1 - h, h = sqrt(eps).
 
     Args:
       step: the operator in the translation.
@@ -113,16 +116,17 @@ def _difference(step: Step, node: Any, values: Mapping[str, Any]) -> str:
     floating = [name for name in names if _floats(values[name])]
     operands = {name: jax.tree.map(_to_jax, values[name]) for name in names}
 
-    def rule(floating_operands: Mapping[str, Any]) -> list[Any]:
+    def by_jax(floating_operands: Mapping[str, Any]) -> list[Any]:
+        """The floating results of the translated operator, as a function of such operands."""
         all_operands = {**operands, **floating_operands}
         args, kwargs = filled((step.args, dict(step.kwargs)), all_operands)
         results = typed(OPERATORS[step.operator](*args, **kwargs), step.dtype)
         return [array for array in jax.tree.leaves(results) if _inexact(array)]
 
     try:
-        results, pullback = jax.vjp(rule, {name: operands[name] for name in floating})
+        results, pullback = jax.vjp(by_jax, {name: operands[name] for name in floating})
     except RAISED as error:
-        return f"raises {type(error).__name__}: {told(error)}; {_REMEDY}"
+        return f"raises {type(error).__name__}: {first_line(error)}; {_REMEDY}"
     rng = np.random.default_rng(0)
     directions = [rng.standard_normal(array.shape) for array in results]
     try:
@@ -133,13 +137,14 @@ def _difference(step: Step, node: Any, values: Mapping[str, Any]) -> str:
     pairs = zip(directions, results, strict=True)
     (product,) = pullback([jnp.asarray(u, result.dtype) for u, result in pairs])
     computed = _Product(results, [product[name] for name in floating])
-    formats = [array.dtype for array in (*computed.results, *computed.derivatives)]
-    eps = max([step.eps, *(float(jnp.finfo(dtype).eps) for dtype in formats)])
+    dtypes = [array.dtype for array in (*computed.results, *computed.derivatives)]
+    eps = max([step.eps, *(float(jnp.finfo(dtype).eps) for dtype in dtypes)])  # of the coarsest
     sizes = jax.tree.map(largest, expected)
     if not _beyond(computed, expected, sizes, eps):
         return ""
 
     def beyond_changes(changes: _Product) -> str:
+        """The difference beyond rounding, where PyTorch's operator amplifies that by change / h."""
         amplified = jax.tree.map(lambda change: largest(change) / step_of(eps), changes)
         return _beyond(computed, expected, jax.tree.map(max, sizes, amplified), eps)
 
@@ -153,27 +158,28 @@ def _difference(step: Step, node: Any, values: Mapping[str, Any]) -> str:
 
 
 def _integers_too_large(values: Iterable[Any]) -> str:
-    """The words for integers that JAX does not hold in its 32-bit mode, or "" if it holds all."""
+    """A message if an integer of these tensors is too large for JAX's 32-bit mode, else ""."""
     for value in values:
         if not isinstance(value, torch().Tensor) or value.dtype != torch().int64:
             continue
-        exact, held = from_tensor(value), jax.dtypes.canonicalize_dtype(np.int64)
-        if (exact.astype(held) != exact).any():
+        exact, jax_type = from_tensor(value), jax.dtypes.canonicalize_dtype(np.int64)
+        if (exact.astype(jax_type) != exact).any():
             return (
-                f"takes or gives integers from {exact.min()} to {exact.max()}, which {held} does "
-                "not hold; call gnjax.enable_x64() before making arrays"
+                f"takes or gives integers from {exact.min()} to {exact.max()}, which {jax_type} "
+                "does not hold; call gnjax.enable_x64() before making arrays"
             )
     return ""
 
 
 def _beyond(computed: _Product, exact: _Product, sizes: _Product, eps: float) -> str:
-    """How a rule's results or derivatives differ from the exact ones beyond rounding, or "".
+    """Whether JAX's results or derivatives differ from the exact ones, in words; "" if not.
 
-    Rounding is relative to ``sizes``, a number for each array, and ``eps`` is that of the format.
+    An error of up to 10,000 eps times the size of an array counts as rounding. ``sizes`` has one
+    number for each array, and ``eps`` is that of the coarsest floating format in use.
     """
 
     def differ(array: Any, exact_array: np.ndarray, size: Any) -> bool:
-        """Whether shapes differ, or numbers by more than rounding does at this magnitude."""
+        """Whether shapes differ, or numbers by more than rounding does for arrays of this size."""
         if array.shape != exact_array.shape:
             return True
         return bool(apart(array, exact_array).max(initial=0.0) > _ROUNDINGS * eps * size)
@@ -188,9 +194,13 @@ def _beyond(computed: _Product, exact: _Product, sizes: _Product, eps: float) ->
 def _by_torch(
     node: Any, values: Mapping[str, Any], names: Sequence[str], directions: Sequence[np.ndarray]
 ) -> _Product:
-    """PyTorch's results of a node that float, and their u^T J by the operands of these ``names``.
+    """The floating results of an operator by PyTorch, and u^T J with their Jacobian J.
 
-    ``values`` are the results of all nodes before it, by name, and ``directions`` is u.
+    Args:
+      node: the operator in PyTorch's graph.
+      values: the results of all nodes before it, by their names.
+      names: the nodes whose results are the operands by which J differentiates.
+      directions: u, an array for each result.
     """
     operands = {name: values[name].detach().clone().requires_grad_() for name in names}
     args, kwargs = torch().fx.node.map_arg(
@@ -198,7 +208,7 @@ def _by_torch(
     )
     with torch().enable_grad():
         value = node.target(*args, **kwargs)
-    # PyTorch's operator may have more results, such as statistics, than the rule computes
+    # PyTorch's operator may have more results, such as statistics, than its translation computes
     results = [leaf for leaf in jax.tree.leaves(value) if _floats(leaf)][: len(directions)]
     derivatives = gradients(results, list(operands.values()), directions)
     return _Product([as_float64(tensor) for tensor in results], derivatives)

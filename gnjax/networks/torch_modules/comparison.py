@@ -83,13 +83,17 @@ def noticing(like: Apply | None = None) -> Iterator[Notice]:
 
 
 def compare_modules(apply: Apply, params: Params, x: Any, *, like: Apply, any_size: bool) -> None:
-    """Call a model so that every module of PyTorch in it is compared with its translation.
+    """Compare every module of PyTorch that a model calls with its translation to JAX.
+
+    The model is called inside of :func:`noticing`, where each module compares itself and refuses a
+    difference beyond rounding.
 
     Args:
-      apply: the model.
+      apply: the model, apply(params, x) -> outputs.
       params: its parameters.
-      x: the samples, of which a few are taken, or all where the model takes no fewer.
-      like: the model with its equations rewritten; those of the translations are rewritten alike.
+      x: the samples, of which four are taken, or all where the model takes no fewer.
+      like: the model as the library differentiates it, with some equations replaced; the same
+        replacements are made in the translations before they are compared.
       any_size: whether all modules take any number of samples.
     """
     samples = take(x, slice(0, _FEW)) if any_size else x
@@ -106,10 +110,10 @@ def compare_modules(apply: Apply, params: Params, x: Any, *, like: Apply, any_si
 
 
 def noticed(*, any_size: bool) -> Apply | None:
-    """Note that a module of PyTorch is called, which takes samples of any number or does not.
+    """Note that a module of PyTorch is called, and whether it takes any number of samples.
 
-    Returns the rewritten model like which its translation is to be compared with it; None where
-    modules are not compared.
+    Returns the model as the library differentiates it if the module is to be compared with its
+    translation, in which the same equations are then replaced; None if nothing is to be compared.
     """
     watch = _WATCH.get()
     if watch is None:
@@ -121,10 +125,10 @@ def noticed(*, any_size: bool) -> Apply | None:
 def compare(
     function: Any, params: Any, x: Any, original: Original, eps: float, blame: Callable[[], str]
 ) -> list[np.ndarray]:
-    """The outputs of a module of PyTorch, after a comparison with its translation.
+    """The outputs of a module of PyTorch, after a comparison with its translation to JAX.
 
-    The outputs and one product u^T J of both are compared. A translation that differs by more than
-    rounding is refused, by the operator that differs if there is one.
+    The outputs of both are compared, and one product u^T J with their Jacobian J. A translation
+    that differs by more than rounding is refused; the message names the operator that differs.
 
     Args:
       function: the translation as the library differentiates it, function(params, x) -> outputs.
@@ -132,7 +136,7 @@ def compare(
       x: the samples, as arrays of JAX.
       original: the module at these parameters and samples.
       eps: that of the coarsest floating format in which anything is computed.
-      blame: compares each operator, and says which one differs, or "".
+      blame: compares each operator, and returns a sentence about the one that differs, or "".
     """
     with same_numbers_afterwards():
         outputs = original.outputs()
@@ -164,16 +168,18 @@ def _check_beside_changes(
     """Refuse a translation that differs from the module by more than the module amplifies rounding.
 
     Args:
-      computed: the outputs and u^T J of the translation.
-      expected: those of the module.
-      changes: by how much those of the module changed, when all numbers on the way to them were
-        moved by a share h. So one rounding along the way changes them by eps / h of this.
+      computed: the outputs and u^T J of the translation, with its Jacobian J and one vector u.
+      expected: the outputs and u^T J of the module.
+      changes: by how much the outputs and u^T J of the module changed when all numbers on the way
+        to them were multiplied by 1 + h or 1 - h. So roundings along the way, by a share eps each,
+        change them by about (eps / h) changes.
       eps: that of the coarsest floating format in which anything is computed.
     """
     difference = _difference(computed, expected, _roundings(expected, eps, changes))
     if not difference:
         return
-    # a difference within the changes themselves may be a kink or a tie, which is no mistake
+    # A difference within the changes themselves may come from a kink or a tie, which is no mistake
+    # of the translation; the refusal then says that nothing can be concluded.
     twice_changes = jax.tree.map(lambda change: 2 * change, _largest_changes(changes))
     if _difference(computed, expected, twice_changes):
         msg = f"what gnjax.from_torch has made is not the module: {difference}. {_LOST}"
@@ -186,7 +192,7 @@ def _check_beside_changes(
 
 
 def _random_like(outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Arrays u like the outputs, of normal numbers over the size of every output.
+    """Arrays u in the shapes of the outputs f: normal numbers, divided by the size of each output.
 
     So no output is lost beside larger ones in u^T f.
     """
@@ -195,12 +201,11 @@ def _random_like(outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def _output_sizes(array: np.ndarray) -> np.ndarray:
-    """How large each output of a module is, as the scale on which its errors are judged.
+    """How large each output of a module is, (1, ...) for outputs (n, ...), to judge its errors by.
 
-    Of outputs (n, ...) that is (1, ...): for each output the largest finite absolute value among
-    the n samples, and 1 where all are 0. If n = 1 there is one value for each output, which can be
-    near 0 by chance, as one logit of many thousands is. Then no output counts as smaller than the
-    root mean square of all outputs.
+    That is the largest finite absolute value among the n samples, and 1 where all are 0. If n = 1
+    there is one value for each output, which can be near 0 by chance, as one logit of many
+    thousands is. Then no output counts as smaller than the root mean square of all outputs.
     """
     finite = np.where(np.isfinite(array), np.abs(array), 0.0)
     sizes = _largest_of_samples(finite)
@@ -213,7 +218,7 @@ def _output_sizes(array: np.ndarray) -> np.ndarray:
 
 
 def _largest_of_samples(array: np.ndarray) -> np.ndarray:
-    """The largest entries (1, ...) of an array (n, ...) over its samples; a number is its own."""
+    """The largest entries (1, ...) of an array (n, ...) over n samples; a number stays as it is."""
     return array.max(axis=0, initial=0.0, keepdims=True) if array.ndim else array
 
 
@@ -228,12 +233,13 @@ def _largest_changes(changes: _Jacobian) -> _Jacobian:
 def _roundings(expected: _Jacobian, eps: float, changes: _Jacobian | None = None) -> _Jacobian:
     """By how much rounding may change the outputs and derivatives that are ``expected``.
 
-    It is 1,000 times eps times their size: each output has its own, and all derivatives have that
-    of the largest one. For an ill-conditioned module that is too little. So ``changes`` may say by
-    how much outputs and derivatives changed when all numbers on the way to them were moved by the
-    share h = sqrt(eps). The change over h then takes the place of the size where it is larger. A
-    change beyond the size itself says no more than one of that size. Nor is more than the share
-    ``_COARSEST`` of the size allowed, which a format of few digits would reach.
+    That is 1,000 eps s, but at most s / 10, which a format of few digits would exceed. For an
+    output s is its size, and for every derivative the size of the largest one.
+
+    For an ill-conditioned module that is too little. ``changes`` may then say by how much outputs
+    and derivatives changed when all numbers on the way to them were multiplied by 1 + h or 1 - h,
+    h = sqrt(eps): rounding is amplified by change / h, and the bound is
+    1,000 eps max(s, change / h), still at most s / 10. A change of more than s counts as s.
     """
     largest_derivative = max(map(largest, expected.product.values()), default=0.0) or 1.0
     sizes = _Jacobian(
@@ -251,7 +257,10 @@ def _roundings(expected: _Jacobian, eps: float, changes: _Jacobian | None = None
 
 
 def _by_jax(function: Any, params: Any, x: Any, cotangents: Sequence[np.ndarray]) -> _Jacobian:
-    """The outputs and u^T J of a translation, as float64; ``cotangents`` is u."""
+    """The outputs of a translation ``function(params, x)``, and u^T J with its Jacobian J.
+
+    All are returned in float64. ``cotangents`` is u, an array for each output.
+    """
     outputs, gradient = _outputs_and_product(function, params, x, list(cotangents))
     return _Jacobian(
         [np.asarray(array, np.float64) for array in outputs],
@@ -287,14 +296,14 @@ def _outputs_and_product(
 
 
 def _difference(computed: _Jacobian, expected: _Jacobian, allowed: _Jacobian) -> str:
-    """The words for the first output or derivative beyond what is allowed, or "" if none is."""
+    """A message about the first entry with |computed - expected| > allowed, or "" if none is."""
     return _different_output(computed, expected, allowed) or _different_derivative(
         computed, expected, allowed
     )
 
 
 def _different_output(computed: _Jacobian, expected: _Jacobian, allowed: _Jacobian) -> str:
-    """The words for the first output that differs by more than is allowed, or "" if none does."""
+    """A message about the first output with |computed - expected| > allowed, or "" if none is."""
     triples = zip(computed.outputs, expected.outputs, allowed.outputs, strict=True)
     for number, (by_jax, by_torch, bound) in enumerate(triples):
         if by_jax.shape != by_torch.shape:
@@ -310,9 +319,10 @@ def _different_output(computed: _Jacobian, expected: _Jacobian, allowed: _Jacobi
 
 
 def _different_derivative(computed: _Jacobian, expected: _Jacobian, allowed: _Jacobian) -> str:
-    """The words for the last parameter whose derivative differs by more than is allowed, or "".
+    """A message about the last parameter by which u^T J differs by more than is allowed, or "".
 
-    A mistake behind a parameter changes its derivative, so the last one is nearest to the cause.
+    The parameters are in the order of the module. A mistake in a later layer changes the
+    derivatives by all parameters before it, so that the last one is nearest to the mistake.
     """
     for name, by_torch in reversed(list(expected.product.items())):
         distance = apart(computed.product[name], by_torch)
@@ -323,6 +333,6 @@ def _different_derivative(computed: _Jacobian, expected: _Jacobian, allowed: _Ja
 
 
 def _percent(distance: np.ndarray) -> str:
-    """The largest of relative distances in words."""
+    """The largest of some relative distances as a percentage, for a message."""
     largest_distance = float(distance.max())
     return f"{100 * largest_distance:.2g}%" if np.isfinite(largest_distance) else "NaN or Inf"

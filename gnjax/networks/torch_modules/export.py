@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from gnjax.networks.forms.refusals import RAISED, Refused, told
+from gnjax.networks.forms.refusals import RAISED, Refused, first_line
 from gnjax.networks.torch_modules.arrays import torch
 
 _Forward = Callable[[Any, Sequence[Any]], list[Any]]
@@ -35,14 +35,13 @@ _SAMPLES = 3  # of the example: sizes 0 and 1 are special to torch.export
 def exported(
     module: Any, forward: _Forward, example: Callable[[int | None], list[Any]]
 ) -> tuple[Any, bool]:
-    """The exported program of a module, and whether it is for any number of samples.
+    """The program that ``torch.export`` makes of a module, and whether it takes any batch size.
 
-    A module that asks how many samples there are, or whose shapes fix it, gets a program for the
-    number of samples at hand.
+    Where the operators depend on the number of samples, the program is for the number at hand.
 
     Args:
-      module: the module.
-      forward: calls it, and gives the tensors that count as outputs.
+      module: the ``torch.nn.Module``.
+      forward: a function of the module and the tensors of x to the list of its outputs.
       example: makes tensors like those of x for a number of samples; None for the number at hand.
     """
     try:
@@ -52,7 +51,7 @@ def exported(
     except Refused:
         raise
     except RAISED:
-        pass  # what is wrong beside the number of samples is told below
+        pass  # an error that has another cause than the number of samples comes again below
     try:
         return _export(module, forward, example(None), any_size=False), False
     except Refused:
@@ -60,25 +59,25 @@ def exported(
     except torch().fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode as error:
         msg = (
             "the module decides by the values of tensors which operators it applies, so that it "
-            f"has no one graph ({told(error)}); write such a decision with torch.where"
+            f"has no one graph ({first_line(error)}); write such a decision with torch.where"
         )
         raise Refused(msg) from error
     except RAISED as error:
-        forward(copy.deepcopy(module), example(None))  # raises what is wrong with x
+        forward(copy.deepcopy(module), example(None))  # if x is wrong, this raises the error
         msg = (
             "torch.export cannot write down the operators of this module, which PyTorch runs: "
-            f"{told(error).partition('. ')[0]}; take out of forward whatever is no operator of "
-            "tensors: write x.detach() for x.data, and no derivatives (torch.autograd.grad, "
+            f"{first_line(error).partition('. ')[0]}; take out of forward whatever is no operator "
+            "of tensors: write x.detach() for x.data, and no derivatives (torch.autograd.grad, "
             "torch.func)"
         )
         raise Refused(msg) from error
 
 
 def _export(module: Any, forward: _Forward, leaves: Sequence[Any], *, any_size: bool) -> Any:
-    """The program of ``forward(module, leaves)`` by ``torch.export``, in operators of few kinds.
+    """The program of ``forward(module, leaves)`` by ``torch.export``.
 
     With ``any_size`` the first axis of the tensors ``leaves``, the samples, may have any length.
-    Composite operators are taken apart, but for those in ``_WHOLE``.
+    PyTorch decomposes operators into simpler ones, except for those in ``_WHOLE``.
     """
 
     class Whole(torch().nn.Module):  # type: ignore[misc]
@@ -103,17 +102,19 @@ def _export(module: Any, forward: _Forward, leaves: Sequence[Any], *, any_size: 
         except _InForwardError as error:  # what the module has raised, and not torch.export
             raise error.cause from None
         _cut_where_no_grad(program)
-        rules = torch().export.default_decompositions()
+        decompositions = torch().export.default_decompositions()
         for whole in _WHOLE:
             name, _, overload = whole.partition(".")
-            rules.pop(getattr(getattr(torch().ops.aten, name), overload or "default"), None)
-        return program.run_decompositions(rules)
+            operator = getattr(getattr(torch().ops.aten, name), overload or "default")
+            decompositions.pop(operator, None)
+        return program.run_decompositions(decompositions)
 
 
 class _InForwardError(Exception):
     """An error inside of forward, to which PyTorch cannot add the graph so far.
 
-    It would print that graph to sys.stderr, where the attempt may be repeated or is told anyway.
+    PyTorch would print that graph to sys.stderr, although the export may be tried again, or the
+    error is raised for the user anyway.
     """
 
     def __init__(self, cause: BaseException) -> None:
@@ -127,9 +128,9 @@ class _InForwardError(Exception):
 
 @contextmanager
 def _unlogged() -> Iterator[None]:
-    """A context in which what this thread's export logs about itself is dropped.
+    """A context in which messages that ``torch.export`` logs in this thread are dropped.
 
-    What other threads log goes on.
+    Messages from other threads are logged as ever.
     """
     own = threading.get_ident()
     loggers = [logging.getLogger(f"torch.{name}") for name in _LOGGERS]
@@ -147,7 +148,10 @@ def _unlogged() -> Iterator[None]:
 
 
 def _is_for_any_size(program: Any) -> bool:
-    """Whether nothing is assumed of the number of samples but that it is at least 2."""
+    """Whether an exported program assumes nothing of the number of samples, except n >= 2.
+
+    torch.export writes such assumptions as assertions in the graph and as ranges of sizes.
+    """
     asserted = any(
         getattr(node.target, "name", str)() == "aten::_assert_scalar"
         for node in program.graph.nodes
@@ -160,9 +164,9 @@ def _is_for_any_size(program: Any) -> bool:
 def _cut_where_no_grad(program: Any) -> None:
     """Put a detach behind what is computed under ``torch.no_grad()``, which the graph forgets.
 
-    A module has no derivative through such results, and a detach says so in the exported program:
-    its translation stops the derivative there, too. Each result then has the detached one in its
-    place wherever it is used, also among the outputs of the program.
+    A module has no derivative through such results, and an operator ``detach`` says so in the
+    exported program, where the translation to JAX stops the derivative, too. The detached tensor
+    takes the place of each result wherever it is used, also among the outputs of the program.
     """
     for node in list(program.graph.nodes):
         sets_grad = node.target is torch().ops.higher_order.wrap_with_set_grad_enabled

@@ -19,7 +19,7 @@ from gnjax.networks.equations.rewritten import rewritten_alike
 from gnjax.networks.forms import frameworks
 from gnjax.networks.forms.batches import tree_digest
 from gnjax.networks.forms.frameworks import Apply, Params
-from gnjax.networks.forms.refusals import told
+from gnjax.networks.forms.refusals import first_line
 from gnjax.networks.torch_modules.arrays import example, from_tensor, torch, type_name
 from gnjax.networks.torch_modules.blame import blamed
 from gnjax.networks.torch_modules.comparison import compare, noticed, noticing
@@ -48,15 +48,16 @@ def from_torch(
 
     ``params`` is a nested dict by the path of the module, such as
     ``params["layer1"]["0"]["conv1"]["weight"]``, with the entries in the order of
-    ``module.parameters()``: a vector of ours is one of ``torch.nn.utils.parameters_to_vector``. A
-    parameter that modules share is there once, under its first name. Buffers, and parameters with
-    ``requires_grad=False``, are held fixed.
+    ``module.parameters()``: a vector of this library lists them as
+    ``torch.nn.utils.parameters_to_vector`` does. A parameter that modules share is there once,
+    under its first name. Buffers, and parameters with ``requires_grad=False``, are held fixed.
 
     ``apply`` computes in the precision of the parameters. As in PyTorch, the row of an embedding's
     ``padding_idx`` and what is detached have no derivative. An operator that is not known, a
-    decision by the values of tensors, and random numbers are refused by name. Every operator of
-    this library that is made of the model compares it with the module at its first samples, by the
-    outputs and by one product u^T J, and refuses a difference beyond rounding.
+    decision by the values of tensors, and random numbers are refused by name. When an operator of
+    this library, such as ``gnjax.ntk``, is made of the model, the translation is compared with the
+    module at the first samples, by the outputs and by one product u^T J with their Jacobian J. A
+    difference beyond rounding is refused.
 
     Args:
       module: any ``torch.nn.Module``. Inputs x reach it as they reach a module of Flax: a tuple as
@@ -66,6 +67,9 @@ def from_torch(
         tensor, or ``logits``.
       dtype: of the parameters, such as ``jnp.float64``; that of the module if it is None. Matrices
         of a network are computed in 64 bits after ``gnjax.enable_x64()`` either way.
+
+    Returns:
+      The function apply(params, x) -> outputs, and the parameters.
 
     >>> import torch
     >>> module = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
@@ -95,13 +99,16 @@ def _check_module(module: Any) -> None:
     if not frameworks.is_torch(module):
         msg = f"gnjax.from_torch takes a torch.nn.Module; got {type(module).__name__}"
         raise ValueError(msg)
-    for name, part in module.named_modules():
-        said = f"{name or 'the module'} ({type(part).__name__})"
-        if isinstance(part, torch().jit.ScriptModule):
-            msg = f"{said} is a program of torch.jit; give the module that it was made of"
+    for name, submodule in module.named_modules():
+        path_and_type = f"{name or 'the module'} ({type(submodule).__name__})"
+        if isinstance(submodule, torch().jit.ScriptModule):
+            msg = f"{path_and_type} is a program of torch.jit; give the module that it was made of"
             raise ValueError(msg)
-        if ".quantized." in type(part).__module__:
-            msg = f"{said} has weights of few bits; give the module from before its quantisation"
+        if ".quantized." in type(submodule).__module__:
+            msg = (
+                f"{path_and_type} has weights of few bits; give the module from before its "
+                "quantisation"
+            )
             raise ValueError(msg)
     for name, parameter in module.named_parameters():
         if problem := _problem(parameter):
@@ -110,7 +117,7 @@ def _check_module(module: Any) -> None:
 
 
 def _problem(parameter: Any) -> str:
-    """Why a parameter cannot be differentiated by, in words; "" if it can."""
+    """Why there is no derivative by a parameter, for a message about it; "" if there is one."""
     if parameter.is_meta:
         return (
             'has no numbers yet, as it is on the device "meta"; call module.to_empty(device="cpu") '
@@ -118,7 +125,7 @@ def _problem(parameter: Any) -> str:
         )
     if parameter.is_complex():
         return "is complex; keep its real and its imaginary part as two parameters"
-    if parameter.requires_grad and parameter._backward_hooks:  # nothing public says so
+    if parameter.requires_grad and parameter._backward_hooks:  # no public attribute lists hooks
         return (
             "has a hook (register_hook), which changes its derivative to that of no function; "
             "remove it, and hold entries fixed by mask= where it did"
@@ -127,21 +134,28 @@ def _problem(parameter: Any) -> str:
 
 
 def _copied(module: Any) -> Any:
-    """A copy on the CPU in evaluation mode."""
+    """A copy of a module of PyTorch on the CPU, in evaluation mode.
+
+    PyTorch cannot copy a module that keeps a tensor with a derivative; the refusal says what to do.
+    """
     try:
         module_copy = copy.deepcopy(module)
     except (RuntimeError, TypeError) as error:
-        msg = f"the module cannot be copied: {told(error).split('.')[0]}; {_remedy(module)}"
+        msg = f"the module cannot be copied: {first_line(error).split('.')[0]}; {_remedy(module)}"
         raise ValueError(msg) from error
     return module_copy.cpu().eval()
 
 
 def _remedy(module: Any) -> str:
-    """What to do about a tensor of the module that is a result of others."""
+    """What the user can do if a module cannot be copied, as the end of a message.
+
+    Such a module keeps a tensor that was computed from its parameters. Hooks that run before
+    forward often do that, and their types say which remedy fits.
+    """
     hooks = {
         type(hook).__name__
-        for part in module.modules()
-        for hook in part._forward_pre_hooks.values()  # nothing public lists them
+        for submodule in module.modules()
+        for hook in submodule._forward_pre_hooks.values()  # nothing public lists them
         if hasattr(hook, "__dict__")
     }
     if hooks & {"WeightNorm", "SpectralNorm"}:
@@ -162,7 +176,10 @@ def _remedy(module: Any) -> str:
 
 
 def _array(tensor: Any, dtype: DTypeLike | None) -> jax.Array:
-    """A tensor as an array of JAX in a dtype, or in its own, as far as JAX's mode has it."""
+    """A tensor as an array of JAX in ``dtype``, or in its own dtype where that is None.
+
+    JAX turns types of 64 bits into those of 32 bits where its 64-bit mode is off.
+    """
     values = from_tensor(tensor)
     return on_device(values, jax.dtypes.canonicalize_dtype(dtype or values.dtype))
 
@@ -188,12 +205,17 @@ class _TorchCall:
     compared: dict[bytes, list[np.ndarray]] = field(default_factory=dict)  # outputs of the last
 
     def __call__(self, fixed: dict[str, jax.Array], params: Params, x: Any) -> Any:
-        """The outputs of the translation at samples x; ``fixed`` are buffers by their paths.
+        """The outputs of the module's translation to JAX, at the samples x.
 
-        All of it is computed in the dtype of ``params``. Only if they have several dtypes, and they
-        are those of the module, each parameter keeps its own. Where a comparison is asked for
+        Everything is computed in the dtype of ``params``. Only if the parameters have several
+        dtypes, the same as in the module, does each keep its own. Where a comparison is asked for
         (:func:`gnjax.networks.torch_modules.comparison.noticed`), and nothing is traced, the module
         itself is called as well, and its outputs are returned.
+
+        Args:
+          fixed: buffers, and parameters that are not differentiated, by their paths.
+          params: the differentiated parameters, a dict of dicts as :func:`from_torch` returns it.
+          x: a pytree of arrays (n, ...).
         """
         arrays = flat(params)
         dtype = jnp.result_type(*arrays.values())
@@ -204,16 +226,19 @@ class _TorchCall:
             fixed = frameworks.like(arrays, fixed)
         leaves, structure = jax.tree.flatten(x)
         leaves = [_as_floats(leaf, dtype) for leaf in leaves]
-        made = self._translation(leaves, structure, dtype, keeps_types)
+        translation = self._translation(leaves, structure, dtype, keeps_types)
         numbers = [*arrays.values(), *leaves]
         traced = any(isinstance(number, jax.core.Tracer) for number in numbers)
-        like = noticed(any_size=made.any_size)
-        if like is not None and not traced:
-            return self._compared(made, fixed, params, x, like, keeps_types=keeps_types)
-        return jax.tree.unflatten(made.results, made.program(arrays, fixed, leaves))
+        rewritten_model = noticed(any_size=translation.any_size)  # None: no comparison
+        if rewritten_model is not None and not traced:
+            return self._compared(
+                translation, fixed, params, x, rewritten_model, keeps_types=keeps_types
+            )
+        outputs = translation.program(arrays, fixed, leaves)
+        return jax.tree.unflatten(translation.results, outputs)
 
     def _has_types_of(self, arrays: Mapping[str, Any]) -> bool:
-        """Whether the arrays have the types that these parameters have in the module."""
+        """Whether the arrays, by the paths of parameters, have the dtypes of the module's own."""
         parameters = dict(self.module.named_parameters())
         return all(
             type_name(parameters[name].dtype) == value.dtype.name for name, value in arrays.items()
@@ -221,24 +246,26 @@ class _TorchCall:
 
     def _compared(
         self,
-        made: _Translation,
+        translation: _Translation,
         fixed: Any,
         params: Params,
         x: Any,
-        like: Apply,
+        rewritten_model: Apply,
         *,
         keeps_types: bool,
     ) -> Any:
         """The outputs by PyTorch itself, after a comparison with those of the translation.
 
-        Those of the last parameters and samples are kept, so that they are not compared twice.
+        The outputs at the last parameters and samples are kept, so that a second call with these
+        compares nothing.
 
         Args:
-          made: the translation.
+          translation: the module as a program of JAX.
           fixed: buffers, and parameters that are not differentiated, by their paths.
-          params: the parameters that are.
+          params: the parameters that are differentiated.
           x: the samples.
-          like: the model with its equations rewritten; those of the translation are rewritten so.
+          rewritten_model: the model as the library differentiates it, with some equations replaced;
+            the same replacements are made in the translation before it is compared.
           keeps_types: parameters have several dtypes, those that they have in the module.
         """
         key = tree_digest((params, x))
@@ -247,36 +274,51 @@ class _TorchCall:
             leaves, structure = jax.tree.flatten(x)
             forward = _Forward(structure, self.output)
             original = Original(self.module, arrays, leaves, forward, widens=not keeps_types)
-            with noticing():  # and not compared again inside
-                function = rewritten_alike(Partial(self, fixed), like)
-                blame = partial(self._blamed, made, arrays, leaves)
-                formats = [float(jnp.finfo(value.dtype).eps) for value in arrays.values()]
-                eps = max([*formats, *(step.eps for step in made.program.steps)])
+            with noticing():  # calls of this module inside are not compared again
+                function = rewritten_alike(Partial(self, fixed), rewritten_model)
+                blame = partial(self._blamed, translation, arrays, leaves)
+                eps_of_parameters = [float(jnp.finfo(v.dtype).eps) for v in arrays.values()]
+                eps = max([*eps_of_parameters, *(step.eps for step in translation.program.steps)])
                 expected = compare(function, params, x, original, eps, blame)
             self.compared.clear()
             self.compared[key] = expected
         outputs = [jnp.asarray(array) for array in self.compared[key]]
-        return jax.tree.unflatten(made.results, outputs)
+        return jax.tree.unflatten(translation.results, outputs)
 
-    def _blamed(self, made: _Translation, arrays: Mapping[str, Any], leaves: Sequence[Any]) -> str:
-        """The words for the first operator that differs at these parameters and samples, or ""."""
-        return blamed(made.exported, made.program.steps, self.paths, arrays, leaves)
+    def _blamed(
+        self, translation: _Translation, arrays: Mapping[str, Any], leaves: Sequence[Any]
+    ) -> str:
+        """A sentence about the first operator that JAX computes otherwise than PyTorch, or "".
+
+        Operators are compared at the parameters ``arrays``, by their paths, and the samples, the
+        arrays ``leaves`` of x.
+        """
+        steps = translation.program.steps
+        return blamed(translation.exported, steps, self.paths, arrays, leaves)
 
     def _translation(
         self, leaves: Sequence[Any], structure: Any, dtype: Any, keeps_types: bool
     ) -> _Translation:
-        """The translation for inputs of these shapes and dtypes, made once.
+        """The translation for inputs of these shapes and dtypes, which is made once and kept.
 
-        One that takes any number of samples serves all inputs that differ in that number alone.
+        A translation that takes any number of samples serves all inputs that differ in the length n
+        of their first axis alone.
+
+        Args:
+          leaves: the arrays (n, ...) of x.
+          structure: the pytree structure of x.
+          dtype: the dtype in which everything is computed.
+          keeps_types: each parameter keeps its own dtype of several.
         """
         shapes = tuple((leaf.shape[1:], leaf.dtype) for leaf in leaves)
         count = leaves[0].shape[0] if leaves and leaves[0].ndim else None
         key = (dtype, keeps_types, structure, shapes)
-        for known_key in ((*key, None), (*key, count)):
+        for known_key in ((*key, None), (*key, count)):  # None: for any number of samples
             if known_key in self.programs:
                 return self.programs[known_key]
-        made = self._translated(leaves, structure, dtype, keeps_types)
-        return self.programs.setdefault((*key, None if made.any_size else count), made)
+        translation = self._translated(leaves, structure, dtype, keeps_types)
+        new_key = (*key, None if translation.any_size else count)
+        return self.programs.setdefault(new_key, translation)
 
     def _translated(
         self, leaves: Sequence[Any], structure: Any, dtype: Any, keeps_types: bool
@@ -292,7 +334,8 @@ class _TorchCall:
         module = self.module if keeps_types else in_format(self.module, floating)
         forward = _Forward(structure, self.output)
 
-        def of_size(count: int | None) -> list[Any]:
+        def examples(count: int | None) -> list[Any]:
+            """Tensors like the arrays of x for ``count`` samples; None: as many as x has."""
             shapes = [leaf.shape if count is None else (count, *leaf.shape[1:]) for leaf in leaves]
             return [
                 example(shape, leaf.dtype, floating)
@@ -300,9 +343,9 @@ class _TorchCall:
             ]
 
         with same_numbers_afterwards():
-            program, any_size = exported(module, forward, of_size)
-        made = translated(program, self.paths, self.trained)
-        return _Translation(made, forward.results, any_size, program)
+            exported_program, any_size = exported(module, forward, examples)
+        program = translated(exported_program, self.paths, self.trained)
+        return _Translation(program, forward.results, any_size, exported_program)
 
 
 class _Forward:
@@ -323,15 +366,15 @@ class _Forward:
 
 
 def _as_floats(leaf: Any, dtype: Any) -> jax.Array:
-    """An array of x; one that floats is converted to the precision of the parameters."""
+    """An array of x as one of JAX; floating numbers are converted to ``dtype``."""
     array = jnp.asarray(leaf)
     return array.astype(dtype) if jnp.issubdtype(array.dtype, jnp.floating) else array
 
 
 def _call(module: Any, x: Any) -> Any:
-    """The value of ``module`` at x: a tuple is several arguments, and a dict may be keywords.
+    """What ``module`` returns for x: a tuple x is several arguments, and a dict may be keywords.
 
-    A dict is keywords if the module's forward has arguments of all these names.
+    A dict is keywords if the module's forward has arguments of all its names.
     """
     if type(x) is dict:
         names = inspect.signature(module.forward).parameters

@@ -25,23 +25,28 @@ def paths_of(module: Any) -> dict[str, str]:
 
 
 def nested(flat: Mapping[str, Any]) -> Params:
-    """Values by names such as "layers.0.weight" as a dict of dicts, in the order of the names."""
+    """A dict with keys such as "layers.0.weight" as a dict of dicts, with the same order.
+
+    So the value at "layers.0.weight" gets to ["layers"]["0"]["weight"].
+    """
     nested: OrderedDict[str, Any] = OrderedDict()
     for name, value in flat.items():
         *modules, own_name = name.split(".")
-        parameters = nested
+        innermost = nested
         for module in modules:
-            parameters = parameters.setdefault(module, OrderedDict())
-        parameters[own_name] = value
+            innermost = innermost.setdefault(module, OrderedDict())
+        innermost[own_name] = value
     return nested
 
 
-def flat(nested: Any, before: str = "") -> dict[str, Any]:
-    """The values of a dict of dicts by names such as "layers.0.weight".
+def flat(nested: Any, prefix: str = "") -> dict[str, Any]:
+    """A dict of dicts as one dict with keys such as "layers.0.weight", the inverse of ``nested``.
 
-    ``before`` is the name of ``nested`` itself, with which all names start.
+    ``prefix`` is the path of the dict itself, with which all keys start.
     """
     if not isinstance(nested, Mapping):
-        return {before: nested}
-    parts = (flat(value, f"{before}.{key}" if before else key) for key, value in nested.items())
-    return {name: value for part in parts for name, value in part.items()}
+        return {prefix: nested}
+    values_by_name: dict[str, Any] = {}
+    for key, value in nested.items():
+        values_by_name.update(flat(value, f"{prefix}.{key}" if prefix else key))
+    return values_by_name

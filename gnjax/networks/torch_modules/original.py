@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gnjax.networks.forms.refusals import RAISED, Refused, told
+from gnjax.networks.forms.refusals import RAISED, Refused, first_line
 from gnjax.networks.torch_modules.arrays import as_float64, tensor_of, torch
 
 
@@ -34,7 +34,10 @@ class Original:
         *,
         widens: bool,
     ) -> None:
-        """Copy the module, and give the copy these parameters; see the class for the arguments."""
+        """Copy the module and set the copy's parameters; the class describes the arguments.
+
+        Tensors made in PyTorch's inference mode never get derivatives, so it is off meanwhile.
+        """
         with _differentiating():
             self._module = in_format(module, torch().float64) if widens else copy.deepcopy(module)
             named = dict(self._module.named_parameters())
@@ -53,17 +56,21 @@ class Original:
         return [as_float64(tensor) for tensor in self._tensors]
 
     def product(self, cotangents: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-        """u^T J by the parameters' paths, for the outputs that :meth:`outputs` computed last.
+        """u^T J for the Jacobian J of the outputs by the parameters, a dict by parameters' paths.
 
-        ``cotangents`` is u, an array for each output.
+        ``cotangents`` is u, an array for each output. The outputs are those that :meth:`outputs`
+        computed last.
         """
         tensors, self._tensors = self._tensors, []  # the graph is freed afterwards
-        with _differentiating(), _told("PyTorch cannot differentiate the module"):
+        with _differentiating(), _as_refusal("PyTorch cannot differentiate the module"):
             derivatives = gradients(tensors, list(self._trained.values()), cotangents)
         return dict(zip(self._trained, derivatives, strict=True))
 
     def check_again(self, outputs: Sequence[np.ndarray]) -> None:
-        """Refuse a module that gives other outputs when it is called once more."""
+        """Refuse a module that returns other outputs when it is called once more.
+
+        ``outputs`` are those of the first call.
+        """
         again = [as_float64(tensor) for tensor in self._called()]
         pairs = zip(again, outputs, strict=True)
         if all(np.allclose(a, b, rtol=1e-6, atol=1e-300, equal_nan=True) for a, b in pairs):
@@ -78,7 +85,7 @@ class Original:
 
     def _called(self) -> list[Any]:
         """The output tensors of one call of the module."""
-        with _differentiating(), _told("the module cannot be called"):
+        with _differentiating(), _as_refusal("the module cannot be called"):
             copies = [leaf.clone() for leaf in self._leaves]  # a module may write into its input
             return self._forward(self._module, copies)
 
@@ -86,8 +93,9 @@ class Original:
 def gradients(
     outputs: Sequence[Any], inputs: Sequence[Any], directions: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
-    """The sum of u^T (d output / d input) over the outputs, for every input, by autograd.
+    """The sum over the outputs of u^T (d output / d input), an array for every input.
 
+    PyTorch's autograd computes it. ``outputs`` and ``inputs`` are tensors of PyTorch, and
     ``directions`` has the array u for each output. An output that depends on no input adds zero.
     """
     pairs = [
@@ -123,9 +131,9 @@ def _differentiating() -> Iterator[None]:
 
 @contextmanager
 def same_numbers_afterwards() -> Iterator[None]:
-    """A context behind which the random generators of Python, NumPy and PyTorch are as before.
+    """A context that sets the random generators of Python, NumPy and PyTorch back at its end.
 
-    So the caller draws the same numbers as without it.
+    So the caller draws the same numbers afterwards as if nothing had been drawn inside.
     """
     of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
@@ -137,12 +145,12 @@ def same_numbers_afterwards() -> Iterator[None]:
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
-    """A context in which what PyTorch raises becomes one sentence that starts with ``what``."""
+def _as_refusal(what: str) -> Iterator[None]:
+    """A context in which an error of PyTorch becomes one sentence that starts with ``what``."""
     try:
         yield
     except Refused:
         raise
     except RAISED as error:
-        msg = f"{what}: {told(error)}"
+        msg = f"{what}: {first_line(error)}"
         raise Refused(msg) from error

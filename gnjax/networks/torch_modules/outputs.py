@@ -13,21 +13,25 @@ Output = str | int | Callable[[Any], Any] | None
 
 
 def choose_output(returned: Any, output: Output) -> Any:
-    """The part of what a module returns that counts: a tensor, or a dict or a tuple of tensors."""
+    """The outputs to differentiate, out of all that a module returns.
+
+    ``output`` is a name, an index, a function of ``returned``, or None for the one tensor or the
+    entry "logits". The result is a tensor, or a dict or a tuple of tensors.
+    """
     if callable(output):
         return output(returned)
     if output is None:
-        return _usual(returned)
+        return _tensor_or_logits(returned)
     try:
-        has_items = isinstance(returned, Mapping) or isinstance(output, int)
-        return returned[output] if has_items else getattr(returned, str(output))
+        by_index = isinstance(returned, Mapping) or isinstance(output, int)
+        return returned[output] if by_index else getattr(returned, str(output))
     except (KeyError, IndexError, AttributeError, TypeError) as error:
         msg = f"output={output!r} is no output of this module, which returns {_listed(returned)}"
         raise Refused(msg) from error
 
 
-def _usual(returned: Any) -> Any:
-    """The tensor, or the logits, that a module returns."""
+def _tensor_or_logits(returned: Any) -> Any:
+    """What a module returns, if that is one tensor, or else its entry or attribute "logits"."""
     if isinstance(returned, torch().Tensor):
         return returned
     if isinstance(returned, Mapping) and "logits" in returned:
@@ -42,7 +46,7 @@ def _usual(returned: Any) -> Any:
 
 
 def _listed(returned: Any) -> str:
-    """What a module returns in words: its type, and the names and shapes of its entries."""
+    """What a module returns, for a message: its type, and the names and shapes of its entries."""
     if isinstance(returned, torch().Tensor):
         return "one tensor"
     if isinstance(returned, Mapping):

@@ -46,10 +46,10 @@ class Step:
 
     @property
     def eps(self) -> float:
-        """The eps of the format in which PyTorch computes it, 0 where the result does not float."""
-        formats = [self.dtype] if self.dtype else []
-        formats += ["float32"] if self.operator in _OF_FLOAT32 else []
-        inexact = [dtype for dtype in formats if jnp.issubdtype(dtype, jnp.inexact)]
+        """The eps of the floating format in which PyTorch computes the operator; 0 for integers."""
+        dtypes = [self.dtype] if self.dtype else []
+        dtypes += ["float32"] if self.operator in _OF_FLOAT32 else []
+        inexact = [dtype for dtype in dtypes if jnp.issubdtype(dtype, jnp.inexact)]
         return max((float(jnp.finfo(dtype).eps) for dtype in inexact), default=0.0)
 
 
@@ -75,9 +75,12 @@ class Program:
     def __call__(
         self, params: Mapping[str, Any], fixed: Mapping[str, Any], samples: Sequence[Any]
     ) -> Any:
-        """The outputs of the module at samples, the arrays of x in their order.
+        """The outputs of the module at the samples x, by one operator of JAX after the other.
 
-        ``params`` are the parameters by their paths, and ``fixed`` buffers and frozen parameters.
+        Args:
+          params: the parameters, by their paths in the module.
+          fixed: buffers and frozen parameters, by their paths.
+          samples: the arrays of x in their order.
         """
         values: dict[str, Any] = {name: params[path] for name, path in self.parameters.items()}
         values.update({name: fixed[path] for name, path in self.fixed.items()})
@@ -100,7 +103,10 @@ class Program:
 
 
 def filled(tree: Any, values: Mapping[str, Any]) -> Any:
-    """A tree of lists, tuples and dicts with each :class:`Ref` replaced by its value."""
+    """A tree of lists, tuples and dicts with each :class:`Ref` replaced by its value.
+
+    A ``Ref`` is the name of an earlier result, and ``values`` has the results by their names.
+    """
     if isinstance(tree, Ref):
         return values[tree.name]
     if isinstance(tree, dict):
@@ -111,7 +117,10 @@ def filled(tree: Any, values: Mapping[str, Any]) -> Any:
 
 
 def typed(value: Any, dtype: str | None) -> Any:
-    """The array in the type that PyTorch gives it, or the nearest that JAX has switched on."""
+    """The array in the dtype that PyTorch gives it; None leaves it as it is.
+
+    JAX turns types of 64 bits into those of 32 bits where its 64-bit mode is off.
+    """
     if dtype is None:
         return value
     jax_dtype = jax.dtypes.canonicalize_dtype(jnp.dtype(dtype))
@@ -120,7 +129,7 @@ def typed(value: Any, dtype: str | None) -> Any:
 
 
 def check_operators(steps: Sequence[Step]) -> None:
-    """Refuse operators that are not in the table, with the modules that ask for them."""
+    """Refuse a graph with operators of PyTorch that have no translation, named in the message."""
     unknown: dict[str, str] = {}
     for step in steps:
         if step.operator not in OPERATORS:

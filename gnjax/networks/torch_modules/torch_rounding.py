@@ -16,7 +16,7 @@ _DRAWS = 8  # one may cancel by chance, or decide a tie as PyTorch has
 
 
 def step_of(eps: float) -> float:
-    """h = sqrt(eps), where a difference quotient has half of the digits."""
+    """h = sqrt(eps), the relative step at which a difference quotient keeps half of the digits."""
     return float(np.sqrt(eps))
 
 
@@ -28,15 +28,15 @@ def moved(
 ) -> Numbers:
     """By how much each entry of ``compute()`` changes, at most, when all numbers before it move.
 
-    Every result of every operator is multiplied by 1 + h or 1 - h at random, entry by entry, where
-    h = sqrt(eps), both in the function and in its derivatives. So the change over h is how much
-    larger than one rounding the rounding of an entry is, where the numbers move smoothly: it counts
-    what cancels inside of the chain. At a kink, or at a tie, the change is a jump, whatever h is. A
-    change to NaN or Inf counts as none.
+    This measures how much a computation by PyTorch amplifies rounding. Every result of every
+    operator is multiplied by 1 + h or 1 - h at random, entry by entry, where h = sqrt(eps), both in
+    the function and in its derivatives. Where an entry depends smoothly on these results, rounding
+    every one of them by a share eps changes it by about (change / h) eps. At a kink, or at a tie,
+    the change is a jump, whatever h is. A change to NaN or Inf counts as none.
 
     Args:
       compute: evaluates a pytree of arrays by PyTorch, from numbers that it clones.
-      expected: what it gives when nothing is moved.
+      expected: the result of ``compute()`` when nothing is moved.
       eps: that of the coarsest floating format in which anything is computed.
       enough: whether the changes so far explain a difference, so that no more moves are drawn.
 
@@ -59,11 +59,15 @@ def moved(
 
 
 def _moving(step: float, seed: int) -> Any:
-    """A context in which all results of PyTorch's operators move by a share ``step`` at random."""
+    """A context in which every result of PyTorch is multiplied by 1 + ``step`` or 1 - ``step``.
+
+    The sign is random for each entry. A result that only picks numbers of an operand, such as a
+    view or a maximum, stays as it is, since nothing is rounded in it.
+    """
     generator = torch().Generator().manual_seed(seed)
 
     def with_move(value: Any, operands: list[Any]) -> Any:
-        """The value times 1 + step or 1 - step, for each entry; a picked one as it is."""
+        """The value times 1 + step or 1 - step, for each entry; as it is if it was only picked."""
         if not _floats(value) or _picked(value, operands):
             return value
         signs = torch().randint(0, 2, value.shape, generator=generator).mul_(2).sub_(1)
@@ -95,10 +99,11 @@ def _floats(value: Any) -> bool:
 
 
 def _picked(value: Any, operands: list[Any]) -> bool:
-    """Whether an operator has only picked numbers of an operand, as a maximum does.
+    """Whether all entries of an operator's result ``value`` occur in one of its operands.
 
-    Nothing is rounded then, and derivatives look for the operand that the result equals. Signs do
-    not count. A few entries of the ``value`` are looked for before all of them are.
+    So it is for a maximum. Then nothing was rounded, and the value must stay equal to the entry of
+    the operand, as derivatives look for that. Signs do not count. A few entries are looked for
+    first, because this is cheap and most often decides.
     """
     few_entries = value.reshape(-1)[:: max(1, value.numel() // _FEW)].abs()
     for operand in operands:

@@ -18,15 +18,17 @@ _IGNORED = frozenset(
 
 
 def translated(exported: Any, names: Mapping[str, str], parameters: Sequence[str]) -> Program:
-    """The exported program of a module as one that JAX evaluates; unknown operators are refused.
+    """The program that ``torch.export`` has made of a module, as one that JAX evaluates.
+
+    Operators without a translation are refused.
 
     Args:
-      exported: by :func:`gnjax.networks.torch_modules.export.exported`.
-      names: for each name of a parameter or buffer the path of the array that it stands for; a
-        shared one has several names.
-      parameters: the paths of those that are differentiated; all others are fixed.
+      exported: the program of PyTorch, an ``ExportedProgram``.
+      names: for each name of a parameter or buffer the path of the array that it stands for; an
+        array that modules share has several names.
+      parameters: the paths of the parameters that are differentiated; all other arrays are fixed.
     """
-    # What each input of the graph stands for: a parameter, a buffer, a constant, or a part of x.
+    # What each input of the graph stands for: a parameter, a buffer, a constant, or an array of x.
     inputs = torch().export.graph_signature.InputKind
     arrays, constants, samples = {}, {}, []
     for spec in exported.graph_signature.input_specs:
@@ -40,7 +42,7 @@ def translated(exported: Any, names: Mapping[str, str], parameters: Sequence[str
     nodes = [node for node in exported.graph.nodes if node.op == "call_function"]
     steps = _needed([_step(node) for node in nodes], results)
     check_operators(steps)
-    # Inputs that only checks of shapes read, which are no steps, have no place in the program.
+    # Inputs that no needed operator reads, such as those of checks of shapes, are left out.
     names_used = {ref.name for step in steps for ref in _refs((step.args, dict(step.kwargs)))}
     names_used.update(ref.name for ref in results)
     arrays_used = {name: path for name, path in arrays.items() if name in names_used}
@@ -57,8 +59,8 @@ def translated(exported: Any, names: Mapping[str, str], parameters: Sequence[str
 def _step(node: Any) -> Step:
     """One operator of PyTorch's graph, with its arguments and the dtype of its result.
 
-    PyTorch's clamp has another derivative at its ends in some releases, and for bounds that are
-    tensors, so that the step is told the one of this release.
+    The derivative of clamp(x, min, max) at x = min and x = max differs between releases of PyTorch,
+    and for bounds that are tensors. So the step gets that of this release as ``at_ends``.
     """
     kwargs = {key: _argument(v) for key, v in node.kwargs.items() if key not in _IGNORED}
     value = node.meta.get("val")
@@ -74,30 +76,34 @@ def _step(node: Any) -> Step:
 
 @cache
 def _share_at_ends(*, of_tensors: bool) -> float:
-    """The derivative of PyTorch's clamp at its ends, which is not the same in every release."""
+    """The derivative of PyTorch's clamp(x, min) by x at x = min, in the installed release.
+
+    With ``of_tensors`` the bound is a tensor, for which the derivative may be another one.
+    """
     with torch().inference_mode(mode=False), torch().enable_grad():
-        end = torch().ones((), requires_grad=True)
+        x = torch().ones((), requires_grad=True)
         low = torch().ones(()) if of_tensors else 1.0
-        (share,) = torch().autograd.grad(torch().clamp(end, min=low), end)
-    return float(share)
+        (derivative,) = torch().autograd.grad(torch().clamp(x, min=low), x)
+    return float(derivative)
 
 
 def _operator(target: Any) -> str:
-    """The name in the table of operators, such as "add" for aten::add.Tensor.
+    """The name by which the translation of an operator is looked up: "add" for aten::add.Tensor.
 
-    Functions of Python get the prefix "python.", and operators of higher order "torch.".
+    ``target`` is the operator of a node in PyTorch's graph. Functions of Python get the prefix
+    "python.", and operators of higher order, which take functions, "torch.".
     """
     if isinstance(target, torch()._ops.HigherOrderOperator):
         return f"torch.{target.__name__}"
     if not isinstance(target, torch()._ops.OpOverload):
         return f"python.{getattr(target, '__name__', str(target))}"
-    space, _, name = target.name().partition("::")
-    name = name.partition(".")[0]
-    return name if space in ("aten", "prims") else f"{space}.{name}"
+    namespace, _, name = target.name().partition("::")
+    name = name.partition(".")[0]  # without the overload
+    return name if namespace in ("aten", "prims") else f"{namespace}.{name}"
 
 
 def _module(node: Any) -> str:
-    """The path and the class of the submodule that uses an operator, for messages."""
+    """The path and class of the submodule that calls an operator, such as "layers.0, Linear"."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path, kind = stack[-1] if stack else ("", "")
     kind = getattr(kind, "__qualname__", str(kind)).rpartition(".")[2]
@@ -106,10 +112,10 @@ def _module(node: Any) -> str:
 
 
 def _argument(value: Any) -> Any:
-    """An argument of a node as one of a :class:`Step`.
+    """An argument of an operator in PyTorch's graph in the form that the JAX program takes.
 
-    Other nodes become references, and dtypes their names in NumPy; None stands for whatever JAX
-    does not have, such as a device.
+    The result of another node becomes a :class:`Ref` to it, and a dtype its name in NumPy. Numbers
+    and strings stay as they are; None stands for what JAX does not have, such as a device.
     """
     if isinstance(value, torch().fx.Node):
         return Ref(value.name)
@@ -126,7 +132,7 @@ def _refs(tree: Any) -> list[Ref]:
 
 
 def _needed(steps: Sequence[Step], results: Sequence[Ref]) -> tuple[Step, ...]:
-    """The steps that the results depend on: no checks, and nothing that is thrown away."""
+    """The operators that the results depend on, in order, without checks and unused results."""
     names_read, needed = {ref.name for ref in results}, []
     for step in reversed(steps):
         if step.name in names_read:

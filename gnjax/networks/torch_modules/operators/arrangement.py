@@ -17,7 +17,7 @@ def _axes(x: jax.Array, dims: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def _expand(x: jax.Array, sizes: Sequence[int], **_: Any) -> jax.Array:
-    """x broadcast to a shape, in which -1 stands for the length that its axis has."""
+    """x broadcast to the shape ``sizes``, in which -1 stands for the length of that axis of x."""
     new_axes = len(sizes) - x.ndim  # in front of those of x
     shape = [x.shape[i - new_axes] if size == -1 else size for i, size in enumerate(sizes)]
     return jnp.broadcast_to(x, shape)
@@ -39,9 +39,9 @@ def _unsqueeze(x: jax.Array, dim: int) -> jax.Array:
 
 
 def _within(bound: int, size: int) -> int:
-    """The bound of a slice as an index from 0 to ``size``, the length of the axis.
+    """The bound of a slice of an axis of length ``size`` as an index between 0 and ``size``.
 
-    A negative one is counted from the end, and one beyond an end is cut off there.
+    A negative bound is counted from the end of the axis, and is 0 if it lies before the beginning.
     """
     return min(max(bound + size if bound < 0 else bound, 0), size)
 
@@ -49,7 +49,7 @@ def _within(bound: int, size: int) -> int:
 def _slice(
     x: jax.Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> jax.Array:
-    """The entries from ``start`` to ``end`` along an axis, which are cut off at its ends."""
+    """x[start:end:step] along the axis ``dim``; bounds may be negative or lie outside of it."""
     dim, size = dim % x.ndim, x.shape[dim]
     first_index = _within(0 if start is None else start, size)
     stop = _within(size if end is None else end, size)
@@ -62,7 +62,7 @@ def _select(x: jax.Array, dim: int, index: int) -> jax.Array:
 
 
 def _split_with_sizes(x: jax.Array, sizes: Sequence[int], dim: int = 0) -> list[jax.Array]:
-    """Consecutive parts of these sizes along an axis."""
+    """x cut along an axis into consecutive arrays of these lengths."""
     ends = [int(end) for end in np.cumsum(sizes)]
     return [_slice(x, dim, end - size, end) for end, size in zip(ends, sizes, strict=True)]
 
@@ -79,9 +79,9 @@ def _repeat(x: jax.Array, times: Sequence[int]) -> jax.Array:
 
 
 def _pairs(x: jax.Array, pad: Sequence[int]) -> list[tuple[int, int]]:
-    """How many entries are added before and after each axis of x, from PyTorch's list.
+    """How many entries are added before and after each axis of x, from PyTorch's list ``pad``.
 
-    PyTorch lists two numbers for an axis, from the last axis on; other axes have none.
+    PyTorch lists two numbers for each padded axis, beginning with the last axis of x.
     """
     from_last_axis = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
     return [(0, 0)] * (x.ndim - len(from_last_axis)) + from_last_axis[::-1]

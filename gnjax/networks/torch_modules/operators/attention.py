@@ -24,10 +24,12 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> jax.Array:
-    """softmax(q k^T scale + mask) v for queries q (.., t, d), keys k and values v (.., s, d).
+    """softmax(scale q k^T + mask) v for queries q (.., t, d), keys k and values v (.., s, d).
 
-    A mask (t, s) of booleans says which keys a query sees; one that sees none gets zero. Another
-    mask is added to the scores. With ``enable_gqa`` several heads of q share one of k and v.
+    A boolean mask (t, s) says which keys each query sees; a query that sees none gets zero. A mask
+    of numbers is added to the scores scale q k^T. ``is_causal`` stands for the mask with which a
+    query sees the keys up to its own position. The scale is 1 / sqrt(d) if None. With
+    ``enable_gqa`` several heads of q share one of k and v.
     """
     if dropout_p:
         msg = (

@@ -51,9 +51,10 @@ def absolute(x: jax.Array) -> jax.Array:
 def _clamp(
     x: jax.Array, low: Entry = None, high: Entry = None, at_ends: float = 1.0, **names: Entry
 ) -> jax.Array:
-    """min(max(x, low), high), where the derivative by x at low and at high is ``at_ends``.
+    """min(max(x, low), high), where the derivative by x is ``at_ends`` at x = low and x = high.
 
-    The remaining share of the derivative is that by the bound. PyTorch's releases differ in it.
+    The derivative by the bound is then 1 - ``at_ends``. PyTorch's releases differ in this number.
+    ``names`` are the bounds if they come by PyTorch's names min and max.
     """
     low, high = names.get("min", low), names.get("max", high)
     if low is not None:
@@ -64,9 +65,9 @@ def _clamp(
 
 
 def _shared(x: jax.Array, bound: Entry, share: float) -> Entry:
-    """x where it is equal to the bound, with that ``share`` of the derivative by x.
+    """The value of x where it equals ``bound``, with the derivative ``share`` by x.
 
-    The rest of the derivative is by the bound.
+    The derivative by the bound is 1 - ``share``.
     """
     if share in (0, 1):
         return x if share else bound
@@ -89,8 +90,8 @@ def _hardswish(x: jax.Array) -> jax.Array:
 
 
 def _softplus(x: jax.Array, beta: float = 1.0, threshold: float = 20.0) -> jax.Array:
-    """log(1 + exp(beta x)) / beta, and x where beta x is beyond the threshold."""
-    beyond = beta * x > threshold
+    """log(1 + exp(beta x)) / beta, and x itself where beta x > threshold, as in PyTorch."""
+    beyond = beta * x > threshold  # there 0 takes the place of x in softplus
     return jnp.where(beyond, x, jax.nn.softplus(beta * jnp.where(beyond, 0.0, x)) / beta)
 
 
@@ -101,7 +102,7 @@ def _leaky_relu(x: jax.Array, negative_slope: float = 0.01) -> jax.Array:
 
 def _elu(x: jax.Array, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
     """scale x where x > 0, and scale alpha (exp(input_scale x) - 1) elsewhere."""
-    # zero inside, as an overflow of the branch that is not taken would make its derivative NaN
+    # zero for x > 0, where exp may overflow: jnp.where would still multiply its derivative by zero
     negative = alpha * jnp.expm1(jnp.where(x > 0, 0.0, x) * input_scale)
     return scale * jnp.where(x > 0, x, negative)
 

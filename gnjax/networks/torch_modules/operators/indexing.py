@@ -18,7 +18,10 @@ def _embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> jax.Array:
-    """Rows of a table; the row of padding has no derivative, as in PyTorch."""
+    """The rows of ``weight`` (V, d) at the indices ``tokens`` (..), as an array (.., d).
+
+    As in PyTorch, the row of index ``padding_idx`` has no derivative; -1 stands for no such row.
+    """
     if scale_grad_by_freq:
         msg = (
             "an embedding has scale_grad_by_freq=True, which divides the derivative of a row by "
@@ -33,7 +36,10 @@ def _embedding(
 
 
 def _at(indices: Sequence[jax.Array | None]) -> tuple[Any, ...]:
-    """PyTorch's indices in NumPy's form, where None stands for a whole axis; masks are refused."""
+    """PyTorch's indices, where None stands for a whole axis, as NumPy takes them.
+
+    Boolean masks are refused.
+    """
     if any(index is not None and index.dtype == bool for index in indices):
         msg = (
             "the module picks entries by a boolean mask, so that the shape of the result depends "
@@ -54,7 +60,7 @@ def _index_put(
     values: jax.Array,
     accumulate: bool = False,
 ) -> jax.Array:
-    """x with the entries x[indices] set to ``values``, or with these added."""
+    """x with the entries x[indices] set to ``values``, or with ``accumulate`` increased by them."""
     entries = x.at[_at(indices)]
     return entries.add(values) if accumulate else entries.set(values)
 
@@ -70,9 +76,10 @@ def _gather(x: jax.Array, dim: int, index: jax.Array, **_: Any) -> jax.Array:
 
 
 def _grid(x: jax.Array, dim: int, index: jax.Array) -> tuple[jax.Array, ...]:
-    """Indices of every axis of x, as NumPy takes them, for the entries that an ``index`` picks.
+    """The indices of every axis of x for PyTorch's gather and scatter, in NumPy's form.
 
-    Along ``dim`` they are the index, and along another axis the position within the index.
+    The entry picked at a position (i, j, ..) of ``index`` is that of x at (i, j, ..) with the
+    coordinate of the axis ``dim`` replaced by index[i, j, ..].
     """
     ranges = [jnp.arange(size) for size in index.shape]
     grid = jnp.meshgrid(*ranges, indexing="ij")
@@ -83,9 +90,10 @@ def _grid(x: jax.Array, dim: int, index: jax.Array) -> tuple[jax.Array, ...]:
 def _scatter(
     x: jax.Array, dim: int, index: jax.Array, source: Any, reduce: str = "set"
 ) -> jax.Array:
-    """x with the entries that ``index`` picks set to ``source``.
+    """x with the entries whose position along ``dim`` is ``index`` set to ``source``.
 
-    With another ``reduce`` than "set" the source is added to them, or multiplied with them.
+    With ``reduce`` "add" or "multiply" the source is added to these entries or multiplied with
+    them. Other axes have the position within ``index``.
     """
     entries = x.at[_grid(x, dim, index)]
     return getattr(entries, reduce)(_cut(source, index))
@@ -97,7 +105,10 @@ def _scatter_add(x: jax.Array, dim: int, index: jax.Array, source: jax.Array) ->
 
 
 def _cut(source: Any, index: jax.Array) -> Any:
-    """The entries of ``source`` that an ``index``, which may be smaller, uses; a number is kept."""
+    """The first entries of ``source`` on every axis, as many as the smaller ``index`` has.
+
+    PyTorch's scatter uses no others. A number comes back as it is.
+    """
     if not hasattr(source, "shape") or not source.ndim:
         return source
     return source[tuple(slice(0, size) for size in index.shape)]
@@ -111,7 +122,7 @@ def _slice_scatter(
     end: int | None = None,
     step: int = 1,
 ) -> jax.Array:
-    """x with the entries from ``start`` to ``end`` along an axis set to ``source``."""
+    """x with the entries x[start:end:step] along the axis ``dim`` set to ``source``."""
     entries = [slice(None)] * x.ndim
     entries[dim] = slice(start, end, step)
     return x.at[tuple(entries)].set(source)

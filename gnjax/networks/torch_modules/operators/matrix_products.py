@@ -40,9 +40,9 @@ def _convolution(
 ) -> jax.Array:
     """A convolution, or its transpose, of images (n, channels, ..) with any number of axes.
 
-    A list of one number stands for that number on every axis. The images may also be a single one,
-    without the axis of the samples. The weight is (out, in / groups, ..), and (in, out / groups,
-    ..) where it is transposed.
+    This is PyTorch's operator of this name, with its arguments. A list of one number, such as a
+    stride, stands for that number on every axis. x may also be a single image, without the axis of
+    the samples. The weight is (out, in / groups, ..), and (in, out / groups, ..) if transposed.
     """
     axes = weight.ndim - 2
     single_image = x.ndim == axes + 1
@@ -69,18 +69,19 @@ def _convolved(
     image_dilations: list[int] | None = None,
     kernel_axes: str = "OI",
 ) -> jax.Array:
-    """A convolution of images (n, channels, ..), by numbers for each axis behind the channels.
+    """A convolution of images (n, channels, ..), by JAX's ``conv_general_dilated``.
+
+    The lists have one number, or a pair, for each axis behind the channels.
 
     Args:
       x: the images.
-      kernel: the kernel, whose first two axes are outputs ("O") and inputs ("I") as ``kernel_axes``
-        says.
-      strides: the distances of windows.
+      kernel: (outputs, inputs, ..) or (inputs, outputs, ..), as ``kernel_axes`` says.
+      strides: the distances of neighbouring windows.
       borders: the pixels added before and after each axis.
       dilations: the distances of the kernel's entries.
       groups: how many groups of channels have a kernel each.
       image_dilations: the distances of the pixels, with zeros between them; None: 1.
-      kernel_axes: "OI" or "IO".
+      kernel_axes: "OI" where the outputs are the kernel's first axis, "IO" where the inputs are.
     """
     letters = "DHW"[3 - len(strides) :]
     return jax.lax.conv_general_dilated(
@@ -106,10 +107,11 @@ def _transposed(
 ) -> jax.Array:
     """The transpose of a convolution, of images (n, in, ..) with a kernel (in, out / groups, ..).
 
-    It is a convolution of images whose pixels are ``strides`` apart, with the kernel turned around.
-    Here the images are turned around in place of the kernel, which stays as it is and so shows as a
-    layer, and the result is turned back. ``output_pads`` are added at the end of each axis of the
-    result, which is its beginning while it is turned around.
+    It is a convolution of images whose pixels are ``strides`` apart, with zeros between them, and
+    with the kernel reversed along the axes of pixels. Here the images are reversed in place of the
+    kernel, which enters the equation unchanged, so that it is found as a layer, and the result is
+    reversed back. ``output_pads`` are added at the end of each axis of the result, which is its
+    beginning while it is reversed.
     """
     pixel_axes = tuple(range(2, x.ndim))
     reach = [d * (size - 1) for d, size in zip(dilations, weight.shape[2:], strict=True)]

@@ -24,10 +24,11 @@ def _batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[jax.Array, None, None]:
-    """(x - mean) / sqrt(variance + eps) weight + bias, with the mean and variance of training.
+    """PyTorch's batch norm in evaluation mode: (x - mean) / sqrt(variance + eps) weight + bias.
 
-    There is one number for each channel of x (n, channels, ..). PyTorch's operator has two more
-    results, statistics that no later operator of a graph reads; None stands for each.
+    All vectors have one number for each channel of x (n, channels, ..); the mean and variance are
+    those stored in training. PyTorch's operator has two more results, statistics that no later
+    operator of a graph reads; None stands for each.
     """
     scale = jax.lax.rsqrt(variance + eps)
     normalised = (x - _by_channel(mean, x)) * _by_channel(scale, x)
@@ -37,7 +38,10 @@ def _batch_norm(
 def _scaled(
     normalised: jax.Array, weight: jax.Array | None, bias: jax.Array | None, x: jax.Array
 ) -> jax.Array:
-    """``normalised`` times the weight plus the bias of each channel, which may be None."""
+    """weight ``normalised`` + bias, with one weight and bias for each channel, where not None.
+
+    ``normalised`` and x have the shape (n, channels, ..).
+    """
     normalised = normalised if weight is None else normalised * _by_channel(weight, x)
     return normalised if bias is None else normalised + _by_channel(bias, x)
 
@@ -58,11 +62,11 @@ def _batch_norm_of_input(
     momentum: float,
     eps: float,
 ) -> tuple[jax.Array, None, None]:
-    """Normalisation of each channel of x (n, channels, ..) by its own mean and variance.
+    """Normalise each channel of x (n, channels, ..) by its own mean and variance over all else.
 
-    PyTorch exports instance normalisation so, with the samples as channels of one image. Its
-    operator has two more results, statistics that no later operator of a graph reads; None stands
-    for each.
+    PyTorch exports instance normalisation as this operator, with the samples as channels of one
+    image. The operator has two more results, statistics that no later operator of a graph reads;
+    None stands for each.
     """
     axes = [axis for axis in range(x.ndim) if axis != 1]
     return _scaled(_normalised(x, axes, eps), weight, bias, x), None, None
@@ -75,9 +79,10 @@ def _layer_norm(
     bias: jax.Array | None,
     eps: float,
 ) -> tuple[jax.Array, None, None]:
-    """PyTorch's native_layer_norm over the last axes, as many as ``shape`` has.
+    """PyTorch's native_layer_norm: x is normalised over its last axes, as many as ``shape`` has.
 
-    Its two other results, the mean and the inverse deviation, serve PyTorch's derivative alone.
+    The operator's two other results, the mean and the inverse deviation, serve PyTorch's derivative
+    alone; None stands for each.
     """
     normalised = _normalised(x, range(x.ndim - len(shape), x.ndim), eps)
     normalised = normalised if weight is None else normalised * weight
@@ -96,7 +101,8 @@ def _group_norm(
 ) -> tuple[jax.Array, None, None]:
     """PyTorch's native_group_norm: each group of channels of a sample is normalised by itself.
 
-    The numbers of samples, channels and pixels are in the shape of x already. The operator has two
+    x is (n, channels, ..), so that the numbers of samples, channels and pixels, which the operator
+    takes as well, are not read. The operator has two
     more results, statistics that no later operator of a graph reads; None stands for each.
     """
     by_group = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)

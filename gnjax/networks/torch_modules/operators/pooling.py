@@ -23,9 +23,9 @@ Pairs = list[tuple[int, int]]  # for each axis the pixels added before and after
 def _for_every_axis(
     numbers: int | Sequence[int] | None, default: Sequence[int], count: int
 ) -> list[int]:
-    """A number for each of ``count`` axes, from PyTorch's argument; one stands for all of them.
+    """A number for each of ``count`` axes, such as a stride, from an argument of PyTorch.
 
-    None, or no numbers, stand for the ``default``.
+    The argument is one number for all axes or a list. None or an empty list stand for ``default``.
     """
     values = [numbers] if isinstance(numbers, int) else list(numbers or ()) or list(default)
     return values * count if len(values) == 1 else values
@@ -39,10 +39,11 @@ def _borders(
     dilations: Sequence[int],
     ceil_mode: bool,
 ) -> Pairs:
-    """The padding before and after every axis, from PyTorch's arguments for each axis.
+    """The padding before and after every axis, for windows as PyTorch places them.
 
-    Windows start at multiples of the stride, as far as they fit. With ``ceil_mode`` one more window
-    may stick out at the end, for which more padding is added there.
+    All arguments but the last have one number for each axis: its length, and the window's size,
+    stride, padding and dilation. Windows start at multiples of the stride, as far as they fit. With
+    ``ceil_mode`` one more window may stick out at the end, and more padding is added there for it.
     """
     borders = []
     for size, window, stride, pad, dilation in zip(
@@ -70,8 +71,8 @@ def _max_pool(count: int) -> Callable[..., Any]:
     ) -> tuple[jax.Array, None]:
         """The maxima of windows of an array (.., channels, pixels ..), and None.
 
-        PyTorch's operator also returns the indices of the maxima, which its own derivative reads
-        and no other operator of a graph does. JAX's window function has no derivative with a
+        None stands for PyTorch's second result, the indices of the maxima, which only its own
+        derivative reads. JAX's window function has no derivative with a
         dilation, so that dilated windows are stacked as shifted copies.
         """
         windows = _for_every_axis(kernel_size, (), count)
@@ -105,8 +106,9 @@ def _dilated_maxima(
 ) -> jax.Array:
     """Maxima over dilated windows of a padded array, one window size for each of its last axes.
 
-    For each offset inside a window a strided slice has the pixel at this offset of every window;
-    the maximum is over the stacked slices. The first of equal pixels has the derivative.
+    A window of size w and dilation d has the pixels s, s + d, .., s + d (w - 1). For each offset
+    inside a window, a strided slice has the pixel at this offset of every window. The maximum is
+    over the stacked slices; of equal pixels the first has the derivative.
     """
     slices = []
     for offsets in itertools.product(*map(range, windows)):
@@ -114,6 +116,7 @@ def _dilated_maxima(
         for axis, (offset, window, stride, dilation) in enumerate(
             zip(offsets, windows, strides, dilations, strict=True), start=x.ndim - len(windows)
         ):
+            # where the remaining pixels of a window would lie beyond the end, there is no window
             stop = x.shape[axis] - dilation * (window - 1 - offset)
             pixels = jax.lax.slice_in_dim(pixels, dilation * offset, stop, stride, axis)
         slices.append(pixels)
@@ -122,7 +125,11 @@ def _dilated_maxima(
 
 
 def _sums(x: jax.Array, windows: Sequence[int], strides: Sequence[int], borders: Pairs) -> Any:
-    """Sums over windows of the last axes of an array, with zeros in the padding."""
+    """Sums over windows of the last axes of an array, with zeros in the padding.
+
+    ``windows`` and ``strides`` have a number for each of these axes, and ``borders`` the padding
+    before and after it.
+    """
     other_axes = x.ndim - len(windows)
     ones, unpadded = [1] * other_axes, [(0, 0)] * other_axes
     zero = np.zeros((), x.dtype)
@@ -169,10 +176,10 @@ def _avg_pool(count: int) -> Callable[..., Any]:
 
 
 def _counts(size: int, window: int, stride: int, border: tuple[int, int], pad: int) -> np.ndarray:
-    """How many pixels of one axis each window counts: of its ``size``, and ``pad`` beside them.
+    """The number of pixels of each window along one axis, by which its sum is divided.
 
-    ``border`` is the padding before and after the axis, of which the part beyond ``pad`` on either
-    side does not count.
+    The axis has ``size`` pixels, and the windows lie in it and its padding ``border``, so many
+    pixels before and after it. Of the padding only ``pad`` pixels on either side count.
     """
     low, high = border
     starts = np.arange(0, size + low + high - window + 1, stride) - low
@@ -188,10 +195,10 @@ def _outer_product(vectors: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _adaptive_avg_pool(x: jax.Array, sizes: Sequence[int]) -> jax.Array:
-    """Means over windows, so many of them along each of the last axes as ``sizes`` says.
+    """PyTorch's adaptive_avg_pool: means over s windows on each of the last axes, s in ``sizes``.
 
-    Of an axis of length n window i of s goes from floor(i n / s) to ceil((i + 1) n / s). The means
-    are taken along one axis after the other, as products with a matrix.
+    On an axis of length n window i goes from floor(i n / s) to ceil((i + 1) n / s). The means are
+    taken along one axis after the other, as products with a matrix (n, s).
     """
     for axis, size in enumerate(sizes, start=x.ndim - len(sizes)):
         length = x.shape[axis]
@@ -208,18 +215,18 @@ def _adaptive_avg_pool(x: jax.Array, sizes: Sequence[int]) -> jax.Array:
 
 
 def _adaptive_max_pool(x: jax.Array, sizes: Sequence[int]) -> tuple[jax.Array, None]:
-    """Maxima of windows, so many along each of the last axes as ``sizes`` says, and None.
+    """PyTorch's adaptive_max_pool: maxima of s windows on each of the last axes, s in ``sizes``.
 
-    The windows are those of :func:`_adaptive_avg_pool`. The last axis goes first, so that of equal
-    entries of a window the first in memory has the derivative. PyTorch's operator also returns the
-    indices of the maxima, which no other operator of a graph reads.
+    On an axis of length n window i goes from floor(i n / s) to ceil((i + 1) n / s). The last axis
+    goes first, so that of equal entries of a window the first in memory has the derivative. None
+    stands for PyTorch's second result, the indices, which no other operator of a graph reads.
     """
     first_largest = extreme(jnp.argmax)
     for axis, size in reversed(list(enumerate(sizes, start=x.ndim - len(sizes)))):
         length = x.shape[axis]
         windows = [(i * length // size, math.ceil((i + 1) * length / size)) for i in range(size)]
-        parts = [jax.lax.slice_in_dim(x, *window, axis=axis) for window in windows]
-        x = jnp.concatenate([first_largest(part, axis, True)[0] for part in parts], axis)
+        slices = [jax.lax.slice_in_dim(x, *window, axis=axis) for window in windows]
+        x = jnp.concatenate([first_largest(pixels, axis, True)[0] for pixels in slices], axis)
     return x, None
 
 

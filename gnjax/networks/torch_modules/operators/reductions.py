@@ -22,7 +22,7 @@ def _axis(dims: Axes) -> int | tuple[int, ...] | None:
 
 
 def _by_axes(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """A reduction of ``jax.numpy``, such as ``jnp.sum``, with PyTorch's arguments."""
+    """A reduction of ``jax.numpy``, such as ``jnp.sum``, with PyTorch's names of the arguments."""
 
     def reduced(x: jax.Array, dim: Axes = None, keepdim: bool = False) -> jax.Array:
         return function(x, axis=_axis(dim), keepdims=keepdim)
@@ -33,7 +33,10 @@ def _by_axes(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
 def _variance(
     x: jax.Array, dim: Axes = None, keepdim: bool = False, *, correction: float | None = None
 ) -> jax.Array:
-    """The sum of squared deviations over the number of entries minus ``correction``, 1 if None."""
+    """The variance over the axes ``dim``: sum_i (x_i - mean)^2 / (number of x_i - correction).
+
+    The correction is 1 if None.
+    """
     ddof = 1 if correction is None else correction
     return jnp.var(x, _axis(dim), ddof=ddof, keepdims=keepdim)  # type: ignore[arg-type]
 
@@ -41,7 +44,7 @@ def _variance(
 def _deviation(
     x: jax.Array, dim: Axes = None, keepdim: bool = False, *, correction: float | None = None
 ) -> jax.Array:
-    """The root of the variance; its derivative is 0 where all entries are equal."""
+    """The square root of :func:`_variance`; its derivative is 0 where all entries are equal."""
     return _root(_variance(x, dim, keepdim, correction=correction), 0.5)
 
 
@@ -111,22 +114,28 @@ def _log_softmax(x: jax.Array, dim: int, *_: Any) -> jax.Array:
 def _sort(
     x: jax.Array, dim: int = -1, descending: bool = False, **names: Any
 ) -> tuple[jax.Array, jax.Array]:
-    """The entries in order along an axis, and their indices before."""
-    indices = jnp.argsort(x, names.get("dim", dim), descending=descending)
+    """The entries sorted along an axis, and the index that each had before.
+
+    ``names`` are further arguments of PyTorch: JAX's sort is stable in any case.
+    """
+    indices = jnp.argsort(x, dim, descending=descending)
     return jnp.take_along_axis(x, indices, dim), indices
 
 
 def _topk(
     x: jax.Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> tuple[jax.Array, jax.Array]:
-    """The k largest or smallest entries along an axis, and their indices."""
+    """The k largest or smallest entries along an axis, in order, and their indices."""
     indices = jnp.argsort(x, dim, descending=largest)
     indices = jax.lax.slice_in_dim(indices, 0, k, axis=dim % x.ndim)
     return jnp.take_along_axis(x, indices, dim), indices
 
 
 def _arg(find: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """argmax or argmin along an axis, or among all entries in a row where ``dim`` is None."""
+    """PyTorch's argmax or argmin, for ``find`` jnp.argmax or jnp.argmin.
+
+    Where ``dim`` is None the index is that among all entries of x, flattened.
+    """
 
     def index(x: jax.Array, dim: int | None = None, keepdim: bool = False) -> jax.Array:
         return find(x, axis=dim, keepdims=keepdim)

@@ -14,9 +14,10 @@ import numpy as np
 def _lengths(
     x: jax.Array, sizes: Sequence[int] | None, scales: Sequence[float] | None
 ) -> tuple[list[int], list[float]]:
-    """The new lengths of the axes of images (n, c, ..), and the distances of the new pixels.
+    """The new lengths of the axes of images x (n, c, ..), and the distances of new pixels on them.
 
-    The distances are in pixels of the old images. Either new sizes are given, or scales.
+    The distance of two neighbouring pixels is in units of the old pixels. Either the new ``sizes``
+    are given, or the ``scales`` by which the old ones are multiplied.
     """
     old_lengths = x.shape[2:]
     if sizes is None:
@@ -29,7 +30,10 @@ def _lengths(
 def _nearest(
     x: jax.Array, sizes: Sequence[int] | None, scales: Sequence[float] | None = None
 ) -> jax.Array:
-    """Images in new sizes: each new pixel is the old one at or before its position."""
+    """Images x (n, c, ..) in new sizes: each new pixel is the old one at or before its position.
+
+    Either the new ``sizes`` are given, or the ``scales`` by which the old ones are multiplied.
+    """
     lengths, steps = _lengths(x, sizes, scales)
     for axis, (length, step) in enumerate(zip(lengths, steps, strict=True), start=2):
         old_pixels = np.minimum(np.floor(np.arange(length) * step).astype(int), x.shape[axis] - 1)
@@ -46,7 +50,8 @@ def _linear(
     """Images x (n, c, ..) in new sizes, interpolated linearly along one axis after the other.
 
     Along an axis the new pixels are a matrix (new length, old length) times the old ones. With
-    ``align_corners`` the first and the last pixel stay where they are, as in PyTorch.
+    ``align_corners`` the first and the last pixel stay where they are, as in PyTorch. Either the
+    new ``sizes`` are given, or the ``scales`` by which the old ones are multiplied.
     """
     lengths, steps = _lengths(x, sizes, scales)
     for axis, (length, step) in enumerate(zip(lengths, steps, strict=True), start=2):
