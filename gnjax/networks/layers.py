@@ -151,7 +151,7 @@ def _use(eqn: Any, side: int, held: _Held) -> Use | None:
     sizes = None if layer_type is None else layer_type.sizes(eqn, side)
     if layer_type is None or sizes is None:
         return None
-    terms = sizes.inputs if layer_type.places is None else 1
+    terms = sizes.inputs if layer_type.one_hot_indices is None else 1
     return Use(held.leaf, eqn, held.steps, name, side, sizes, terms)
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from gnjax.networks import layers
 from gnjax.networks.forms.samples import one_sample
 from gnjax.networks.layer_types import Use
-from gnjax.networks.layer_types.uses import has_places
+from gnjax.networks.layer_types.uses import has_one_hot_inputs
 from gnjax.networks.network import Network
 
 
@@ -62,7 +62,9 @@ def items_of(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
         positions = 0 if use is None else use.positions
         if use is None or entries is not None:
             items.append(Item(index, layer, "rows", net.counts[index]))
-        elif has_places(use) and positions**2 < use.sizes.inputs:  # pairs of positions are compared
+        elif (
+            has_one_hot_inputs(use) and positions**2 < use.sizes.inputs
+        ):  # pairs of positions are compared
             items.append(Item(index, layer, "places", positions * (use.sizes.outputs + 1)))
         elif positions == use.groups == 1:
             # delta has q_out numbers for each of the r rows of a sample, and a has q_in in all

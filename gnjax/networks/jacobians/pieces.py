@@ -19,7 +19,7 @@ import numpy as np
 from gnjax.networks import layers
 from gnjax.networks.forms.samples import even_size, sample_count, take, windows
 from gnjax.networks.jacobians.items import Item, sample_trace, uses_of
-from gnjax.networks.layer_types.uses import Pair, by_places, by_positions
+from gnjax.networks.layer_types.uses import Pair, by_one_hot_indices, by_positions
 from gnjax.networks.network import Network, backward_products
 from gnjax.networks.outputs.hessians import root_rows
 from gnjax.networks.outputs.targets import Target
@@ -145,7 +145,9 @@ def _pieces(
             if item.form == "pair":
                 pairs_of_items += pairs
             elif item.form == "places":
-                pairs_of_items.append(by_places(uses_of(trace, item)[0], pairs[0], net.dtype))
+                pairs_of_items.append(
+                    by_one_hot_indices(uses_of(trace, item)[0], pairs[0], net.dtype)
+                )
             elif item.form == "vectors":
                 a, delta = by_positions(uses_of(trace, item)[0], pairs[0], net.dtype)
                 pairs_of_items.append((a[0, 0], delta[:, 0, 0]))

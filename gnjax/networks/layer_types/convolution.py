@@ -16,9 +16,11 @@ from gnjax.networks.layer_types.layer_type import LayerType, Sizes, Use
 
 
 def _sizes(eqn: Any, side: int) -> Sizes | None:
-    """The sizes if the parameter is the kernel of a convolution, else None.
+    """The sizes of a convolution as a layer z_tg = W_g a_tg, if the parameter is its kernel.
 
-    q_in is the number of entries of a patch that one group sees, and q_out that of its channels.
+    ``eqn`` is the convolution, and ``side`` the index of the operand that holds the parameter: 1 is
+    the kernel. Each group g has q_in entries of a patch a_tg, and q_out output channels. None
+    stands for all else, also for a convolution whose samples are in groups.
     """
     if side != 1 or eqn.params["batch_group_count"] != 1:
         return None
@@ -28,10 +30,10 @@ def _sizes(eqn: Any, side: int) -> Sizes | None:
 
 
 def _inputs(use: Use, operand: jax.Array) -> jax.Array:
-    """The patch that the kernel of each group g sees at each position t, (t, g, q_in).
+    """The patches (t, g, q_in): what the kernel of each group g sees of the images at position t.
 
-    ``operand`` are the images. The patches are cut out of the padded images. XLA's own patches
-    would be computed by a convolution with a kernel of zeros and ones.
+    ``operand`` are the images, and ``use.equation`` is the convolution. The patches are cut out of
+    the padded images. XLA would compute them by a convolution with a kernel of zeros and ones.
     """
     eqn, params = use.equation, use.equation.params
     numbers = params["dimension_numbers"]

@@ -11,54 +11,53 @@ from gnjax.networks.layer_types.layer_type import LayerType, Sizes, Use
 
 
 def _sizes(eqn: Any, side: int) -> Sizes:
-    """The sizes of a matrix product of which one side, the operand ``side``, is the parameter.
+    """The sizes of a matrix product as a layer z_tg = W_g a_tg; operand ``side`` is the parameter.
 
-    Axes that the product runs over on both sides number the groups, as in a mixture of experts, and
-    those that it sums over are the inputs.
+    ``eqn`` is a dot_general of JAX. Its batch axes, which both operands have, number the groups g,
+    as in a mixture of experts. The axes that it contracts are the inputs, and the parameter's
+    remaining ones the outputs.
     """
     shape = eqn.invars[side].aval.shape
-    contracted, shared = eqn.params["dimension_numbers"]
-    groups, inputs = (
-        math.prod(shape[axis] for axis in axes[side]) for axes in (shared, contracted)
-    )
+    contracted, batch = eqn.params["dimension_numbers"]
+    groups, inputs = (math.prod(shape[axis] for axis in axes[side]) for axes in (batch, contracted))
     return Sizes(groups, inputs, math.prod(shape) // (groups * inputs))
 
 
 def _axes(use: Use, side: int) -> tuple[list[int], list[int], list[int]]:
-    """The axes of one operand of the product: the shared, the summed and the remaining ones."""
-    contracted, shared = (axes[side] for axes in use.equation.params["dimension_numbers"])
+    """The axes of operand ``side`` of a dot_general: its batch, contracted and remaining axes."""
+    contracted, batch = (axes[side] for axes in use.equation.params["dimension_numbers"])
     ndim = use.equation.invars[side].aval.ndim
-    remaining = [axis for axis in range(ndim) if axis not in (*contracted, *shared)]
-    return list(shared), list(contracted), remaining
+    remaining = [axis for axis in range(ndim) if axis not in (*contracted, *batch)]
+    return list(batch), list(contracted), remaining
 
 
 def _inputs(use: Use, operand: jax.Array) -> jax.Array:
-    """The inputs a as (t, g, q_in), from the operand beside the parameter.
+    """The inputs a_tg of a dense layer z_tg = W_g a_tg as (t, g, q_in).
 
-    Its axes that the parameter shares are groups, those that are summed over are q_in, and the
-    remaining ones are positions.
+    They are in the ``operand`` of the matrix product that is not the parameter: its batch axes are
+    groups g, its contracted axes are q_in, and the remaining ones are positions t.
     """
-    shared, contracted, remaining = _axes(use, 1 - use.side)
-    ordered = operand.transpose(*remaining, *shared, *contracted)
+    batch, contracted, remaining = _axes(use, 1 - use.side)
+    ordered = operand.transpose(*remaining, *batch, *contracted)
     return ordered.reshape(-1, use.sizes.groups, use.sizes.inputs)
 
 
 def _sensitivities(use: Use, delta: jax.Array) -> jax.Array:
-    """The derivatives (j, ..) of j outputs by the product as (j, t, g, q_out).
+    """The derivatives ``delta`` (j, ..) of j outputs by the matrix product, as (j, t, g, q_out).
 
-    A matrix product of JAX has the shared axes first, and then the remaining ones of its left and
-    of its right side; those of the parameter are q_out, and the others positions t.
+    The result of a dot_general has the batch axes first, then the remaining axes of its left
+    operand, and then those of its right one. The parameter's are q_out, the others positions t.
     """
-    sides = [-1, -1]
-    sides[use.side] = use.sizes.outputs
-    by_side = delta.reshape(len(delta), use.sizes.groups, *sides)
+    lengths = [-1, -1]  # of the axes from the left and from the right operand
+    lengths[use.side] = use.sizes.outputs
+    by_side = delta.reshape(len(delta), use.sizes.groups, *lengths)
     return by_side.transpose((0, 2, 1, 3) if use.side == 1 else (0, 3, 1, 2))
 
 
 def _entries(use: Use, entries: jax.Array) -> jax.Array:
-    """An array of the parameter's shape as (g, q_in, q_out)."""
-    shared, contracted, remaining = _axes(use, use.side)
-    return entries.transpose(*shared, *contracted, *remaining).reshape(use.sizes)
+    """An array of the parameter's shape, such as a mask, as (g, q_in, q_out)."""
+    batch, contracted, remaining = _axes(use, use.side)
+    return entries.transpose(*batch, *contracted, *remaining).reshape(use.sizes)
 
 
 TYPE = LayerType(_sizes, _inputs, _sensitivities, _entries)

@@ -20,7 +20,7 @@ class Relabel:
     result: int = 0
 
     def __call__(self, entries: jax.Array) -> jax.Array:
-        """The entries of an array of the operand's shape where the equation puts them."""
+        """The result of the equation for ``entries`` (an array of its operand's shape)."""
         results = bind(self.equation, [entries])
         return results[self.result] if self.equation.primitive.multiple_results else results
 
@@ -102,7 +102,7 @@ class Use:
     def tapped(self) -> jax.ShapeDtypeStruct:
         """The shape and dtype of the equation's results over all steps of its loops, (steps, ..).
 
-        A tap, an array of zeros that is added to them, has this shape.
+        An array of zeros of this shape is added to the results, to differentiate by them.
         """
         return jax.ShapeDtypeStruct((*self.lengths, *self._shape.shape), self._shape.dtype)
 
@@ -125,12 +125,12 @@ class LayerType:
       sensitivities: from the derivatives (j, ..) of j outputs by the equation's result, the
         delta_tg as (j, t, g, q_out).
       entries: an array of the shape of W, such as a mask, as (g, q_in, q_out).
-      places: where each a_t is a unit vector, the place (t,) of its one, from the other operand;
-        None for layers whose a_t are any vectors.
+      one_hot_indices: where each a_t is a unit vector, the index (t,) of its one, from the other
+        operand; None for layers whose a_t are any vectors.
     """
 
     sizes: Callable[[Any, int], Sizes | None]
     inputs: Callable[[Use, jax.Array], jax.Array]
     sensitivities: Callable[[Use, jax.Array], jax.Array]
     entries: Callable[[Use, jax.Array], jax.Array]
-    places: Callable[[Use, jax.Array], jax.Array] | None = None
+    one_hot_indices: Callable[[Use, jax.Array], jax.Array] | None = None

@@ -12,12 +12,12 @@ from gnjax.networks.layer_types.layer_type import LayerType, Sizes, Use
 
 
 def _sizes(eqn: Any, side: int) -> Sizes | None:
-    """The sizes if each index looks up one whole row of a table (V, ..), else None.
+    """The sizes of an embedding, a table (V, ..) of which each index looks up one row; else None.
 
     ``eqn`` is a gather of JAX, whose first operand is the table, and ``side`` is the index of the
-    operand that holds the parameter. A table is a layer z_t = W a_t with one group. It has V
+    operand that holds the parameter. An embedding is a layer z_t = W a_t with one group. It has V
     inputs, since a_t is the unit vector of the index at position t, and as many outputs as a row
-    has numbers.
+    has numbers. A gather of another kind gives None.
     """
     shape, result = eqn.invars[side].aval.shape, eqn.outvars[0].aval.shape
     dimensions, width = eqn.params["dimension_numbers"], len(shape) - 1
@@ -32,10 +32,11 @@ def _sizes(eqn: Any, side: int) -> Sizes | None:
     return Sizes(1, shape[0], math.prod(shape[1:])) if whole_rows else None
 
 
-def _places(use: Use, operand: jax.Array) -> jax.Array:
+def _row_indices(use: Use, operand: jax.Array) -> jax.Array:
     """The index (t,) of the row of the table that each position t looks up.
 
-    ``operand`` holds the indices; those beyond the table are clipped where the equation does it.
+    ``operand`` (..) holds the indices, an operand of the gather ``use.equation``. Indices beyond
+    the table are clipped where the equation clips them.
     """
     indices = operand.reshape(-1)
     clips = use.equation.params["mode"] == jax.lax.GatherScatterMode.CLIP
@@ -43,9 +44,9 @@ def _places(use: Use, operand: jax.Array) -> jax.Array:
 
 
 def _inputs(use: Use, operand: jax.Array) -> jax.Array:
-    """The inputs a as unit vectors (t, 1, q_in), whose one stands at the row that is looked up."""
+    """The inputs a_t as unit vectors (t, 1, q_in), with the one at the row that is looked up."""
     dtype = use.equation.outvars[0].aval.dtype
-    return jax.nn.one_hot(_places(use, operand), use.sizes.inputs, dtype=dtype)[:, None]
+    return jax.nn.one_hot(_row_indices(use, operand), use.sizes.inputs, dtype=dtype)[:, None]
 
 
 def _sensitivities(use: Use, delta: jax.Array) -> jax.Array:
@@ -58,4 +59,4 @@ def _entries(use: Use, entries: jax.Array) -> jax.Array:
     return entries.reshape(use.sizes)
 
 
-TYPE = LayerType(_sizes, _inputs, _sensitivities, _entries, _places)
+TYPE = LayerType(_sizes, _inputs, _sensitivities, _entries, _row_indices)

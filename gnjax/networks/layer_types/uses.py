@@ -22,16 +22,16 @@ _Steps = Sequence[Relabel | Loop]
 
 
 def by_positions(use: Use, pair: Pair, dtype: Any) -> Pair:
-    """a (t, g, q_in) and delta (j, t, g, q_out), from a pair in the shapes of the equation.
+    """The inputs a (t, g, q_in) of a layer and the derivatives delta (j, t, g, q_out) of outputs.
 
     A layer computes z_tg = W_g a_tg at positions t for groups g, and delta_tg are the derivatives
-    of j outputs by z_tg. Arrays from inside loops have one axis for each loop before those of the
+    of j outputs by z_tg. The ``pair`` has both in the shapes of the layer's equation ``use``, such
+    as a convolution. Arrays from inside loops have one axis for each loop before those of the
     equation: a loop that uses the same parameter in every step adds positions, and one that slices
     it adds groups.
 
-    Both are in ``dtype``, the precision of the network. An equation takes inputs of other types as
-    well (booleans, pixels of eight bits, half precision), whose products in their own type are
-    others than those of the layer: this is the one place where inputs of a layer enter a product.
+    Both are returned in ``dtype``, the precision of the network. An input may come in another type
+    (booleans, pixels of eight bits, half precision), whose products would be rounded or overflow.
     """
     layer_type, loops = LAYER_TYPES[use.kind], use.loops
     inputs, outputs = partial(layer_type.inputs, use), partial(layer_type.sensitivities, use)
@@ -48,30 +48,34 @@ def by_positions(use: Use, pair: Pair, dtype: Any) -> Pair:
     return a.astype(dtype), delta.astype(dtype)
 
 
-def has_places(use: Use) -> bool:
+def has_one_hot_inputs(use: Use) -> bool:
     """Whether a layer has one group, and every input a_t is a unit vector by its structure."""
-    return LAYER_TYPES[use.kind].places is not None and use.groups == 1
+    return LAYER_TYPES[use.kind].one_hot_indices is not None and use.groups == 1
 
 
-def by_places(use: Use, pair: Pair, dtype: Any) -> Pair:
-    """The indices (t,) of the ones in unit vectors a_t, and delta (j, t, q_out) in ``dtype``.
+def by_one_hot_indices(use: Use, pair: Pair, dtype: Any) -> Pair:
+    """The inputs of an embedding as indices (t,), and the derivatives delta (j, t, q_out).
 
-    ``pair`` are the operand beside the parameter, and the derivatives of j outputs by the result
-    of the equation; both have one axis for each loop around the equation first.
+    An embedding is a layer z_t = W a_t whose input a_t at position t is the unit vector of an
+    index; delta_t, in ``dtype``, are the derivatives of j outputs by z_t. The ``pair`` are the
+    operand of the equation beside the parameter, and the derivatives of j outputs by its result;
+    both have one axis for each loop around the equation first.
     """
     layer_type = LAYER_TYPES[use.kind]
-    assert layer_type.places is not None
-    places, outputs = partial(layer_type.places, use), partial(layer_type.sensitivities, use)
+    assert layer_type.one_hot_indices is not None
+    indices = partial(layer_type.one_hot_indices, use)
+    outputs = partial(layer_type.sensitivities, use)
     for _ in use.loops:
-        places, outputs = jax.vmap(places), jax.vmap(outputs, 1, 1)
+        indices, outputs = jax.vmap(indices), jax.vmap(outputs, 1, 1)
     deltas = outputs(pair[1]).astype(dtype)
-    return places(pair[0]).reshape(-1), deltas.reshape(len(deltas), use.positions, -1)
+    return indices(pair[0]).reshape(-1), deltas.reshape(len(deltas), use.positions, -1)
 
 
 def matrices(use: Use, entries: jax.Array) -> jax.Array:
-    """An array of the parameter's shape, such as a mask, as (g, q_in, q_out).
+    """An array of the parameter's shape, such as a mask, arranged as (g, q_in, q_out).
 
-    That are g matrices from q_in inputs to q_out outputs, as the equation of this use sees them.
+    Its entries are arranged like those of the transposed matrices W_g^T of the layer
+    z_tg = W_g a_tg that ``use`` describes.
     """
     return _matrices(use, use.steps, entries).reshape(use.groups, *use.sizes[1:])
 
@@ -94,15 +98,20 @@ def _matrices(use: Use, steps: _Steps, entries: jax.Array) -> jax.Array:
 
 
 def acting(use: Use, entries: jax.Array, operand: jax.Array) -> jax.Array:
-    """W a in the shape of the equation's result, for a parameter of the given entries.
+    """W a in the shape of the result of the layer's equation, for other entries of the parameter W.
 
-    ``operand`` is what stands beside the parameter in the equation, with an axis for each loop.
+    ``operand`` has the inputs a: it is the equation's other operand, with an axis for each loop.
     """
     return _acting(use, use.steps, entries, operand)
 
 
 def _acting(use: Use, steps: _Steps, entries: jax.Array, operand: jax.Array) -> Any:
-    """:func:`acting` after the remaining ``steps`` from the parameter to the equation of a use."""
+    """W a for a layer, after the ``steps`` that lead from ``entries`` to its equation.
+
+    The steps are reshapes, transposes and slices of the array ``entries``, and loops around the
+    equation; a loop is a vmap here. ``operand`` is the equation's other operand, which has the
+    inputs a, with an axis for each loop.
+    """
     for index, step in enumerate(steps):
         if isinstance(step, Loop):
             inner = partial(_acting, use, steps[index + 1 :])

@@ -53,10 +53,11 @@ def has_root(target: Target | None) -> bool:
 
 
 def output_hessian(target: Target, outputs: jax.Array, *, rooted: bool) -> OutputHessian:
-    """B, the second derivative of each sample's weighted loss at the outputs (n, k).
+    """The output Hessian B: the second derivative of each sample's weighted loss at outputs (n, k).
 
-    With ``rooted`` a loss of the caller's has its R with R R^T = B formed once. The other losses
-    can always apply their R.
+    It is applied to vectors by the methods of the object returned, and so is its factor R with
+    R R^T = B. For a loss of the caller's own R is formed here if ``rooted``, and otherwise anew for
+    every product with it. The other losses apply R without forming it.
     """
     weights = target.weights
     if target.loss == "cross_entropy":
@@ -271,11 +272,12 @@ def root_rows(target: Target | None, outputs: jax.Array) -> jax.Array:
     one_sample_target = jax.tree.map(lambda array: array[None], target)
     hessian = output_hessian(one_sample_target, outputs[None], rooted=True)
     unit_vectors = jnp.eye(target.rows, dtype=outputs.dtype)
+    # R maps the j-th unit vector to the j-th column of R, the j-th row of R^T
     return jax.vmap(lambda unit: hessian.apply_root(unit[None])[0])(unit_vectors)
 
 
 def formed_hessians(target: Target, outputs: jax.Array) -> jax.Array:
-    """B (n, k, k) of a loss of the caller's at the outputs (n, k), by differentiating it twice."""
+    """The second derivative B (n, k, k) of each sample's weighted loss at the outputs (n, k)."""
 
     def of_sample(f: jax.Array, sample_target: Target) -> jax.Array:
         one_sample_target = jax.tree.map(lambda array: array[None], sample_target)
@@ -300,8 +302,8 @@ def check_convex(target: Target, outputs: jax.Array) -> None:
     """Refuse a loss of the caller's whose output Hessian B is indefinite at these outputs.
 
     With up to ``LARGEST_ROOT`` (512) outputs a sample, B (k, k) is formed and its smallest
-    eigenvalue decides; with more, the sign of u^T B u for a few random u. Either way it is traced
-    first, so that a loss that has no second derivative is refused by a sentence of its own.
+    eigenvalue decides; with more, the sign of u^T B u for a few random u. Before that B is traced,
+    so that a loss for which JAX has no second derivative is refused with a message that says so.
     """
     if not callable(target.loss):
         return
@@ -342,9 +344,10 @@ def _extreme_quotients(target: Target, outputs: jax.Array) -> tuple[jax.Array, j
 def _check_curvatures(smallest: jax.Array, largest: jax.Array) -> None:
     """Refuse output Hessians with NaN, or with a negative eigenvalue that is no rounding error.
 
-    ``smallest`` is the smallest eigenvalue, and ``largest`` the largest absolute one. A negative
-    eigenvalue of up to 64 eps of the largest one counts as rounding, eps of their precision. One
-    beyond is refused however small it is: a damping or a metric may make it the one that decides.
+    ``smallest`` is the smallest eigenvalue, and ``largest`` the largest absolute one. They are
+    refused if smallest < -64 eps largest, with the eps of their precision: convex losses stayed
+    within 19 eps. A negative eigenvalue beyond is refused however small it is, because a damping or
+    a metric may make it the one that decides.
     """
     if not (bool(jnp.isfinite(smallest)) and bool(jnp.isfinite(largest))):
         msg = (
@@ -353,6 +356,7 @@ def _check_curvatures(smallest: jax.Array, largest: jax.Array) -> None:
         )
         raise ValueError(msg)
     tolerance = _CONCAVE * float(jnp.finfo(smallest.dtype).eps)
+    # below 1e-300 numbers underflow, and a negative one says nothing
     if float(smallest) < -tolerance * max(float(largest), 1e-300):
         msg = (
             f"the loss is not convex in the outputs: an output Hessian has eigenvalue "

@@ -48,7 +48,7 @@ class Outputs:
         return self.shapes[0]
 
     def ravel(self, outputs: Any, dtype: jnp.dtype) -> jax.Array:
-        """The outputs of n samples as one array (n, k)."""
+        """The outputs of n samples, a pytree of arrays (n, ...), as one array (n, k)."""
         parts = real_parts(outputs) if self.complexes else outputs
         leaves = [leaf.astype(dtype) for leaf in jax.tree.leaves(parts)]
         flat = [leaf.reshape(len(leaf), -1) for leaf in leaves]
@@ -73,10 +73,10 @@ def flat_outputs(k: int) -> Outputs:
 
 
 def described_outputs(outputs: Any, samples: int) -> Outputs:
-    """The shapes of one sample's outputs, from arrays of which each has ``samples`` entries.
+    """The shapes of one sample's outputs, from the outputs of a model for ``samples`` samples.
 
-    What a model returns in another shape, or in integers, is refused. ``outputs`` may be arrays or
-    their shapes and dtypes.
+    ``outputs`` is a pytree of arrays (samples, ...), or of their shapes and dtypes. Other shapes
+    and integers are refused. A complex array counts as a real one with a last axis of length 2.
     """
     leaves = jax.tree.leaves(outputs)
     shapes = [tuple(getattr(leaf, "shape", ())) for leaf in leaves]

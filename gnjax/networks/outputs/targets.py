@@ -74,7 +74,7 @@ def sample_losses(target: Target, outputs: jax.Array) -> jax.Array:
 
 
 def term_losses(target: Target, outputs: jax.Array) -> jax.Array:
-    """The t weighted terms (n, t) of every sample's loss, such as those of its tokens.
+    """The t weighted terms (n, t) whose sum is a sample's loss, such as one for each token.
 
     The outputs are (n, k).
     """
@@ -147,7 +147,7 @@ def make_target(
 
 
 def _check_outputs(loss: Loss, outputs: Outputs) -> None:
-    """Refuse outputs that a cross-entropy does not take: complex, several, or one class alone."""
+    """Refuse outputs that a cross-entropy cannot take: complex ones, several arrays, one class."""
     if callable(loss) or is_squared(loss):
         return
     if outputs.complexes:
@@ -193,6 +193,13 @@ def checked_targets(loss: Loss, y: Any, outputs: Outputs, n: int, dtype: jnp.dty
     outputs, or labels of two classes or more, which become one-hot. Complex targets of the shape of
     complex outputs become their real and imaginary parts, as the outputs do. Other targets are
     refused.
+
+    Args:
+      loss: the name of a loss, or a function of one sample's outputs and targets.
+      y: the targets as the caller gives them, an array (n, ...) or a pytree of such arrays.
+      outputs: the shapes of one sample's outputs.
+      n: how many samples there are.
+      dtype: the working precision.
     """
     parts = real_parts(y)
     if outputs.complexes and _shapes(parts) == outputs.shapes:
@@ -227,7 +234,7 @@ def checked_targets(loss: Loss, y: Any, outputs: Outputs, n: int, dtype: jnp.dty
 
 
 def _check_kind(y: Any) -> None:
-    """Refuse a number without an axis for samples, and what is neither a label nor real."""
+    """Refuse targets that have no axis for samples, or are no integers, booleans or reals."""
     for given in jax.tree.leaves(y, is_leaf=lambda v: isinstance(v, list)):
         array = given if isinstance(given, jax.Array) else np.asarray(given)
         if array.ndim == 0:
@@ -245,7 +252,10 @@ def _shapes(y: Any) -> tuple[tuple[int, ...], ...]:
 
 
 def _several_targets(outputs: Outputs, y: Any, n: int, dtype: jnp.dtype) -> jax.Array:
-    """Targets (n, k) of a squared error over the several arrays that the model returns."""
+    """The targets (n, k) of a squared error, for a model that returns several arrays.
+
+    ``y`` has arrays (n, ...) in the structure and the shapes of the outputs, or is refused.
+    """
     shapes = _shapes(y)
     if jax.tree.structure(y) != outputs.structure or shapes != outputs.shapes:
         msg = (
@@ -257,9 +267,9 @@ def _several_targets(outputs: Outputs, y: Any, n: int, dtype: jnp.dtype) -> jax.
 
 
 def _labels(loss: Loss, labels: jax.Array, classes: int, dtype: jnp.dtype) -> jax.Array:
-    """Integer labels (n, ...) between 0 and ``classes`` - 1; of -1 too for the cross-entropy.
+    """Checked integer labels (n, ...), one-hot (n, ..., classes) unless the loss is cross-entropy.
 
-    They are returned one-hot, (n, ..., classes), where the loss is not the cross-entropy.
+    Labels lie between 0 and ``classes`` - 1; for the cross-entropy -1 is allowed, too.
     """
     if not is_traced(labels):
         _check_labels(loss, labels, classes)
@@ -268,7 +278,7 @@ def _labels(loss: Loss, labels: jax.Array, classes: int, dtype: jnp.dtype) -> ja
 
 
 def _check_labels(loss: Loss, labels: jax.Array, classes: int) -> None:
-    """Refuse labels that name no class; -1 is allowed where it leaves a label out."""
+    """Refuse labels outside of 0 to ``classes`` - 1; for the cross-entropy -1 is allowed, too."""
     host_labels = np.asarray(labels) if on_cpu(labels) else labels  # NumPy compiles nothing
     lowest, highest = int(host_labels.min()), int(host_labels.max())
     least_allowed = -1 if loss == "cross_entropy" else 0
@@ -286,10 +296,9 @@ def _check_labels(loss: Loss, labels: jax.Array, classes: int) -> None:
 
 
 def _binary_targets(y: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
-    """Checked targets of the binary cross-entropy, in the shape of the outputs.
+    """Checked targets of the binary cross-entropy, in ``shape``, that of the outputs (n, ...).
 
-    Axes of length one may be missing or added in ``y``: without them it has the shape of the
-    outputs, so that reshaping changes the place of no label.
+    ``y`` may have more or fewer axes of length one, which changes the order of no label.
     """
     if [length for length in y.shape if length != 1] == [length for length in shape if length != 1]:
         y = y.reshape(shape)
@@ -354,9 +363,10 @@ def _checked_weights(weights: Any, n: int, terms: tuple[int, ...], dtype: jnp.dt
 
 
 def _labels_that_count(loss: Loss, targets: Any, y: Any) -> np.ndarray | jax.Array | None:
-    """A mask of the labels that count, those that are not -1; None where no label can be -1.
+    """A mask of the labels that count in the mean loss, those that are not -1; None where all do.
 
-    That is so for other losses than the cross-entropies, and for targets ``y`` that float.
+    The label -1, which does not count, exists for the integer labels of the two cross-entropies
+    alone. ``y`` are the targets as the caller gave them, and ``targets`` the checked ones.
     """
     if callable(loss) or is_squared(loss) or targets is None:
         return None
@@ -388,6 +398,7 @@ def _sum_of_weights(
     Returns:
       A number, or a traced array where the weights or labels are traced.
     """
+    # one weight for each sample (n,), or one for each term (n, *terms)
     factors = np.ones(n) if weights is None else _on_host(weights).astype(float)
     if loss != "cross_entropy" and factors.ndim == 1:
         sample_counts = np.ones(n) if counts is None else counts.reshape(n, -1).any(axis=1)

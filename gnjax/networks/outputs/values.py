@@ -21,7 +21,8 @@ def check_values(target: Target, outputs: jax.Array) -> None:
 
     The cross-entropy refuses outputs that are probabilities and no logits. A loss of the caller's
     own is refused where it is NaN or infinite, where it reads the label -1 as the last class, and
-    where it changes when its maxima are replaced by comparisons, as the library differentiates it.
+    where it changes when its maxima are replaced by choices between compared numbers, as they are
+    when the library differentiates it.
     """
     if target.loss == "cross_entropy":
         _check_logits(target, outputs)
@@ -47,21 +48,21 @@ _terms = bounded_jit(term_losses)
 
 @jax.jit
 def _finite_where_they_count(terms: jax.Array, weights: jax.Array | None) -> jax.Array:
-    """Whether each term (n, t) of the loss is finite if its weight is not zero.
+    """Whether every term (n, t) of the losses of n samples is finite, if its weight is not zero.
 
-    Weights that are not one for each term count for their sample: its terms must be finite if any
-    of its weights is not zero.
+    ``weights`` are (n,) or (n, ...). Where there is not one for each term, all terms of a sample
+    must be finite if any of its weights is not zero.
     """
     finite = jnp.isfinite(terms)
     if weights is None:
         return finite.all()
-    flat = weights.reshape(len(terms), -1)
-    counts = flat != 0 if flat.shape == terms.shape else (flat != 0).any(axis=1, keepdims=True)
+    nonzero = weights.reshape(len(terms), -1) != 0
+    counts = nonzero if nonzero.shape == terms.shape else nonzero.any(axis=1, keepdims=True)
     return (finite | ~counts).all()
 
 
 def _check_logits(target: Target, outputs: jax.Array) -> None:
-    """Refuse outputs that have been through a softmax: the cross-entropy has one of its own."""
+    """Refuse outputs (n, ...) whose rows are probabilities: the cross-entropy takes the softmax."""
     host_outputs = np.asarray(outputs) if on_cpu(outputs) else outputs  # NumPy compiles nothing
     rows = host_outputs.reshape(-1, target.outputs.shape[-1])
     distance = abs(rows.sum(axis=-1) - 1).max()
@@ -75,10 +76,11 @@ def _check_logits(target: Target, outputs: jax.Array) -> None:
 
 
 def _check_negative_labels(target: Target, outputs: jax.Array, terms: jax.Array) -> None:
-    """Refuse a loss that reads the label -1 as the last class, as an index of Python is read.
+    """Refuse a loss of the caller's that takes the label -1 for the last class, as an index.
 
-    Its terms (n, t) are computed again with the negative labels counted from the end; if none of
-    them changes where a label is negative, the loss has counted from the end as well.
+    ``terms`` (n, t) are the terms of each sample's loss at ``outputs`` (n, k). They are computed
+    again with the number of classes added to every negative label. If none of them changes where a
+    label is negative, the loss itself has counted from the end.
     """
     y, shape = target.y, target.outputs.shapes[0]
     may_be_labels = target.outputs.is_array and shape and hasattr(y, "shape")
@@ -89,8 +91,9 @@ def _check_negative_labels(target: Target, outputs: jax.Array, terms: jax.Array)
         return
     from_end = replace(target, y=jnp.where(y < 0, y + shape[-1], y))
     unchanged = _terms(from_end, outputs) == terms
-    in_terms = negative if negative.shape == terms.shape else negative.any(axis=1, keepdims=True)
-    if bool(jnp.where(in_terms, unchanged, True).all()):
+    # the terms with a negative label; where labels are not one for each term, all of the sample
+    affected = negative if negative.shape == terms.shape else negative.any(axis=1, keepdims=True)
+    if bool(jnp.where(affected, unchanged, True).all()):
         msg = (
             "the loss takes a label of -1 for the last class; pass loss='cross_entropy', for which "
             "such labels do not count, or labels from 0 on with weights that are zero"

@@ -24,7 +24,7 @@ import numpy as np
 from gnjax.networks import layers
 from gnjax.networks.forms.samples import same_size
 from gnjax.networks.jacobians import Item, layer_of_leaf, pieces_of, sample_trace, uses_of
-from gnjax.networks.layer_types.uses import Pair, by_positions, has_places
+from gnjax.networks.layer_types.uses import Pair, by_positions, has_one_hot_inputs
 from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.outputs.targets import Target
 
@@ -119,7 +119,7 @@ def moment_plan(net: Network, *, blocks: bool) -> tuple[MomentPlan, list[np.ndar
         if not np.array_equal(covered, np.arange(net.counts[parameter])):
             continue  # an entry in two matrices, or in none
         for matrices, uses in matrices_and_uses:
-            is_lookup = all(has_places(layer.uses[use]) for use in uses)
+            is_lookup = all(has_one_hot_inputs(layer.uses[use]) for use in uses)
             parts.append(_Part(parameter, index, tuple(uses), is_lookup, ()))
             entries.append(matrices)
     with_matrices = {part.parameter for part in parts}
