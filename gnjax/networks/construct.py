@@ -149,7 +149,10 @@ def network(
 
 
 def _of_shapes(net: Network, batch_size: int | None) -> Network:
-    """The network of traced arrays, whose samples are one function, since no value is known."""
+    """The network of traced arrays, whose values are not known: only its equations are read.
+
+    All samples count as coupled, in one batch, which is right for every model.
+    """
     if batch_size is not None:
         check_known("a batch_size, before which a test looks for coupled samples,", net)
     facts, _ = _facts(replace(net, target=None), net.samples)
@@ -157,9 +160,10 @@ def _of_shapes(net: Network, batch_size: int | None) -> Network:
 
 
 def at_parameters_of(net: Network, model: Any, *, has_aux: bool = False) -> Network | None:
-    """The network with the parameters of ``model``; None if the model has another structure.
+    """``net`` with the parameters of ``model``; None if the model has another structure.
 
-    What ``net`` knows of the structure is reused: coupled samples, layers, sizes of batches.
+    What was found out about the structure for ``net`` is reused: whether samples are coupled, which
+    parameters are in known layers, and the sizes of batches.
     """
     apply, params = apply_and_params(model, has_aux=has_aux)
     apply = rewritten_alike(apply, net.apply)
@@ -188,9 +192,10 @@ def _check_declared(coupled: bool | None, batch_size: int | None) -> None:
 
 
 def _apply_and_outputs(apply: Apply, params: Any, x: Any, together: int) -> tuple[Apply, Outputs]:
-    """The rewritten model and the shapes of its outputs, traced at the first ``together`` samples.
+    """The model as the library differentiates it, and the shapes of one sample's outputs.
 
-    The error of a model that refuses a part of the samples says so.
+    The model apply(params, x) is traced at the first ``together`` samples of x. If it raises an
+    error, the message says that it was given only these.
     """
     try:
         return apply_and_outputs(apply, params, take(x, slice(0, together)))
@@ -205,9 +210,9 @@ def _apply_and_outputs(apply: Apply, params: Any, x: Any, together: int) -> tupl
 
 
 def _check_same_outputs(apply: Apply, params: Any, x: Any, together: int, shapes: Outputs) -> None:
-    """Refuse a model whose outputs of a sample have another shape among all samples x.
+    """Refuse a model whose outputs have other shapes for a sample if all samples x go at once.
 
-    ``shapes`` are those of a sample's outputs in a batch of ``together`` samples.
+    ``shapes`` are those of one sample's outputs in a batch of ``together`` samples.
     """
     if together == sample_count(x):
         return
@@ -222,7 +227,10 @@ def _check_same_outputs(apply: Apply, params: Any, x: Any, together: int, shapes
 
 
 def _check_not_one_sample(x: Any) -> None:
-    """Refuse a vector x whose entries the model does not take one by one: x is one sample."""
+    """Refuse a vector x, of a model that does not take one of its entries as a sample.
+
+    Such an x seems to be a single sample without the axis of samples.
+    """
     shapes = [leaf.shape for leaf in jax.tree.leaves(x)]
     if len(shapes) == 1 and len(shapes[0]) == 1:
         msg = (
@@ -235,9 +243,10 @@ def _check_not_one_sample(x: Any) -> None:
 
 @by_shapes
 def _takes_one(apply: Apply, params: Any, x: Any, shapes: Outputs) -> bool:
-    """Whether the model takes the first sample alone, with the outputs that it has in a batch.
+    """Whether the model takes the first sample alone, with outputs of the same ``shapes``.
 
-    A graph network with a fixed graph, for one, does not.
+    These are the shapes of one sample's outputs in a batch. A graph network with a fixed graph, for
+    one, takes no single node.
     """
     if sample_count(x) == 1:
         return True
@@ -250,7 +259,7 @@ def _takes_one(apply: Apply, params: Any, x: Any, shapes: Outputs) -> bool:
 
 @by_shapes
 def _facts(net: Network, samples: int) -> tuple[dict[str, Any], float]:
-    """What the equations of the model say, traced at its first ``samples`` samples.
+    """Facts read from the equations of the model, traced at its first ``samples`` samples.
 
     Returns:
       Fields of a :class:`Network`, such as which parameters are in known layers; and the eps of the
@@ -270,8 +279,8 @@ def _facts(net: Network, samples: int) -> tuple[dict[str, Any], float]:
 def _batch(net: Network, batch_size: int | None) -> int:
     """How many samples go at once, where they are not coupled.
 
-    Without a ``batch_size`` of the caller's, as many as the device holds the intermediate values
-    of (``net.written`` numbers each), in batches of one size if the samples divide so.
+    Without a ``batch_size`` of the caller's the memory of the device decides: it has to hold the
+    intermediate values, ``net.written`` numbers for each sample. Batches have one size if possible.
     """
     if batch_size is not None:
         return min(batch_size, net.samples)
@@ -289,8 +298,9 @@ def _checked_coupling(
 ) -> Coupling:
     """Check the outputs, and find out by evaluations whether samples are coupled.
 
-    Outputs and losses are checked at the same evaluations, some samples at a time. What the caller
-    declares is compared with the answer afterwards, by :func:`_check_coupled`.
+    Samples are coupled if an output of one depends on the others. Outputs and losses are checked at
+    the same evaluations, some samples at a time. What the caller declares is compared with the
+    answer afterwards, by :func:`_check_coupled`.
 
     Args:
       net: the network, with its loss.
@@ -310,7 +320,10 @@ def _checked_coupling(
 
 
 def _check_part(net: Network, convex: bool, outputs: jax.Array, part: slice) -> None:
-    """Check the outputs (b, k) of the samples in ``part``, and the loss there, convex or not."""
+    """Check the outputs (b, k) of the samples ``part``, and the loss at these outputs.
+
+    With ``convex`` a loss is refused that is not convex in the outputs.
+    """
     check_outputs(outputs)
     if net.target is None:
         return

@@ -64,28 +64,34 @@ class TracedLayers:
 def traced_layers(function: Function, leaves: Sequence[jax.Array], sample: Any) -> TracedLayers:
     """The equations of ``function(leaves, sample) -> (k,)``, and the layers among them.
 
-    The function is traced, not evaluated; ``sample`` may be shapes and dtypes. A parameter that is
-    also used in another way than a layer's, or returned as it is, makes no layer.
+    ``leaves`` are the parameters. The function is traced, not evaluated; ``sample`` may be shapes
+    and dtypes. A parameter makes a layer if every equation that it enters is of a known type, such
+    as a convolution, and it is not returned as it is.
     """
     flat = inlined(lambda *args: function(args[:-1], args[-1]), *leaves, sample)
     record = _Record([], set())
-    holders = {var: _Held(leaf) for leaf, var in enumerate(flat.jaxpr.invars[: len(leaves)])}
-    _search(flat.jaxpr, holders, record)
-    record.lost.update(holders[v].leaf for v in variables(flat.jaxpr.outvars) if v in holders)
-    known_leaves = dict.fromkeys(use.leaf for use in record.uses if use.leaf not in record.lost)
+    variables_of_leaves = flat.jaxpr.invars[: len(leaves)]
+    sources = {variable: _Source(leaf) for leaf, variable in enumerate(variables_of_leaves)}
+    _search(flat.jaxpr, sources, record)
+    returned = [sources[v].leaf for v in variables(flat.jaxpr.outvars) if v in sources]
+    record.unknown.update(returned)
+    known_leaves = dict.fromkeys(use.leaf for use in record.uses if use.leaf not in record.unknown)
     layers = (Layer(leaf, tuple(u for u in record.uses if u.leaf == leaf)) for leaf in known_leaves)
     return TracedLayers(flat.jaxpr, tuple(flat.consts), tuple(layers))
 
 
 @dataclass(frozen=True)
-class _Held:
-    """The parameter whose entries a variable holds, and the steps from the parameter to it."""
+class _Source:
+    """The parameter of which a variable is a rearrangement, and the steps from it to the variable.
+
+    A step is a reshape, a transpose, a slice or the like, or the way into the body of a loop.
+    """
 
     leaf: int  # index of the parameter among the leaves
     steps: tuple[Relabel | Loop, ...] = ()
 
-    def after(self, step: Relabel | Loop) -> _Held:
-        """The same parameter, one step further."""
+    def after(self, step: Relabel | Loop) -> _Source:
+        """The source of the variable that is one step further from the same parameter."""
         return replace(self, steps=(*self.steps, step))
 
 
@@ -94,11 +100,11 @@ class _Record:
     """The uses that were found, and the parameters that have uses of an unknown structure."""
 
     uses: list[Use]
-    lost: set[int]
+    unknown: set[int]  # the indices of these parameters among the leaves
 
 
 def _needed(jaxpr: Any) -> list[Any]:
-    """The equations that the results depend on, without those of extras beside the outputs."""
+    """The equations of a jaxpr that its results depend on, in their order."""
     needed_variables, equations = set(variables(jaxpr.outvars)), []
     for eqn in reversed(jaxpr.eqns):
         if needed_variables.intersection(eqn.outvars):
@@ -107,44 +113,46 @@ def _needed(jaxpr: Any) -> list[Any]:
     return equations[::-1]
 
 
-def _search(jaxpr: Any, holders: dict[Any, _Held], record: _Record) -> None:
-    """Follow parameters through a jaxpr, and note their uses in ``record``.
+def _search(jaxpr: Any, sources: dict[Any, _Source], record: _Record) -> None:
+    """Follow parameters through a jaxpr, and note the equations that use them in ``record``.
 
-    ``holders`` says which variables hold the entries of a parameter; more are added on the way. A
-    parameter is lost in an equation of another structure, or in one that two parameters enter.
+    ``sources`` has the variables that are rearrangements of a parameter; more are added on the way.
+    A parameter is noted as unknown if it enters an equation that is no layer of a known type, or
+    one that another parameter enters as well.
     """
-    # what is read anywhere: the slices that a scan stacks may be read by nothing
+    # the variables that any equation reads; the stacked results of a scan may not be among them
     reads = {v for eqn in jaxpr.eqns for v in variables(eqn.invars)} | set(variables(jaxpr.outvars))
     for eqn in _needed(jaxpr):
-        sides = {  # the operands that hold a parameter, by their index
-            side: holders[v]
+        sides = {  # the operands that come from a parameter, by their index
+            side: sources[v]
             for side, v in enumerate(eqn.invars)
-            if not isinstance(v, core.Literal) and v in holders
+            if not isinstance(v, core.Literal) and v in sources
         }
         if sides and eqn.primitive.name == "scan":
-            _search_scan(eqn, sides, holders, reads, record)
+            _search_scan(eqn, sides, sources, reads, record)
         elif len(sides) == len(eqn.invars) == 1 and _relabels(eqn):
             for index, result in enumerate(eqn.outvars):
-                holders[result] = sides[0].after(Relabel(eqn, index))
+                sources[result] = sides[0].after(Relabel(eqn, index))
         elif sides:
-            uses = [_use(eqn, side, held) for side, held in sides.items()]
+            uses = [_use(eqn, side, source) for side, source in sides.items()]
             if len(uses) == 1 and uses[0] is not None:
                 record.uses.append(uses[0])
             else:
-                record.lost.update(held.leaf for held in sides.values())
+                record.unknown.update(source.leaf for source in sides.values())
 
 
 def _relabels(eqn: Any) -> bool:
-    """Whether every result has entries of the operand, none of them twice."""
+    """Whether an equation only rearranges or selects entries of its operand, none of them twice."""
     size = eqn.invars[0].aval.size
     return eqn.primitive.name in _RELABELS and all(v.aval.size <= size for v in eqn.outvars)
 
 
-def _use(eqn: Any, side: int, held: _Held) -> Use | None:
-    """The use of a parameter as operand ``side`` of an equation; None if that makes no layer.
+def _use(eqn: Any, side: int, source: _Source) -> Use | None:
+    """The layer z_t = W a_t that an equation computes with a parameter; None if it is none.
 
-    Where real weights act on complex inputs the result does not float, and there is no use: J is
-    only the real part of what the structure gives.
+    The operand ``side`` of the equation is the parameter of ``source``, or a rearrangement of it.
+    Complex results make no layer, as where real weights act on complex inputs: the derivative by
+    the weights is then only the real part of sum_t delta_t a_t^T.
     """
     name = eqn.primitive.name
     layer_type = LAYER_TYPES.get(name) if floats(eqn.outvars[0]) else None
@@ -152,47 +160,48 @@ def _use(eqn: Any, side: int, held: _Held) -> Use | None:
     if layer_type is None or sizes is None:
         return None
     terms = sizes.inputs if layer_type.one_hot_indices is None else 1
-    return Use(held.leaf, eqn, held.steps, name, side, sizes, terms)
+    return Use(source.leaf, eqn, source.steps, name, side, sizes, terms)
 
 
 def _search_scan(
     eqn: Any,
-    sides: dict[int, _Held],
-    holders: dict[Any, _Held],
+    sides: dict[int, _Source],
+    sources: dict[Any, _Source],
     reads: set[Any],
     record: _Record,
 ) -> None:
-    """Follow parameters into the body of a scan.
+    """Follow parameters into the body of a scan, and note the equations that use them.
 
     The operands of a scan are its constants, then what it carries, then what it slices. A parameter
-    that is carried is known if the body returns it unchanged. A parameter that the body returns in
-    another way is lost, unless nothing reads what is stacked of it.
+    among the carried ones can be followed if the body returns it unchanged, as it is then the same
+    in every step. A parameter that the body returns in another way is noted as unknown, unless
+    nothing reads that result of the scan.
 
     Args:
       eqn: the scan.
-      sides: the operands that hold a parameter, by their index.
-      holders: the variables outside of the body that hold one.
+      sides: the operands that come from a parameter, by their index.
+      sources: the variables outside of the body that come from a parameter; more are added.
       reads: the variables that are read outside of the body.
-      record: where uses and lost parameters are noted.
+      record: where uses, and parameters with uses of an unknown structure, are noted.
     """
     body, carry_start = eqn.params["jaxpr"].jaxpr, eqn.params["num_consts"]
     slices_start, length = carry_start + eqn.params["num_carry"], eqn.params["length"]
-    holders_inside: dict[Any, _Held] = {}
-    for side, held in sides.items():
+    sources_inside: dict[Any, _Source] = {}
+    for side, source in sides.items():
         body_input = body.invars[side]
         if carry_start <= side < slices_start:
             if body.outvars[side - carry_start] is not body_input:
-                record.lost.add(held.leaf)
+                record.unknown.add(source.leaf)
                 continue
-            holders[eqn.outvars[side - carry_start]] = held
-        holders_inside[body_input] = held.after(Loop(length, sliced=side >= slices_start))
-    _search(body, holders_inside, record)
+            sources[eqn.outvars[side - carry_start]] = source
+        sources_inside[body_input] = source.after(Loop(length, sliced=side >= slices_start))
+    _search(body, sources_inside, record)
     for index, (inside, outside) in enumerate(zip(body.outvars, eqn.outvars, strict=True)):
-        if isinstance(inside, core.Literal) or inside not in holders_inside or outside in holders:
+        if isinstance(inside, core.Literal) or inside not in sources_inside or outside in sources:
             continue
         carried = index < slices_start - carry_start
         if carried or outside in reads:
-            record.lost.add(holders_inside[inside].leaf)
+            record.unknown.add(sources_inside[inside].leaf)
 
 
 def sensitivities(
@@ -203,16 +212,16 @@ def sensitivities(
     sample: Any,
     weights: Callable[[jax.Array], jax.Array],
 ) -> tuple[list[Pair], list[jax.Array]]:
-    """The derivatives of M F by what the layers compute, and by parameters in no known layer.
+    """The derivatives of M F by the results z = W a of layers, and by all other parameters.
 
-    F (k,) are the outputs of one sample, and M (j, k) holds the weights of j sums of them. A layer
-    computes z = W a. An array of zeros, a tap, is added to each z: the derivative by the tap is the
-    sensitivity delta = d (M F) / d z, for all uses from one backward pass for each row of M.
+    F (k,) are the outputs of one sample, and the j rows of M (j, k) are the weights of sums of
+    them. An array of zeros, a tap, is added to each z: the derivative by the tap is the sensitivity
+    delta = d (M F) / d z, for all layers from one backward pass for each row of M.
 
     Args:
       trace: the equations of F, and its layers.
-      uses: the uses of parameters in layers.
-      others: the indices of the leaves by which M F is differentiated itself.
+      uses: the equations z = W a, one or several for each parameter W in a known layer.
+      others: the indices of the other parameters, by which M F is differentiated itself.
       leaves: the parameters.
       sample: the sample, a pytree.
       weights: a function of the outputs F (k,) to M (j, k).
@@ -221,6 +230,7 @@ def sensitivities(
       The pair (a, delta) of each use, where a has the shape of the operand beside the parameter,
       and delta (j, ..) that of the equation's result; and the gradients (j, p) of the ``others``.
     """
+    # for each result z the index of its tap, and the operand of its equation that holds a
     points = {use.equation.outvars[0]: (i, 1 - use.side) for i, use in enumerate(uses)}
     zeros = {i: jnp.zeros(use.tapped.shape, use.tapped.dtype) for i, use in enumerate(uses)}
 
@@ -244,10 +254,11 @@ def sensitivities(
 
 
 def with_same_matrices(layer: Layer, shape: tuple[int, ...]) -> list[tuple[np.ndarray, list[int]]]:
-    """Which entries of a parameter form the matrices of a layer, and in which of its uses.
+    """Which entries of a parameter form the matrices W_g of a layer, and in which of its uses.
 
-    Uses may see other parts of the parameter, or its transpose. Uses of the same matrices are
-    listed together: their positions belong to one sum. ``shape`` is that of the parameter.
+    A parameter of the given ``shape`` may enter several equations z_tg = W_g a_tg, its uses, with
+    other slices of it or transposed. Uses with the same matrices are listed together, as their
+    sums over positions t can be computed as one.
 
     Returns:
       Pairs of flat indices (g, q_in, q_out) into the parameter, of g matrices from q_in inputs to
@@ -264,18 +275,17 @@ def with_same_matrices(layer: Layer, shape: tuple[int, ...]) -> list[tuple[np.nd
 
 
 def jacobian_rows(layer: Layer, leaf: jax.Array, pairs: Sequence[Pair]) -> jax.Array:
-    """The j rows (j, p) of the Jacobian by one parameter: sum_t delta_t a_t^T for each row.
+    """The j rows (j, p) of the Jacobian by one parameter W: sum_t delta_t a_t^T for each row.
 
-    The sum is over the positions t of all uses of the parameter. a_t is the input there, and
-    delta_t the sensitivity of the row's output. The p columns are in the order of the parameter's
-    entries.
+    The sum is over the positions t of all equations z_t = W a_t that use the parameter. delta_t is
+    the derivative of the row's output by z_t. The p columns are in the order of W's entries.
 
     Args:
       layer: the layer of the parameter.
       leaf: the parameter.
       pairs: a and delta (j, ..) for each use, in the shapes of its equation.
     """
-    parts = []
+    blocks = []  # for each set of matrices the entries of W in them, and the columns for these
     for entries, uses in with_same_matrices(layer, leaf.shape):
         pairs_of_uses = [
             by_positions(layer.uses[index], pairs[index], leaf.dtype) for index in uses
@@ -283,47 +293,48 @@ def jacobian_rows(layer: Layer, leaf: jax.Array, pairs: Sequence[Pair]) -> jax.A
         a = jnp.concatenate([pair[0] for pair in pairs_of_uses])
         delta = jnp.concatenate([pair[1] for pair in pairs_of_uses], axis=1)
         product = jnp.einsum("tgi,jtgo->jgio", a, delta, precision="highest")
-        parts.append((entries.ravel(), product.reshape(len(delta), -1)))
+        blocks.append((entries.ravel(), product.reshape(len(delta), -1)))
     size = leaf.size
     total: jax.Array | None = None
-    while parts:  # parts without a common entry are put together at once, and need no addition
-        disjoint, parts = _disjoint(parts, size)
+    while blocks:  # blocks without a common entry are put together at once, and need no addition
+        disjoint, blocks = _disjoint(blocks, size)
         rows = _in_order_of_entries(disjoint, size)
         total = rows if total is None else total + rows
     assert total is not None
     return total
 
 
-_Part = tuple[np.ndarray, jax.Array]
+_Block = tuple[np.ndarray, jax.Array]
 """The flat indices (m,) of different entries of a parameter, and columns (j, m) of J for them."""
 
 
-def _disjoint(parts: Sequence[_Part], size: int) -> tuple[list[_Part], list[_Part]]:
-    """Some parts of a parameter of which no two have an entry in common, and the remaining parts.
+def _disjoint(blocks: Sequence[_Block], size: int) -> tuple[list[_Block], list[_Block]]:
+    """Divide blocks of columns of J into some that have no entry in common, and the others.
 
-    A part begins with the flat indices of its entries. Columns of parts without common entries can
-    be put side by side; those of an entry in several parts have to be added. ``size`` is the number
-    of entries of the parameter.
+    A block has the flat indices (m,) of entries of a parameter, which has ``size`` entries, and the
+    columns (j, m) of J for them. Columns of blocks without common entries can be put side by side;
+    those of an entry in several blocks have to be added.
     """
     unused = np.ones(size, bool)
-    disjoint: list[_Part] = []
-    overlapping: list[_Part] = []
-    for part in parts:
-        fits = bool(unused[part[0]].all())
-        (disjoint if fits else overlapping).append(part)
+    disjoint: list[_Block] = []
+    overlapping: list[_Block] = []
+    for block in blocks:
+        entries, _ = block
+        fits = bool(unused[entries].all())
+        (disjoint if fits else overlapping).append(block)
         if fits:
-            unused[part[0]] = False
+            unused[entries] = False
     return disjoint, overlapping
 
 
-def _in_order_of_entries(parts: Sequence[_Part], size: int) -> jax.Array:
-    """The columns (j, size) of J for all entries of a parameter, from parts without common entries.
+def _in_order_of_entries(blocks: Sequence[_Block], size: int) -> jax.Array:
+    """The columns (j, size) of J for all entries of a parameter, in the order of the entries.
 
-    A part has flat indices of entries and their columns. An entry that is in no part has a column
-    of zeros.
+    A block has the flat indices (m,) of some entries and the columns (j, m) for them; no two blocks
+    have an entry in common. An entry that is in no block has a column of zeros.
     """
-    entries = np.concatenate([part[0] for part in parts])
-    columns = jnp.concatenate([part[1] for part in parts], axis=1)
+    entries = np.concatenate([indices for indices, _ in blocks])
+    columns = jnp.concatenate([columns for _, columns in blocks], axis=1)
     if len(entries) < size:
         columns = jnp.pad(columns, ((0, 0), (0, 1)))  # a last column of zeros
     source = np.full(size, len(entries))  # the column for each entry; by default the last one

@@ -50,7 +50,11 @@ def is_squared(loss: Loss) -> bool:
 
 
 def loss_terms(loss: Loss) -> Callable[..., jax.Array]:
-    """The terms of the loss of one sample: one for each output or token, or one number alone."""
+    """The function (f, y) to the terms whose sum is a sample's loss, for outputs f and target y.
+
+    There is one term for each output or token, or one number alone. In a loss of the caller's,
+    maxima are replaced by choices between compared numbers, which JAX differentiates safely.
+    """
     check_loss(loss)
     if not isinstance(loss, str):
         return partial(ByComparison(), _checked_terms(loss))
@@ -59,7 +63,7 @@ def loss_terms(loss: Loss) -> Callable[..., jax.Array]:
 
 
 def sample_loss(loss: Loss) -> Callable[..., jax.Array]:
-    """The loss of one sample's outputs and its target, as one number."""
+    """The function (f, y) to the loss of one sample's outputs f and its target y, a number."""
     terms = loss_terms(loss)
 
     def total(f: Any, *target: Any) -> jax.Array:
@@ -69,12 +73,15 @@ def sample_loss(loss: Loss) -> Callable[..., jax.Array]:
 
 
 def check_maxima(loss: Callable[..., jax.Array], f: Any, *target: Any) -> None:
-    """Compare a loss whose maxima are replaced with the loss itself, at one sample's outputs."""
+    """Refuse a loss that changes when its maxima are replaced, at one sample's outputs f.
+
+    The library differentiates it with choices between compared numbers in place of maxima.
+    """
     compare_by_steps("the loss", _checked_terms(loss), f, *target)
 
 
 def _checked_terms(loss: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """A loss of the caller's that refuses values other than one number, or one for each output."""
+    """A loss of the caller's, with a check that it returns one number, or one for each output."""
 
     def terms(f: Any, *target: Any) -> jax.Array:
         """The checked loss of one sample's outputs f and its target, if there is one."""
@@ -118,10 +125,11 @@ def _binary_cross_entropy(f: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def check_call(loss: Loss, outputs: Outputs, y: Any, dtype: Any) -> tuple[int, ...]:
-    """The shape of the loss of one sample, traced with one sample's outputs and target.
+    """The shape of what the caller's loss returns for one sample; the loss is traced for it.
 
-    A function that does not take these, or that asks for a target where ``y`` is None, is refused.
-    ``y`` are the targets of all samples.
+    A function is refused that does not take one sample's outputs and target, or that has a target
+    as argument where there are none. ``outputs`` are the shapes of one sample's outputs, ``y`` the
+    targets of all samples (None where there are none), and ``dtype`` the working precision.
     """
     if y is None and _needs_target(loss):
         msg = (
@@ -149,7 +157,10 @@ def check_call(loss: Loss, outputs: Outputs, y: Any, dtype: Any) -> tuple[int, .
 
 
 def _needs_target(loss: Loss) -> bool:
-    """Whether the target is an argument with the default None, as in optax's regression losses."""
+    """Whether the second argument of a loss, its target, has the default None.
+
+    So it is in optax's regression losses, for which None means targets of zero.
+    """
     if not callable(loss):
         return False
     try:
@@ -163,7 +174,8 @@ def _needs_target(loss: Loss) -> bool:
 def _check_not_stretched(outputs: Outputs, y: Any, loss_shape: tuple[int, ...]) -> None:
     """Refuse a loss that broadcasts its target, and so compares several outputs with one number.
 
-    ``loss_shape`` is the shape of the loss of one sample, and ``y`` the targets of all samples.
+    ``outputs`` are the shapes of one sample's outputs, ``loss_shape`` is the shape of its loss, and
+    ``y`` are the targets of all samples.
     """
     if not (outputs.is_array and loss_shape == outputs.shape and hasattr(y, "shape")):
         return

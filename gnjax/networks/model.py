@@ -129,7 +129,9 @@ def _check_variables(apply: Any, params: Any) -> None:
 
 
 def evaluated_model(model: Any, x: ArrayLike) -> tuple[Apply, Params, jax.Array, jax.Array]:
-    """A model with its k outputs for each sample in one array, and its outputs at the inputs x.
+    """A model of any form as a function apply(params, x) -> (n, k), and its outputs at inputs x.
+
+    Its k outputs for a sample, also those in several arrays, are in one row.
 
     Returns:
       apply, with apply(params, x) -> (n, k), as a pytree of the numbers that the model holds fixed;
@@ -162,13 +164,16 @@ class _Flattened:
 def apply_params_and_inputs(
     model: Any, x: Any, *, has_aux: bool = False
 ) -> tuple[Apply, Params, Any]:
-    """apply, parameters and inputs in the working precision; the model is not evaluated."""
+    """(apply, params, inputs) of a model, in the working precision; nothing is evaluated.
+
+    With ``has_aux`` the model returns (outputs, extras), and ``apply`` the outputs alone.
+    """
     inputs = check_samples("x", x)
     return *apply_and_params(model, has_aux=has_aux), inputs
 
 
 def apply_and_params(model: Any, *, has_aux: bool = False) -> tuple[Apply, Params]:
-    """apply and the parameters in the working precision; complex ones as two real numbers each.
+    """(apply, params) of a model, in the working precision, complex parameters as two real ones.
 
     With ``has_aux`` the model returns (outputs, extras), and ``apply`` the outputs alone.
     """
@@ -179,7 +184,8 @@ def apply_and_params(model: Any, *, has_aux: bool = False) -> tuple[Apply, Param
 def checked_parameters(params: Params) -> Params:
     """The pytree of parameters as floating arrays in the working precision.
 
-    What is no array of floating numbers, or not finite, is refused by the path of the parameter.
+    A parameter that is no array of floating numbers, or not finite, is refused; the message names
+    its path.
     """
     unchecked, structure = jax.tree.flatten(params)
     names = [f"the parameter {name}" if name else "a parameter" for name in paths(params)]
@@ -197,7 +203,7 @@ def checked_parameters(params: Params) -> Params:
 
 
 def _without_extras(apply: Apply, params: Params, x: Any) -> Any:
-    """The outputs of a model that returns (outputs, extras)."""
+    """The outputs of a model ``apply`` that returns (outputs, extras); another one is refused."""
     returned = apply(params, x)
     if not (isinstance(returned, tuple) and len(returned) == 2):
         kind = "one array" if hasattr(returned, "shape") else type(returned).__name__
@@ -238,10 +244,10 @@ def _evaluated(apply: Apply, params: Params, x: Any) -> Any:
 def apply_and_outputs(apply: Apply, params: Params, x: Any) -> tuple[Apply, Outputs]:
     """The model as the library differentiates it, and the checked shapes of a sample's outputs.
 
-    The model is traced at the inputs x and not evaluated, and comes back with its equations
-    rewritten where they ask for it (in one precision, and with safe maxima), see
-    :mod:`gnjax.networks.equations.rewritten`. Only modules of PyTorch are evaluated, which are
-    compared with their translation, see :mod:`gnjax.networks.torch_modules.comparison`.
+    The model is traced at the inputs x and not evaluated. In the function that comes back, float32
+    inside of the model is computed in float64 in 64-bit mode, and maxima are chosen by comparison,
+    see :mod:`gnjax.networks.equations.rewritten`. Only modules of PyTorch are evaluated, to compare
+    them with their translation, see :mod:`gnjax.networks.torch_modules.comparison`.
     """
     rewritten_example, output_shapes, torch_notice = _traced(apply, params, x)
     apply_rewritten = rewritten_alike(apply, rewritten_example)
@@ -254,10 +260,11 @@ def apply_and_outputs(apply: Apply, params: Params, x: Any) -> tuple[Apply, Outp
 
 @by_shapes
 def _traced(apply: Apply, params: Params, x: Any) -> tuple[Any, Outputs, Notice]:
-    """The model rewritten, the shapes of its outputs, and which modules of PyTorch it calls.
+    """The rewritten model, the shapes of its outputs, and whether it calls modules of PyTorch.
 
-    This is kept for all models and inputs of the same shapes, so the rewritten model comes without
-    the numbers that it holds fixed: it is an example for :func:`rewritten_alike`.
+    The answer is kept for all models and inputs of the same structure and shapes. So the rewritten
+    model comes without the numbers that it holds fixed: it only says to :func:`rewritten_alike`
+    which equations are replaced.
     """
     with noticing() as torch_notice, _refusing(x):
         apply_rewritten, outputs = rewritten(apply, params, x)
@@ -267,7 +274,7 @@ def _traced(apply: Apply, params: Params, x: Any) -> tuple[Any, Outputs, Notice]
 
 @contextmanager
 def _refusing(x: Any) -> Iterator[None]:
-    """Tell what a model raises on inputs x as one sentence."""
+    """A context in which an error of a model on inputs x becomes a ValueError of one sentence."""
     try:
         yield
     except RAISED as error:

@@ -84,17 +84,17 @@ class Network:
         return self.leaves[0].dtype
 
     def outputs(self, leaves: Sequence[jax.Array], x: Any) -> jax.Array:
-        """F(x) (n, k), with convolutions computed in the fastest way that is known."""
+        """F(x) (n, k) at n samples x; slow convolutions are padded with channels of zeros."""
         if not self.convolves:
             return self._plain(leaves, x)
         return jaxprs.with_wide_convolutions(self._plain, list(leaves), x)
 
     def one(self, leaves: Sequence[jax.Array], sample: Any) -> jax.Array:
-        """F (k,) of one sample, which has no first axis."""
+        """F (k,) at one sample, a pytree of arrays without the axis of samples."""
         return self._plain(leaves, jax.tree.map(lambda leaf: leaf[None], sample))[0]
 
     def together(self, leaves: Sequence[jax.Array], x: Any) -> jax.Array:
-        """F (n k,) of a batch as one function."""
+        """F(x) (n k,) at n samples x, as one vector."""
         return self._plain(leaves, x).reshape(-1)
 
     def _plain(self, leaves: Sequence[jax.Array], x: Any) -> jax.Array:
@@ -104,7 +104,11 @@ class Network:
 
 
 def stated_by(jaxpr: Any, samples: int = 1) -> dict[str, Any]:
-    """Fields of a :class:`Network`, read from the equations of the model at so many samples."""
+    """Fields of a :class:`Network`, read from the equations of the model at ``samples`` samples.
+
+    They are how many numbers the equations compute for a sample, whether one is a convolution,
+    whether the model has JAX's forward mode, and the dtype with the smallest range of exponents.
+    """
     entries = sum(v.aval.size for eqn in jaxpr.eqns for v in eqn.outvars)
     return {
         "written": max(entries / samples, 1.0),
@@ -115,9 +119,9 @@ def stated_by(jaxpr: Any, samples: int = 1) -> dict[str, Any]:
 
 
 def restricted(net: Network, positions: Sequence[int]) -> Network:
-    """The network of which only some parameters are differentiated, in the order given.
+    """The network with only some of its parameters differentiated, in the order of ``positions``.
 
-    ``positions`` are their indices among the chosen leaves, ``net.leaf_indices``.
+    A position is the index of a parameter array in ``net.leaf_indices``.
     """
     return replace(
         net,
@@ -135,50 +139,54 @@ def parameter_names(net: Network) -> list[str]:
 
 
 def differentiated(net: Network) -> dict[str, int]:
-    """The chosen leaves whose layers are not known, by their paths, and their chosen entries.
+    """The parameters in no layer of known structure: how many entries are chosen, by their paths.
 
-    Kernels and Jacobians are computed by automatic differentiation for these leaves, and from the
-    structure of the layers for all others.
+    Kernels and Jacobians are computed by automatic differentiation for these parameters, and from
+    the structure of the layers for all others.
     """
     parameters = zip(parameter_names(net), net.leaf_indices, net.counts, strict=True)
     return {name: count for name, leaf, count in parameters if leaf not in net.layered}
 
 
 def scatter(net: Network, v: jax.Array) -> list[jax.Array]:
-    """A vector v (p,) over the chosen entries as arrays like all leaves, zero elsewhere."""
+    """A vector v (p,) over the chosen entries as arrays like all parameters, zero elsewhere."""
     tangents = [jnp.zeros_like(leaf) for leaf in net.leaves]
-    parts = jnp.split(v, np.cumsum(net.counts)[:-1])
-    for position, (leaf, part) in enumerate(zip(net.leaf_indices, parts, strict=True)):
-        tangents[leaf] = scatter_leaf(net, position, part)
+    vectors = jnp.split(v, np.cumsum(net.counts)[:-1])  # one for each chosen leaf
+    for position, (leaf, vector) in enumerate(zip(net.leaf_indices, vectors, strict=True)):
+        tangents[leaf] = scatter_leaf(net, position, vector)
     return tangents
 
 
-def scatter_leaf(net: Network, position: int, part: jax.Array) -> jax.Array:
-    """The numbers of a leaf's chosen entries as an array of the leaf's shape, zero elsewhere.
+def scatter_leaf(net: Network, position: int, vector: jax.Array) -> jax.Array:
+    """A vector over the chosen entries of one parameter array in its shape, zero elsewhere.
 
-    ``position`` is the index of the leaf among the chosen ones.
+    ``position`` is the index of the array in ``net.leaf_indices``, the chosen ones.
     """
     shape, indices = net.leaves[net.leaf_indices[position]].shape, net.entry_indices[position]
     if indices is not None:
         zeros = jnp.zeros(int(np.prod(shape)))
-        part = zeros.at[indices].set(part, unique_indices=True)  # as its transpose needs
-    return part.reshape(shape).astype(net.dtype)
+        # JAX transposes this linear map, as J^T needs, only with unique_indices
+        vector = zeros.at[indices].set(vector, unique_indices=True)
+    return vector.reshape(shape).astype(net.dtype)
 
 
 def gather(net: Network, cotangents: Sequence[jax.Array]) -> jax.Array:
-    """The chosen entries of arrays like the leaves, as a vector (p,): the transpose of scatter."""
-    parts = []
+    """The chosen entries of ``cotangents`` (arrays like all parameters) as a vector (p,).
+
+    This is the transpose of :func:`scatter`.
+    """
+    vectors = []
     for leaf, indices in zip(net.leaf_indices, net.entry_indices, strict=True):
         flat = cotangents[leaf].reshape(-1)
-        parts.append(flat if indices is None else flat[indices])
-    return jnp.concatenate(parts)
+        vectors.append(flat if indices is None else flat[indices])  # None: all entries
+    return jnp.concatenate(vectors)
 
 
 def sample_batches(net: Network, *arrays: Any) -> Iterator[tuple[Any, ...]]:
-    """Yield the inputs, and all else that has one entry for each sample, one batch at a time.
+    """Yield the inputs x and the given ``arrays`` of one batch of ``net.batch`` samples at a time.
 
-    This is a loop of Python, because XLA runs convolutions inside of its own loops on one CPU
-    thread, ten times slower.
+    All arrays have the samples as first axis. Batches are a loop of Python, because XLA runs
+    convolutions inside of its own loops on one CPU thread, ten times slower.
     """
     if net.batch >= net.samples:
         yield (net.x, *arrays)
@@ -202,7 +210,10 @@ def apply_loss_factor(
 
 
 def apply_factor(hessian: OutputHessian | None, u: jax.Array, *, transpose: bool) -> jax.Array:
-    """R u or R^T u of an output Hessian B = R R^T, or u where B is the identity (None)."""
+    """R u, or R^T u with ``transpose``, for an output Hessian B = R R^T.
+
+    u is (n, r), or (n, k) with ``transpose``. It comes back where B is the identity (None).
+    """
     if hessian is None:
         return u
     return hessian.apply_root_transposed(u) if transpose else hessian.apply_root(u)
@@ -236,10 +247,11 @@ def backward(net: Network, x: Any, target: Target | None, u: jax.Array) -> jax.A
 def gauss_newton_of_batch(
     net: Network, x: Any, target: Target | None, v: jax.Array, *, rooted: bool = False
 ) -> jax.Array:
-    """(dF/dtheta)^T B dF/dtheta v (p,) for v (p,) at a batch of samples x: J_b^T J_b v.
+    """J_b^T J_b v = (dF/dtheta)^T B dF/dtheta v (p,) for v (p,) at a batch of samples x.
 
-    B is the output Hessian, which is applied between both products; it is the identity without a
-    target. For ``rooted`` see :func:`output_hessian`.
+    B is the output Hessian of the loss of ``target``, which is applied between the products with
+    dF/dtheta; without a target it is the identity. With ``rooted`` a loss of the caller's applies B
+    by its factor R, B = R R^T, which is formed for that.
     """
     outputs, image = pushed_forward(net, x, v)
     if target is not None:
@@ -265,7 +277,7 @@ def columns(
       product: a compiled function, which takes one vector or several columns.
       v: a vector, or columns along one more axis, the last one.
       dims: how many axes a single vector has: 2 for one of the shape (n, r).
-      evaluations: a product writes so many times what evaluating the network once does.
+      evaluations: how many evaluations of the network write as much memory as one product.
     """
     if v.ndim == dims:
         return product(v)
@@ -282,31 +294,31 @@ def columns(
 
 
 def batched(product: Callable[[jax.Array], jax.Array], v: jax.Array, dims: int = 1) -> jax.Array:
-    """``product(v)`` for a vector v of ``dims`` axes, or for each column along one more axis."""
+    """``product(v)`` for a vector v with ``dims`` axes, or for several along one more, last axis."""
     return product(v) if v.ndim == dims else jax.vmap(product, in_axes=-1, out_axes=-1)(v)
 
 
 @bounded_jit
 def _forward_batch(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array:
-    """J_b v (n_b r, ..) for v (p,) or (p, b), at a batch of n_b samples x."""
+    """J_b v (n_b r, ..) for v (p,) or (p, c), where J_b = R^T dF/dtheta at n_b samples x."""
     rows = batched(partial(forward, net, x, target), v)
     return rows.reshape(rows.shape[0] * rows.shape[1], *v.shape[1:])
 
 
 @bounded_jit
 def _backward_batch(net: Network, x: Any, target: Any, u: jax.Array) -> jax.Array:
-    """J_b^T u (p, ..) for u (n_b, r) or (n_b, r, b), at a batch of n_b samples x."""
+    """J_b^T u (p, ..) for u (n_b, r) or (n_b, r, c), where J_b = R^T dF/dtheta at n_b samples x."""
     return batched(partial(backward, net, x, target), u, 2)
 
 
 @bounded_jit
 def _gauss_newton_batch(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array:
-    """J_b^T J_b v for v (p,) or (p, b), at a batch of samples x."""
+    """J_b^T J_b v for v (p,) or (p, c), where J_b = R^T dF/dtheta at a batch of samples x."""
     return batched(partial(gauss_newton_of_batch, net, x, target), v)
 
 
 def forward_products(net: Network, v: jax.Array) -> jax.Array:
-    """J v for v (p,) or (p, b)."""
+    """J v (n r, ..) for v (p,) or (p, c), one batch of samples after the other."""
     rows = [
         columns(net, partial(_forward_batch, net, x, target), v)
         for x, target in sample_batches(net, net.target)
@@ -315,19 +327,19 @@ def forward_products(net: Network, v: jax.Array) -> jax.Array:
 
 
 def backward_products(net: Network, u: jax.Array) -> jax.Array:
-    """J^T u for u (n r,) or (n r, b)."""
+    """J^T u (p, ..) for u (n r,) or (n r, c)."""
     return sum_of(backward_parts(net, u))
 
 
 def backward_parts(net: Network, u: jax.Array) -> Iterator[jax.Array]:
-    """Yield J_b^T u_b for each batch b of samples; their sum is J^T u."""
+    """Yield J_b^T u_b for each batch b of samples; their sum is J^T u, for u (n r,) or (n r, c)."""
     u_of_samples = reshaped(u, net.samples, net.rows, *u.shape[1:])
     for x, target, u_of_batch in sample_batches(net, net.target, u_of_samples):
         yield columns(net, partial(_backward_batch, net, x, target), u_of_batch, 2)
 
 
 def gauss_newton_products(net: Network, v: jax.Array) -> jax.Array:
-    """J^T J v for v (p,) or (p, b)."""
+    """J^T J v for v (p,) or (p, c), as the sum of J_b^T J_b v over batches b of samples."""
     return sum_of(
         columns(net, partial(_gauss_newton_batch, net, x, target), v)
         for x, target in sample_batches(net, net.target)
@@ -335,17 +347,18 @@ def gauss_newton_products(net: Network, v: jax.Array) -> jax.Array:
 
 
 def sum_of(parts: Iterator[jax.Array]) -> jax.Array:
-    """The sum of the parts, of which only one is held at a time.
+    """The sum of arrays of one shape, such as those of batches, by compensated summation.
 
-    What every addition rounds away is added up beside the sum. So the sum of m parts P_b is wrong
-    by u |sum_b P_b| + m^2 u^2 sum_b |P_b| in every entry (Ogita, Rump and Oishi 2005), with u the
-    relative error of one rounding, and not by m u sum_b |P_b|: by no more than one part's rounding.
+    What every addition rounds away is added up beside the sum. So for m arrays P_b
+    |computed - sum_b P_b| <= u |sum_b P_b| + m^2 u^2 sum_b |P_b| in every entry (Ogita, Rump and
+    Oishi 2005), with u the relative error of one rounding. A plain sum could be wrong by
+    m u sum_b |P_b|. Only one array is in memory at a time.
     """
     total = next(parts)
-    lost: jax.Array | None = None
+    rounded_away: jax.Array | None = None
     for part in parts:
-        total, lost = _added(total, lost, part)
-    return total if lost is None else _with_lost(total, lost)
+        total, rounded_away = _added(total, rounded_away, part)
+    return total if rounded_away is None else _with_lost(total, rounded_away)
 
 
 _added, _with_lost = jax.jit(added), jax.jit(with_lost)

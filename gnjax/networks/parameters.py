@@ -30,11 +30,14 @@ _FILTERS = filterlib.__name__
 def choose(
     params: Any, mask: Any, only: Only | None
 ) -> tuple[tuple[int, ...], tuple[jax.Array | None, ...]]:
-    """The leaves of ``params`` that ``only`` chooses and of which the mask keeps an entry.
+    """The parameters to differentiate: those that ``only`` chooses and the mask keeps.
+
+    ``mask`` is a pytree like ``params``, zero at the entries that are not differentiated, or None;
+    ``only`` chooses whole leaves of ``params`` by their paths, or is None.
 
     Returns:
-      Their indices among all leaves; and for each of them the flat indices of the entries that the
-      mask keeps, None where it keeps all.
+      The indices, among all leaves, of the chosen ones with an entry that the mask keeps; and for
+      each of these the flat indices of the kept entries, None where all are kept.
     """
     names = paths(params)
     leaves = jax.tree.leaves(params)
@@ -72,11 +75,14 @@ def paths(params: Any) -> list[str]:
 
 
 def _path(path: tuple[Any, ...]) -> str:
-    """The keys of a path of JAX joined by slashes, without the "value" that ends those of NNX."""
-    parts = [str(getattr(p, "key", getattr(p, "idx", getattr(p, "name", p)))) for p in path]
-    while parts and parts[-1] in ("value", "raw_value"):
-        parts = parts[:-1]
-    return "/".join(parts)
+    """The keys of a path of JAX joined by slashes, such as layers/0/kernel.
+
+    The paths of NNX end with "value" or "raw_value", which is left out.
+    """
+    keys = [str(getattr(p, "key", getattr(p, "idx", getattr(p, "name", p)))) for p in path]
+    while keys and keys[-1] in ("value", "raw_value"):
+        keys = keys[:-1]
+    return "/".join(keys)
 
 
 def _masks(params: Any, mask: Any) -> list[Any]:
@@ -99,9 +105,10 @@ def _masks(params: Any, mask: Any) -> list[Any]:
 
 
 def _wrong_mask(mask_shapes: dict[str, Any], shapes: dict[str, Any]) -> str:
-    """The message about a mask that is not like the parameters, by the first that differs.
+    """The message that a mask has not the structure or the shapes of the parameters.
 
-    ``mask_shapes`` and ``shapes`` are the shapes of the mask and of the parameters, by their paths.
+    It names the first parameter that differs. ``mask_shapes`` and ``shapes`` are the shapes in the
+    mask and of the parameters, by their paths.
     """
     path = next((path for path in shapes if mask_shapes.get(path) != shapes[path]), None)
     difference = f"it has entries {', '.join(mask_shapes)} and the parameters {', '.join(shapes)}"
@@ -164,7 +171,8 @@ def _says(only: Callable[[str], bool], name: str) -> bool:
 def _filtered(params: Any, only: Any) -> list[int]:
     """The indices of the leaves of NNX variables that a filter of NNX accepts, in order.
 
-    A filter is asked for the path and the variable. A variable may hold several arrays, each of
+    ``params`` is a pytree of NNX variables, and ``only`` a type of variables or another filter,
+    which is called with the path and the variable. A variable may hold several arrays, each of
     which is a leaf.
     """
     if isinstance(only, type) and not issubclass(only, nnx.Variable):
@@ -210,8 +218,9 @@ def natural_order(name: str) -> list[str | int]:
 def grouped(names: Sequence[str], by: Groups) -> dict[str, list[int]]:
     """The indices of the parameters in each group, by the name of the group.
 
-    ``names`` are the paths of the parameters, and ``by`` says to which group a path belongs. The
-    groups are in the natural order of their names.
+    ``names`` are the paths of the parameters. ``by`` is "layer", "module" or "parameter", a list of
+    patterns (each is a group), or a function from a path to the name of its group. The groups are
+    sorted by name, with dense2 before dense10.
     """
     names_by_kind = {"layer": layer_name, "module": module_name, "parameter": str}
     name_of = names_by_kind.get(by) if isinstance(by, str) else by
@@ -235,7 +244,7 @@ def _first_match(patterns: Sequence[str], path: str) -> str | None:
 
 
 def _group_name(name_of: Callable[[str], Any], path: str) -> str:
-    """The name of the group of the parameter at a path; what is no name is refused."""
+    """``name_of(path)``, the name of the group of a parameter; anything but a string is refused."""
     group = name_of(path)
     if not isinstance(group, str):
         msg = (
@@ -247,10 +256,10 @@ def _group_name(name_of: Callable[[str], Any], path: str) -> str:
 
 
 def indices_of(counts: Sequence[int], group: Sequence[int]) -> np.ndarray:
-    """The positions of the entries of some leaves in the vector of parameters.
+    """The positions, in the vector of all parameters, of the entries of some parameter arrays.
 
-    ``counts`` are the numbers of entries of all leaves, which follow each other in that vector, and
-    ``group`` the indices of the leaves.
+    ``counts`` are the numbers of entries of all arrays, which follow each other in that vector, and
+    ``group`` are the indices of some of the arrays.
     """
     ends = np.cumsum(counts)
     return np.concatenate([np.arange(ends[i] - counts[i], ends[i]) for i in group])

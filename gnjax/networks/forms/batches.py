@@ -17,7 +17,7 @@ _AGAIN = (
 
 
 def is_batches(x: Any) -> bool:
-    """Whether x is a re-iterable of batches (x, y), and no array or pytree of arrays."""
+    """Whether x is a list or a loader of batches (x, y), and no array or pytree of arrays."""
     if isinstance(x, dict | tuple | str | bytes) or hasattr(x, "__array__") or hasattr(x, "shape"):
         return False
     if isinstance(x, list):
@@ -26,7 +26,7 @@ def is_batches(x: Any) -> bool:
 
 
 def _is_batch(batch: Any) -> bool:
-    """Whether an entry of a list is a batch and no row of numbers; :func:`pair_of` checks it."""
+    """Whether an entry of a list seems to be a batch (x, y), and not a row of numbers."""
     if isinstance(batch, dict):
         return True
     if not isinstance(batch, tuple | list) or not batch:
@@ -42,7 +42,10 @@ class Batches:
     digests: tuple[bytes, ...]
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        """Yield the batches (x, y); a pass that differs from the first one is refused."""
+        """Yield the batches (x, y) of one pass over the data.
+
+        A pass whose batches differ from those of the first one, by their digests, is refused.
+        """
         count = 0
         for batch in self.source:
             x, y = pair_of(batch)
@@ -67,7 +70,7 @@ def check_again(source: Any) -> None:
 
 
 def pair_of(batch: Any) -> tuple[Any, Any]:
-    """x and y of a batch, which must be a pair of them."""
+    """The x and y of a batch; anything but a pair is refused."""
     if not (isinstance(batch, tuple | list) and len(batch) == 2):
         entries = f" of {len(batch)}" if hasattr(batch, "__len__") else ""
         msg = (

@@ -15,11 +15,12 @@ from gnjax.numerics.bounded_jit import BoundedJit
 def check_differentiable(
     function: Callable[[Any], jax.Array], point: Any, *, forward: bool
 ) -> None:
-    """Refuse a model of which JAX cannot make the derivatives that are needed; it is traced only.
+    """Refuse a model for which JAX cannot make the products J^T u and J v with its Jacobian J.
 
-    Every model needs a reverse mode. Where ``forward`` is false, as for a function with a
-    ``jax.custom_vjp``, the model has no forward mode, and J v is the transpose of its reverse rule;
-    a rule that is not linear has no transpose and is refused.
+    ``function`` maps the parameters to the outputs, and ``point`` is the parameters; the function
+    is traced there and not evaluated. J^T u needs the reverse mode. Where ``forward`` is false, as
+    for a function with a ``jax.custom_vjp``, the model has no forward mode, and J v is the
+    transpose of its reverse rule; a rule that is not linear has no transpose and is refused.
     """
 
     def backward(point: Any) -> Any:
@@ -38,7 +39,8 @@ def check_differentiable(
     if forward:
         return
     try:
-        jax.eval_shape(lambda at: pushforward(function, at, at, forward=False), point)
+        # the second argument of pushforward is v, for which any array of this shape serves
+        jax.eval_shape(lambda v: pushforward(function, v, v, forward=False), point)
     except RAISED as error:
         msg = (
             "the model has no Jacobian: forward mode through its jax.custom_vjp is the transpose "
@@ -50,7 +52,10 @@ def check_differentiable(
 
 
 def check_second_derivative(name: str, product: BoundedJit[..., Any], *args: Any) -> None:
-    """Refuse a function whose second derivative ``product(*args)`` JAX cannot make."""
+    """Refuse a function whose second derivative ``product(*args)`` JAX cannot make.
+
+    ``name`` is the function in the message. The product is traced and not evaluated.
+    """
     try:
         product.of(args[0]).eval_shape(*args)
     except RAISED as error:

@@ -41,7 +41,10 @@ class Keywords:
     graphs: tuple[tuple[str, Any], ...]  # of nnx.Rngs among the keywords
 
     def joined(self, arrays: dict[str, Any]) -> dict[str, Any]:
-        """All keywords, with the arrays put back; nnx.Rngs are new copies, which start anew."""
+        """All keywords of the call, with the ``arrays`` put back by their names.
+
+        Each nnx.Rngs is a new copy, so that every call draws the same random numbers.
+        """
         keywords_of_call = {**dict(self.fixed), **arrays}
         for name, graph in self.graphs:
             keywords_of_call[name] = nnx.merge(graph, keywords_of_call[name], copy=True)
@@ -49,11 +52,15 @@ class Keywords:
 
 
 def keywords(call: dict[str, Any]) -> tuple[Keywords, dict[str, Any]]:
-    """The keywords of a call without their arrays, and the arrays, by the names of the keywords.
+    """Keyword arguments of a model's call, split into arrays and all else.
 
-    The arrays become leaves of the pytree ``apply``, so that JAX traces them and a program serves
-    other numbers of the same shape. All else is a part of the structure of that pytree. An nnx.Rngs
-    is split into its graph, which is structure, and its keys and counts, which are arrays.
+    The function apply(params, x) of a model is a pytree. The arrays become leaves of it, so that
+    JAX traces them and a compiled program serves other numbers of the same shape. All else is a
+    part of its structure. An nnx.Rngs is split into its graph, which is structure, and its keys and
+    counts, which are arrays.
+
+    Returns:
+      The keywords without arrays, and the arrays by the names of their keywords.
     """
     arrays, fixed, graphs = {}, {}, {}
     for name, value in call.items():
@@ -79,11 +86,10 @@ def _is_array(leaf: Any) -> bool:
 def like(params: Params, constants: Any) -> Any:
     """Cast the floating-point leaves of ``constants`` to the precision of ``params``.
 
-    ``constants`` are what a model holds fixed, such as the means and variances of BatchNorm. The
-    library computes with parameters in its working precision, float64 in 64-bit mode, whatever
-    precision the model came in. A constant that stayed in float32 would have a part of the model
-    computed in float32, such as 1 / sqrt(variance), with the rounding of float32. Integers, random
-    keys and leaves that are no arrays stay as they are.
+    ``constants`` are arrays that a model holds fixed, such as the means and variances of BatchNorm.
+    The library computes in float64 in 64-bit mode, whatever precision the model came in. With a
+    constant in float32 a part of the model would be computed in float32, such as
+    1 / sqrt(variance). Integers, random keys and leaves that are no arrays stay as they are.
     """
     # the dtype of the real parts: finfo of complex64 is that of float32
     dtype = jnp.finfo(jnp.result_type(*jax.tree.leaves(params))).dtype
@@ -107,7 +113,7 @@ class _ModuleCall:
 
 
 def of_nnx(model: nnx.Module, call: dict[str, Any]) -> tuple[Apply, Params]:
-    """(apply, params) of an NNX module, called with the keywords ``call``."""
+    """(apply, params) of an NNX module, where ``call`` are further keywords of its call."""
     if not call:
         _check_dropout(model)
     rebuild, params = nnx_parts(model)
@@ -159,7 +165,10 @@ def _drops(node: Any) -> bool:
 def of_linen(
     module: flax.linen.Module, variables: Any, call: dict[str, Any]
 ) -> tuple[Apply, Params]:
-    """(apply, params) of a Linen module; all variables but its parameters are held fixed."""
+    """(apply, params) of a Linen module, whose ``variables`` are what module.init returns.
+
+    All variables but variables["params"] are held fixed. ``call`` are further keywords of its call.
+    """
     if not hasattr(variables, "keys") or "params" not in variables:
         msg = (
             "a Linen model is (module, variables) with variables['params'], as module.init "
@@ -211,7 +220,10 @@ def of_train_state(state: Any, call: dict[str, Any]) -> tuple[Apply, Params]:
 
 
 def of_function(apply: Any, params: Params, call: dict[str, Any]) -> tuple[Apply, Params]:
-    """A caller's own (apply, params); a dict or tuple x reaches ``apply`` as one argument."""
+    """A caller's own (apply, params), with ``call`` as further keywords of every call.
+
+    A dict or tuple x reaches ``apply`` as one argument.
+    """
     function = apply if isinstance(apply, Partial) else Partial(compared(apply))
     if not call:
         return function, params
@@ -243,9 +255,10 @@ def is_equinox_state(value: Any) -> bool:
 
 
 def of_equinox(model: Any, call: dict[str, Any], *state: Any) -> tuple[Apply, Params]:
-    """(apply, params) of an Equinox module of one sample, mapped over the samples.
+    """(apply, params) of an Equinox module, which takes one sample and is mapped over all.
 
-    Its ``state``, if it has one, is held fixed, and ``call`` are keywords of the call.
+    ``call`` are further keywords of its call, and ``state`` is the state of a module that has one,
+    such as the averages of a BatchNorm, which is held fixed.
     """
     equinox = sys.modules["equinox"]
     nodes = jax.tree.leaves(model, is_leaf=lambda node: isinstance(node, equinox.nn.StateIndex))
@@ -273,7 +286,7 @@ class _EquinoxCall:
 
         def of_sample(sample: Any) -> Any:
             returned = module(*positional(sample), *fixed_state, **call)
-            return returned[0] if state else returned  # without the new state
+            return returned[0] if state else returned  # with a state it is (outputs, state)
 
         return jax.vmap(of_sample, axis_name=self.axis_name)(x)
 
@@ -301,22 +314,25 @@ def _axis_name(model: Any) -> Any:
 def equinox_parts(model: Any) -> tuple[Callable[[Params], Any], Params]:
     """A function that makes an Equinox module from its parameters, and the parameters.
 
-    These are all arrays of floating or complex numbers, as a tree like the module with None in
-    place of every other leaf. The function holds the other arrays, which may be traced, and the
-    leaves that are no arrays, which are a part of its structure.
+    The parameters are all arrays of floating or complex numbers, as a tree like the module with
+    None in place of every other leaf. The function holds the other leaves: arrays are leaves of it
+    as a pytree, so that they may be traced, and all else is a part of its structure.
     """
     leaves, structure = jax.tree.flatten(model)
     kinds = tuple(_kind(leaf) for leaf in leaves)
-    sorted_out = list(zip(leaves, kinds, strict=True))
-    parameters = [leaf if kind == "parameter" else None for leaf, kind in sorted_out]
-    fixed = [leaf for leaf, kind in sorted_out if kind == "fixed"]
-    constants = tuple(leaf for leaf, kind in sorted_out if kind == "other")
+    leaves_and_kinds = list(zip(leaves, kinds, strict=True))
+    parameters = [leaf if kind == "parameter" else None for leaf, kind in leaves_and_kinds]
+    fixed = [leaf for leaf, kind in leaves_and_kinds if kind == "fixed"]
+    constants = tuple(leaf for leaf, kind in leaves_and_kinds if kind == "other")
     rebuild = Partial(_EquinoxRebuilt(structure, kinds, constants), fixed)
     return rebuild, jax.tree.unflatten(structure, parameters)
 
 
 def _kind(leaf: Any) -> str:
-    """What a leaf of an Equinox module is: a "parameter" floats, and other arrays are "fixed"."""
+    """What a leaf of an Equinox module counts as: a "parameter", a "fixed" array, or "other".
+
+    Arrays of floating or complex numbers are parameters.
+    """
     if not _is_array(leaf):
         return "other"
     return "parameter" if jnp.issubdtype(leaf.dtype, jnp.inexact) else "fixed"
@@ -331,7 +347,10 @@ class _EquinoxRebuilt:
     others: tuple[Any, ...]  # the leaves that are no arrays
 
     def __call__(self, fixed: Any, params: Params) -> Any:
-        """The module, with each leaf taken from the list of its kind, in order."""
+        """The module, whose leaves are those of ``params``, of ``fixed`` and of ``self.others``.
+
+        Each leaf is the next one of its kind, in order.
+        """
         sources = {"parameter": jax.tree.leaves(params), "fixed": fixed, "other": self.others}
         remaining = {kind: iter(leaves) for kind, leaves in sources.items()}
         return jax.tree.unflatten(self.structure, [next(remaining[kind]) for kind in self.kinds])
@@ -344,9 +363,9 @@ def is_keras(model: Any) -> bool:
 
 
 def of_keras(model: Any, call: dict[str, Any]) -> tuple[Apply, Params]:
-    """(apply, params) of a Keras model: its trainable variables, by their paths, are the params.
+    """(apply, params) of a Keras model, where params are its trainable variables by their paths.
 
-    All other variables are held fixed.
+    All other variables are held fixed. ``call`` are further keywords of its call.
     """
     backend = sys.modules["keras"].backend.backend()
     if backend != "jax":
@@ -410,8 +429,9 @@ def of_haiku(
 ) -> tuple[Apply, Params]:
     """(apply, params) of a Haiku model (transformed, params) or (transformed, params, state).
 
-    ``variables`` are the params, and the state if there is one, which is held fixed. ``call`` are
-    keywords of the call; of these rng is the random key.
+    ``transformed`` comes from hk.transform or hk.transform_with_state, and ``variables`` are
+    (params,) or (params, state), of which the state is held fixed. ``call`` are further keywords of
+    the model's call; the keyword rng is the random key.
     """
     haiku = sys.modules["haiku"]
     stateful = isinstance(transformed, haiku.TransformedWithState)
@@ -443,4 +463,4 @@ class _HaikuCall:
         # Haiku's order of arguments is parameters, state, key, inputs
         state_and_key = [*like(params, state), *([key] if self.takes_key else [])]
         returned = self.apply(params, *state_and_key, *positional(x), **self.names.joined(arrays))
-        return returned[0] if state else returned
+        return returned[0] if state else returned  # with a state Haiku returns (outputs, state)

@@ -36,7 +36,7 @@ def real_form(params: Any) -> Any:
 
 
 def complex_form(params: Any) -> Any:
-    """The parameters, complex ones as such, of which ``params`` is the real form."""
+    """The parameters of which ``params`` is the real form: each :class:`RealForm` as a + i b."""
 
     def joined(leaf: Any) -> Any:
         if not isinstance(leaf, RealForm):
@@ -67,9 +67,9 @@ class _OfRealForm:
 def for_both_parts(tree: Any, params: Any) -> Any:
     """A mask or a metric of the caller's in the structure of parameters in real form.
 
-    The caller gives ``tree`` for the parameters as they are, with one real number for a complex
-    one. ``params`` is their real form, in which a complex parameter has two numbers: each of them
-    gets the same number of the tree. A tree of another structure comes back as it is.
+    ``tree`` has one real number for each parameter, also for a complex one a + i b. ``params`` are
+    the parameters in real form, where a and b are two parameters: both get that number. A tree of
+    another structure comes back as it is.
     """
     nodes, structure = jax.tree.flatten(params, is_leaf=_is_real_form)
     leaves, structure_of_tree = jax.tree.leaves(tree), cast(Any, jax.tree.structure(tree))
@@ -80,7 +80,10 @@ def for_both_parts(tree: Any, params: Any) -> Any:
 
 
 def _for_parts_of(node: Any, leaf: Any) -> Any:
-    """The numbers of a leaf twice, if they are real and ``node`` is a parameter in real form."""
+    """The numbers (...) twice, as (..., 2), if ``node`` is a complex parameter in real form.
+
+    For another parameter, and for complex numbers, the leaf comes back as it is.
+    """
     if not _is_real_form(node) or is_complex(leaf):
         return leaf
     return RealForm(np.stack((leaf, leaf), axis=-1))

@@ -55,7 +55,7 @@ class Refused(ValueError):
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says, without links."""
+    """The first line of an error's message, without links, for a message of this library."""
     if isinstance(error, KeyError):
         return f"there is no entry {error}"
     lines = str(error).strip().splitlines() or [type(error).__name__]
@@ -63,11 +63,11 @@ def first_line(error: BaseException) -> str:
 
 
 def raised_by(who: str, argument: str, shapes: Any, types: Any, error: BaseException) -> str:
-    """One sentence on what a function of the user's raises, where, and for which argument.
+    """A message that a function of the user's raises an error, with the line and the argument.
 
-    ``who`` names the function, ``argument`` what it is given, and ``shapes`` and ``types`` are
-    those of its arrays. An error that asks for numbers which are not there while JAX traces says
-    so.
+    ``who`` names the function and ``argument`` what it was called with, such as "an x", and
+    ``shapes`` and ``types`` are those of the argument's arrays. A function that needs the values of
+    arrays, which are not known while JAX traces it, gets a message of its own.
     """
     if asks_for_numbers(error):
         line = _line_of_user(error) or " somewhere"
@@ -79,13 +79,13 @@ def raised_by(who: str, argument: str, shapes: Any, types: Any, error: BaseExcep
 
 
 def asks_for_numbers(error: BaseException) -> bool:
-    """Whether a traced function asks for a number, or for a size, that is not there yet."""
+    """Whether an error says that a traced function needs the values of arrays, or such a size."""
     sizes = isinstance(error, TypeError) and "concrete values" in str(error)
     return sizes or isinstance(error, _NUMBERS_IN_PYTHON)
 
 
 def _line_of_user(error: BaseException) -> str:
-    """The last line of the user's code that an error has passed, in brackets; "" if there is none.
+    """The last line of the user's code in an error's traceback, as " (line 3 of model.py)", or "".
 
     Code of installed packages and of gnjax is not the user's.
     """
@@ -109,9 +109,9 @@ def types_of(tree: Any) -> Any:
 
 
 def refusal(error: BaseException, x: Any) -> str:
-    """What a model has raised on inputs x as one sentence that says what to do.
+    """The message to the user about an error that a model has raised on inputs x.
 
-    Errors of Flax that ask for a keyword or for statistics have sentences of their own.
+    It is one sentence, which says what to do. Some errors of Flax have sentences of their own.
     """
     if isinstance(error, Refused):
         return str(error)

@@ -65,9 +65,10 @@ class _Compared:
         return hash(self.key)
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        """The value; refused where what the function reads is no longer what it was compared by.
+        """The function's value; refused if a variable that the function reads has changed.
 
-        JAX calls this when it writes a program down, which then serves every function of this key.
+        A program that JAX compiles from this call serves every function with the same key, so that
+        the key must still be true of what is traced.
         """
         if not _is_still(self.function, self.key):
             msg = (
@@ -79,9 +80,11 @@ class _Compared:
 
 
 def compared(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as an object that is equal to others whose code and what it reads are the same.
+    """The function as an object that equals another if both have the same code and read the same.
 
-    It comes back unchanged, and compares by identity, where it reads what may change unseen.
+    So JAX, which compiles anew for a function that is not equal to an earlier one, does not compile
+    again for a lambda that is written down again. A function that reads what may change unseen,
+    such as a list, comes back unchanged, and compares by identity.
     """
     try:
         return _Compared(_key(function, {}), function)
@@ -97,39 +100,39 @@ def _is_still(function: Callable[..., Any], key: Any) -> bool:
         return False
 
 
-def _key(value: Any, numbers: dict[int, int]) -> Any:
-    """A hashable key of something that a function reads, equal only for values that act alike.
+def _key(value: Any, visited: dict[int, int]) -> Any:
+    """A hashable key of something that a function reads; equal keys mean that both act alike.
 
-    Constants are told apart by their value, small arrays of NumPy by their bytes, arrays of JAX and
-    what is of a library by identity, and functions by their code and by all that they read
+    The key of a constant is its value, of a small array of NumPy its bytes, of an array of JAX or
+    of a library's function its identity, and of another function its code and all that it reads
     (:func:`_function_key`). What may change unseen, such as a list, has no key and raises
-    :class:`_UnknownError`. ``numbers`` has the functions that were met on the way, by their ids, in
-    the order of meeting.
+    :class:`_UnknownError`. ``visited`` numbers the functions whose keys are being made, by their
+    ids.
     """
     kind = type(value)
     if kind in _PLAIN:
         return kind, repr(value)  # tells 1 from 1.0 and 0.0 from -0.0
     if kind is tuple:
-        return kind, tuple(_key(entry, numbers) for entry in value)
+        return kind, tuple(_key(entry, visited) for entry in value)
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufc":
         if value.nbytes > _LARGEST:
             raise _UnknownError
         return kind, value.dtype.str, value.shape, value.tobytes()
     if kind is functools.partial:
         keywords = tuple(value.keywords.items())
-        parts = (value.func, value.args, keywords)
-        return kind, *(_key(part, numbers) for part in parts), _attributes(value, numbers)
+        keys = (_key(entry, visited) for entry in (value.func, value.args, keywords))
+        return kind, *keys, _attributes(value, visited)
     if isinstance(value, jax.core.Tracer):
         raise _UnknownError
     if isinstance(value, jax.Array | _JITTED) or _of_a_library(value):
         return _Itself(value)
     if isinstance(value, types.FunctionType):
-        return _function_key(value, numbers)
+        return _function_key(value, visited)
     if isinstance(value, types.MethodType):
         return (
             kind,
-            _key(value.__func__, numbers),
-            _key(value.__self__, numbers),
+            _key(value.__func__, visited),
+            _key(value.__self__, visited),
         )
     if isinstance(value, flax.linen.Module | nnx.GraphDef):
         return _hashable(value)
@@ -137,9 +140,10 @@ def _key(value: Any, numbers: dict[int, int]) -> Any:
 
 
 def _of_a_library(value: Any) -> bool:
-    """Whether this is a module, a function or a class of a library, which nobody edits at work.
+    """Whether this is a module, a function or a class of a library such as JAX or NumPy.
 
-    Such a value stands for itself. A method of an object is none, because it reads the object.
+    Such a value does not change while a program runs, so that its identity is its key. A method of
+    an object does not count, because it reads the object.
     """
     if isinstance(value, types.ModuleType):
         return _top(value.__name__) in _LIBRARIES
@@ -171,18 +175,19 @@ def _hashable(value: Any) -> Any:
     return value
 
 
-def _function_key(function: types.FunctionType, numbers: dict[int, int]) -> Any:
-    """A key of the code, defaults and attributes, and of what the function reads from outside.
+def _function_key(function: types.FunctionType, visited: dict[int, int]) -> Any:
+    """A key of a function: its code, defaults and attributes, and all that it reads from outside.
 
-    ``numbers`` has the functions that were met on the way, by their ids: one that is met again, as
-    in a recursion, has its number as key.
+    ``visited`` numbers the functions whose keys are being made, by their ids: one that is met
+    again, as in a recursion, has its number as key. A function that imports something, or sets
+    variables outside of itself, has no key and raises :class:`_UnknownError`.
     """
-    if id(function) in numbers:  # it calls itself
-        return "seen", numbers[id(function)]
-    numbers[id(function)] = len(numbers)
+    if id(function) in visited:
+        return "seen", visited[id(function)]
+    visited[id(function)] = len(visited)
     cells = function.__closure__ or ()
     try:
-        enclosed = tuple(_key(cell.cell_contents, numbers) for cell in cells)
+        enclosed = tuple(_key(cell.cell_contents, visited) for cell in cells)
     except ValueError as error:  # a cell that is still empty
         raise _UnknownError from error
     codes = tuple(_codes(function.__code__))
@@ -192,29 +197,33 @@ def _function_key(function: types.FunctionType, numbers: dict[int, int]) -> Any:
     if not _BY_TEXT.isdisjoint(names):
         raise _UnknownError
     globals_used = tuple(
-        (name, _key(function.__globals__[name], numbers))
+        (name, _key(function.__globals__[name], visited))
         for name in names
         if name in function.__globals__
     )
+    # a function may have builtins of its own in place of Python's
     builtins_used = function.__globals__.get("__builtins__", builtins)
     if builtins_used is not builtins and builtins_used is not vars(builtins):
         raise _UnknownError
     keyword_defaults = tuple((function.__kwdefaults__ or {}).items())
-    defaults = _key((function.__defaults__, keyword_defaults), numbers)
-    attributes = _attributes(function, numbers)
+    defaults = _key((function.__defaults__, keyword_defaults), visited)
+    attributes = _attributes(function, visited)
     return function.__code__, defaults, enclosed, globals_used, attributes
 
 
-def _attributes(function: Callable[..., Any], numbers: dict[int, int]) -> tuple[Any, ...]:
+def _attributes(function: Callable[..., Any], visited: dict[int, int]) -> tuple[Any, ...]:
     """The names and keys of what a caller stored on a function, as in ``function.scale = 2.0``.
 
-    ``numbers`` has the functions that were met on the way, as in :func:`_key`.
+    ``visited`` numbers the functions whose keys are being made, by their ids.
     """
-    return tuple((name, _key(value, numbers)) for name, value in sorted(vars(function).items()))
+    return tuple((name, _key(value, visited)) for name, value in sorted(vars(function).items()))
 
 
 def _reaches_out(step: dis.Instruction, code: types.CodeType) -> bool:
-    """Whether a step imports something, or sets a variable or an attribute outside."""
+    """Whether an instruction imports, or sets a variable or an attribute outside of the function.
+
+    ``step`` is an instruction of Python's bytecode, and ``code`` the function's code.
+    """
     if step.opname in ("STORE_DEREF", "DELETE_DEREF"):
         return step.argval in code.co_freevars
     return step.opname in (

@@ -21,7 +21,7 @@ def sample_count(x: Any) -> int:
 
 
 def take(x: Any, part: Any) -> Any:
-    """Some samples, chosen by a slice or by indices; or any other part of the arrays."""
+    """``array[part]`` for each array of a pytree, such as some samples by a slice or by indices."""
     return jax.tree.map(lambda leaf: _rearranged(leaf, lambda array: array[part]), x)
 
 
@@ -54,10 +54,10 @@ def as_floats(name: str, array: jax.Array, dtype: Any) -> jax.Array:
 
 
 def _rearranged(array: Any, change: Callable[[Any], Any]) -> Any:
-    """``change(array)`` for a change that only moves or converts entries.
+    """``change(array)`` for a function that only moves or converts entries, such as a reshape.
 
-    In the memory of one CPU it is done by NumPy, as JAX would compile a program for every shape. An
-    array that was put on a device stays there.
+    For an array in the memory of one CPU NumPy does this, as JAX would compile a program for every
+    shape. An array that the caller has put on a device stays there.
     """
     if isinstance(array, jax.Array) and on_cpu(array) and len(array.devices()) == 1:
         result = change(np.asarray(array))
@@ -66,28 +66,28 @@ def _rearranged(array: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def even_size(n: int, most: int) -> int:
-    """The size of the parts if n samples are divided evenly into as few parts as possible.
+    """The size of the batches if n samples are divided evenly into as few batches as possible.
 
-    A part has at most ``most`` samples.
+    A batch has at most ``most`` samples: the size is ceil(n / ceil(n / most)).
     """
     return -(-n // -(-n // most))
 
 
 def same_size(n: int, near: int) -> int:
-    """How many samples a part has if n samples are divided into parts of about ``near`` samples.
+    """The size of the batches if n samples are divided into batches of about ``near`` samples.
 
-    Parts of one size need one compiled program. So it is the largest divisor of n between half of
-    ``near`` and ``near``, or else the smallest up to a quarter above. If there is none, it is the
-    size by :func:`even_size`, where the last part is shorter.
+    Batches of one size need one compiled program. So the size is the largest divisor of n that is
+    more than near / 2 and at most near, or else the smallest divisor up to 5/4 near. If there is
+    none, it is ceil(n / ceil(n / near)), and the last batch is shorter.
     """
     sizes = itertools.chain(range(near, near // 2, -1), range(near + 1, near + near // 4 + 1))
     return next((size for size in sizes if n % size == 0), even_size(n, near))
 
 
 def windows(x: Any, size: int) -> Iterator[tuple[Any, int]]:
-    """Yield parts of ``size`` samples, each with the number of its samples that came before.
+    """Yield batches of ``size`` samples, each with how many of its samples the one before had too.
 
-    The last part overlaps the one before it, so that all parts have the same size: one compiled
+    Only the last batch overlaps the one before it, so that all have the same size: one compiled
     program serves all, and no sample is evaluated alone.
     """
     n = sample_count(x)
@@ -105,9 +105,10 @@ def one_sample(x: Any) -> Any:
 
 
 def check_samples(name: str, tree: Any) -> Any:
-    """Every leaf as a JAX array with the samples first: floats in the working precision.
+    """A pytree of samples with every leaf as a JAX array (n, ...), checked.
 
-    Integers and booleans stay what they are, such as tokens and masks. A list counts as an array.
+    Floats get the working precision; integers and booleans, such as tokens and masks, stay what
+    they are. A list counts as an array. ``name`` is the argument's name in messages, such as "x".
     """
     leaves, structure = jax.tree.flatten(tree, is_leaf=lambda v: isinstance(v, list))
     arrays = [_checked_leaf(name, leaf) for leaf in leaves]
@@ -123,9 +124,10 @@ def check_samples(name: str, tree: Any) -> Any:
 
 
 def _checked_leaf(name: str, leaf: Any) -> jax.Array:
-    """The array (n, ...) of one leaf, finite, with at least one sample, or a refusal.
+    """One leaf as a finite JAX array (n, ...) of at least one sample; all else is refused.
 
-    Floating numbers are converted to the working precision, and ``name`` is for messages.
+    Floating numbers are converted to the working precision. ``name`` is the name of the argument in
+    messages, such as "x".
     """
     unchecked = _as_array(name, leaf)
     if jnp.issubdtype(unchecked.dtype, jnp.integer) or unchecked.dtype == bool:
@@ -143,7 +145,10 @@ def _checked_leaf(name: str, leaf: Any) -> jax.Array:
 
 
 def _not_real(name: str, leaf: Any, dtype: Any) -> str:
-    """The message that an argument holds no real numbers, and what to pass instead."""
+    """The message that an argument has no real numbers, and what to pass instead.
+
+    ``name`` is the argument, ``leaf`` the value in question, and ``dtype`` its type as an array.
+    """
     if jnp.issubdtype(dtype, jnp.complexfloating):
         hint = "pass the real and the imaginary part as two arrays"
     else:
@@ -154,7 +159,10 @@ def _not_real(name: str, leaf: Any, dtype: Any) -> str:
 
 
 def _as_array(name: str, leaf: Any) -> Any:
-    """A leaf as an array of JAX or NumPy; a list of rows of different lengths is refused."""
+    """A leaf as an array of JAX or NumPy; a list of rows of different lengths is refused.
+
+    ``name`` is the name of the argument in the message.
+    """
     if isinstance(leaf, jax.Array):
         return leaf
     try:

@@ -53,9 +53,9 @@ class Sizes(NamedTuple):
 class Use:
     """An equation that a parameter W enters: z_tg = W_g a_tg at its positions t, for groups g.
 
-    ``steps`` lead from the parameter to the equation: relabels of its entries, and loops around
-    the equation. A loop that uses the same array in every step adds positions, and one that slices
-    it adds groups.
+    ``steps`` lead from the parameter to the equation: relabels of its entries, such as reshapes and
+    slices, and loops around the equation. A loop that uses the same array in every step adds
+    positions, and one that slices it adds groups.
     """
 
     leaf: int  # index of the parameter among the leaves
