@@ -284,6 +284,7 @@ def _batch(net: Network, batch_size: int | None) -> int:
     """
     if batch_size is not None:
         return min(batch_size, net.samples)
+    # device().batch is how many numbers of a batch the memory may hold
     largest = int(np.clip(device().batch / net.written, 1, net.samples))
     return same_size(net.samples, largest)
 

@@ -328,15 +328,16 @@ def _disjoint(blocks: Sequence[_Block], size: int) -> tuple[list[_Block], list[_
 
 
 def _in_order_of_entries(blocks: Sequence[_Block], size: int) -> jax.Array:
-    """The columns (j, size) of J for all entries of a parameter, in the order of the entries.
+    """The columns (j, size) of the Jacobian J for all entries of a parameter, in their order.
 
     A block has the flat indices (m,) of some entries and the columns (j, m) for them; no two blocks
     have an entry in common. An entry that is in no block has a column of zeros.
     """
     entries = np.concatenate([indices for indices, _ in blocks])
-    columns = jnp.concatenate([columns for _, columns in blocks], axis=1)
+    columns = jnp.concatenate([columns_of_block for _, columns_of_block in blocks], axis=1)
     if len(entries) < size:
         columns = jnp.pad(columns, ((0, 0), (0, 1)))  # a last column of zeros
     source = np.full(size, len(entries))  # the column for each entry; by default the last one
     source[entries] = np.arange(len(entries))
-    return columns if (source == np.arange(size)).all() else columns[:, source]
+    in_order = (source == np.arange(size)).all()  # no copy is needed then
+    return columns if in_order else columns[:, source]

@@ -294,7 +294,7 @@ def columns(
 
 
 def batched(product: Callable[[jax.Array], jax.Array], v: jax.Array, dims: int = 1) -> jax.Array:
-    """``product(v)`` for a vector v with ``dims`` axes, or for several along one more, last axis."""
+    """``product(v)`` for a vector v of ``dims`` axes, or for several vectors along a last axis."""
     return product(v) if v.ndim == dims else jax.vmap(product, in_axes=-1, out_axes=-1)(v)
 
 

@@ -134,7 +134,7 @@ def _chosen_by(params: Any, names: list[str], only: Only | None) -> list[int]:
     if isinstance(only, type) or type(only).__module__ == _FILTERS:
         return _filtered(params, only)
     if callable(only):
-        return [index for index, name in enumerate(names) if _says(only, name)]
+        return [index for index, name in enumerate(names) if _is_chosen(only, name)]
     patterns = [only] if isinstance(only, str) else only
     if not isinstance(patterns, list | tuple) or not all(isinstance(p, str) for p in patterns):
         msg = (
@@ -156,7 +156,7 @@ def _chosen_by(params: Any, names: list[str], only: Only | None) -> list[int]:
     ]
 
 
-def _says(only: Callable[[str], bool], name: str) -> bool:
+def _is_chosen(only: Callable[[str], bool], name: str) -> bool:
     """Whether the function ``only`` chooses the parameter with the path ``name``."""
     try:
         return bool(only(name))

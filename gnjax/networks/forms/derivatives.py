@@ -57,6 +57,7 @@ def check_second_derivative(name: str, product: BoundedJit[..., Any], *args: Any
     ``name`` is the function in the message. The product is traced and not evaluated.
     """
     try:
+        # ``of`` gives the jax.jit that the product keeps for the functions in its first argument
         product.of(args[0]).eval_shape(*args)
     except RAISED as error:
         msg = (

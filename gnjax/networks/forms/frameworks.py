@@ -114,7 +114,7 @@ class _ModuleCall:
 
 def of_nnx(model: nnx.Module, call: dict[str, Any]) -> tuple[Apply, Params]:
     """(apply, params) of an NNX module, where ``call`` are further keywords of its call."""
-    if not call:
+    if not call:  # a keyword such as deterministic=True may switch dropout off
         _check_dropout(model)
     rebuild, params = nnx_parts(model)
     names, arrays = keywords(call)
@@ -263,7 +263,7 @@ def of_equinox(model: Any, call: dict[str, Any], *state: Any) -> tuple[Apply, Pa
     equinox = sys.modules["equinox"]
     nodes = jax.tree.leaves(model, is_leaf=lambda node: isinstance(node, equinox.nn.StateIndex))
     has_state = any(isinstance(node, equinox.nn.StateIndex) for node in nodes)
-    if len(state) != has_state and "state" not in call:
+    if len(state) != has_state and "state" not in call:  # a state belongs to a module with state
         form = "(module, state), as eqx.nn.make_with_state returns them" if has_state else "module"
         msg = f"this Equinox module has {'a' if has_state else 'no'} state; pass {form}"
         raise ValueError(msg)

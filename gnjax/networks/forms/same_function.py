@@ -106,8 +106,7 @@ def _key(value: Any, visited: dict[int, int]) -> Any:
     The key of a constant is its value, of a small array of NumPy its bytes, of an array of JAX or
     of a library's function its identity, and of another function its code and all that it reads
     (:func:`_function_key`). What may change unseen, such as a list, has no key and raises
-    :class:`_UnknownError`. ``visited`` numbers the functions whose keys are being made, by their
-    ids.
+    :class:`_UnknownError`. ``visited`` numbers the functions that were met so far, by their ids.
     """
     kind = type(value)
     if kind in _PLAIN:
@@ -167,7 +166,7 @@ def _top(name: str | None) -> str:
 
 
 def _hashable(value: Any) -> Any:
-    """The value as its own key, if it can be hashed."""
+    """The value as its own key; one that cannot be hashed raises :class:`_UnknownError`."""
     try:
         hash(value)
     except TypeError as error:  # a module with an array or a list among its fields
@@ -178,8 +177,8 @@ def _hashable(value: Any) -> Any:
 def _function_key(function: types.FunctionType, visited: dict[int, int]) -> Any:
     """A key of a function: its code, defaults and attributes, and all that it reads from outside.
 
-    ``visited`` numbers the functions whose keys are being made, by their ids: one that is met
-    again, as in a recursion, has its number as key. A function that imports something, or sets
+    ``visited`` numbers the functions that were met so far, by their ids: one that is met again, as
+    in a recursion, has its number as key. A function that imports something, or sets
     variables outside of itself, has no key and raises :class:`_UnknownError`.
     """
     if id(function) in visited:
@@ -194,7 +193,7 @@ def _function_key(function: types.FunctionType, visited: dict[int, int]) -> Any:
     if any(_reaches_out(step, code) for code in codes for step in dis.get_instructions(code)):
         raise _UnknownError
     names = dict.fromkeys(name for code in codes for name in code.co_names)
-    if not _BY_TEXT.isdisjoint(names):
+    if not _BY_TEXT.isdisjoint(names):  # eval and the like may read what the code does not name
         raise _UnknownError
     globals_used = tuple(
         (name, _key(function.__globals__[name], visited))
@@ -214,7 +213,7 @@ def _function_key(function: types.FunctionType, visited: dict[int, int]) -> Any:
 def _attributes(function: Callable[..., Any], visited: dict[int, int]) -> tuple[Any, ...]:
     """The names and keys of what a caller stored on a function, as in ``function.scale = 2.0``.
 
-    ``visited`` numbers the functions whose keys are being made, by their ids.
+    ``visited`` numbers the functions that were met so far, by their ids.
     """
     return tuple((name, _key(value, visited)) for name, value in sorted(vars(function).items()))
 

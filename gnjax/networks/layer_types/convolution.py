@@ -61,7 +61,7 @@ def _inputs(use: Use, operand: jax.Array) -> jax.Array:
 
 
 def _sensitivities(use: Use, delta: jax.Array) -> jax.Array:
-    """The derivatives (j, ..) of j outputs by the convolution's result as (j, t, g, q_out).
+    """The derivatives ``delta`` (j, ..) of j outputs by a convolution, as (j, t, g, q_out).
 
     Positions t run over the samples and pixels of the result, and groups g over its channels.
     """
@@ -72,7 +72,11 @@ def _sensitivities(use: Use, delta: jax.Array) -> jax.Array:
 
 
 def _entries(use: Use, entries: jax.Array) -> jax.Array:
-    """An array of the kernel's shape as (g, q_in, q_out), q_in in the order of the patches."""
+    """An array of the kernel's shape, such as a mask, as (g, q_in, q_out).
+
+    So it is arranged like W_g^T in z_tg = W_g a_tg: the q_in entries of a patch a_tg are its
+    pixels and then the channels of the group g.
+    """
     groups, inputs, outputs = use.sizes
     outputs_axis, inputs_axis, *spatial = use.equation.params["dimension_numbers"].rhs_spec
     ordered = entries.transpose(*spatial, inputs_axis, outputs_axis).reshape(

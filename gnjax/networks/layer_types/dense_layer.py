@@ -43,10 +43,11 @@ def _inputs(use: Use, operand: jax.Array) -> jax.Array:
 
 
 def _sensitivities(use: Use, delta: jax.Array) -> jax.Array:
-    """The derivatives ``delta`` (j, ..) of j outputs by the matrix product, as (j, t, g, q_out).
+    """The derivatives ``delta`` (j, ..) of j outputs by a matrix product, as (j, t, g, q_out).
 
-    The result of a dot_general has the batch axes first, then the remaining axes of its left
-    operand, and then those of its right one. The parameter's are q_out, the others positions t.
+    The product is a layer z_tg = W_g a_tg at positions t, for groups g. The result of a dot_general
+    has the batch axes g first, then the remaining axes of its left operand, and then those of its
+    right one. The parameter's remaining axes are q_out, and the other operand's are positions t.
     """
     lengths = [-1, -1]  # of the axes from the left and from the right operand
     lengths[use.side] = use.sizes.outputs

@@ -50,7 +50,7 @@ def _inputs(use: Use, operand: jax.Array) -> jax.Array:
 
 
 def _sensitivities(use: Use, delta: jax.Array) -> jax.Array:
-    """The derivatives (j, ..) of j outputs by the rows looked up as (j, t, 1, q_out)."""
+    """The derivatives ``delta`` (j, ..) of j outputs by the rows looked up, as (j, t, 1, q_out)."""
     return delta.reshape(len(delta), -1, 1, use.sizes.outputs)
 
 

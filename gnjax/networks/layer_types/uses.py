@@ -35,12 +35,13 @@ def by_positions(use: Use, pair: Pair, dtype: Any) -> Pair:
     """
     layer_type, loops = LAYER_TYPES[use.kind], use.loops
     inputs, outputs = partial(layer_type.inputs, use), partial(layer_type.sensitivities, use)
-    for _ in loops:
+    for _ in loops:  # axis 0 of delta runs over the j outputs, so that its loops begin at axis 1
         inputs, outputs = jax.vmap(inputs), jax.vmap(outputs, 1, 1)
     a, delta = inputs(pair[0]), outputs(pair[1])  # (.., t, g, q_in) and (j, .., t, g, q_out)
     t_axis = len(loops)  # axes before it are those of the loops
     repeated = [axis for axis, loop in enumerate(loops) if not loop.sliced]
     sliced = [axis for axis, loop in enumerate(loops) if loop.sliced]
+    # first all axes of positions, then all axes of groups
     order = [*repeated, t_axis, *sliced, t_axis + 1, t_axis + 2]
     a, delta = a.transpose(order), delta.transpose(0, *(axis + 1 for axis in order))
     shape = (use.positions, use.groups)
@@ -65,7 +66,7 @@ def by_one_hot_indices(use: Use, pair: Pair, dtype: Any) -> Pair:
     assert layer_type.one_hot_indices is not None
     indices = partial(layer_type.one_hot_indices, use)
     outputs = partial(layer_type.sensitivities, use)
-    for _ in use.loops:
+    for _ in use.loops:  # axis 0 of delta runs over the j outputs
         indices, outputs = jax.vmap(indices), jax.vmap(outputs, 1, 1)
     deltas = outputs(pair[1]).astype(dtype)
     return indices(pair[0]).reshape(-1), deltas.reshape(len(deltas), use.positions, -1)
@@ -81,13 +82,13 @@ def matrices(use: Use, entries: jax.Array) -> jax.Array:
 
 
 def _matrices(use: Use, steps: _Steps, entries: jax.Array) -> jax.Array:
-    """The matrices (.., g, q_in, q_out) that an array like the parameter becomes in a layer.
+    """An array like the parameter W, arranged as the matrices (.., g, q_in, q_out) of its layer.
 
-    Between a parameter and the equation of the layer that uses it lie ``steps``: reshapes,
-    transposes and slices, and loops around the equation. They are applied to the array
-    ``entries``, such as the indices of the parameter's entries or a mask. The axes in front are
-    those of loops that slice the array. Conversions of the dtype are left out, so that indices and
-    masks stay what they are.
+    The layer ``use`` computes z_tg = W_g a_tg with W_g^T (q_in, q_out). Between a parameter and the
+    equation of the layer that uses it lie ``steps``: reshapes, transposes and slices, and loops
+    around the equation. They are applied to the array ``entries``, such as the indices of the
+    parameter's entries or a mask. The axes in front are those of loops that slice the array.
+    Conversions of the dtype are left out, so that indices and masks stay what they are.
     """
     for index, step in enumerate(steps):
         if isinstance(step, Loop):

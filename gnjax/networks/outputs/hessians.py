@@ -63,11 +63,11 @@ def output_hessian(target: Target, outputs: jax.Array, *, rooted: bool) -> Outpu
     if target.loss == "cross_entropy":
         return _softmax(target, outputs)
     if target.loss == "binary_cross_entropy":
-        # log(p (1 - p)) keeps its digits where p rounds to 1
+        # B = p (1 - p) for the sigmoid p; its logarithm keeps its digits where p rounds to 1
         log_curvature = jax.nn.log_sigmoid(outputs) + jax.nn.log_sigmoid(-outputs)
         root = jnp.exp(log_curvature / 2)
         return DiagonalHessian(root if weights is None else root * jnp.sqrt(_flat(weights)))
-    if not callable(target.loss):
+    if not callable(target.loss):  # the squared error, B = w I
         ones = jnp.ones((len(outputs), 1), outputs.dtype)
         return DiagonalHessian(ones if weights is None else jnp.sqrt(_flat(weights)))
     if rooted:
@@ -183,7 +183,7 @@ def _elimination(logits: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, ja
         R_jj = sqrt(p_j q_{j+1} / q_j),   R_ij = -p_i sqrt(p_j / (q_j q_{j+1})) for i > j,
 
     so that R u and R^T u are made of sums that run over the classes. Only positive numbers are
-    added and multiplied, so every entry of R has a relative error of some eps (times the size of
+    added and multiplied, so every entry of R has a relative error of a few eps (times the size of
     the logits, from which exp takes its error), for saturated outputs too, where p and 1 - p both
     lose their digits. The columns are multiples of e_j - pi_j for probabilities pi_j over the
     classes behind j. Such columns are independent whatever the probabilities are, so entries with
@@ -332,7 +332,7 @@ def _extreme_quotients(target: Target, outputs: jax.Array) -> tuple[jax.Array, j
     """The smallest Rayleigh quotient u^T B_i u / u^T u of a sample i, and the largest absolute one.
 
     B_i is the output Hessian of the sample. The quotients of a few random vectors u lie between
-    its extreme eigenvalues.
+    its extreme eigenvalues, so that a negative one shows that B_i has a negative eigenvalue.
     """
     hessian = output_hessian(target, outputs, rooted=False)
     probes = jax.random.normal(jax.random.key(0), (_PROBES, *outputs.shape), outputs.dtype)

@@ -66,7 +66,7 @@ def as_float64(tensor: Any) -> np.ndarray:
 def apart(computed: Any, expected: np.ndarray) -> np.ndarray:
     """|computed - expected| for every entry of two arrays of the same shape.
 
-    It is 0 where both are NaN or the same infinity, and infinite where only one is finite.
+    It is 0 where both are NaN or the same infinity, and infinite wherever else one is not finite.
     """
     wide = np.asarray(computed, np.float64)
     same = (wide == expected) | (np.isnan(wide) & np.isnan(expected))

@@ -73,7 +73,11 @@ _WATCH: ContextVar[Notice | None] = ContextVar("watch", default=None)
 
 @contextmanager
 def noticing(like: Apply | None = None) -> Iterator[Notice]:
-    """Notice modules of PyTorch in calls of a model, and compare them where ``like`` is given."""
+    """A context in which calls of modules of PyTorch are noted, in the object that it yields.
+
+    With ``like``, the model as the library differentiates it, each module is also compared with its
+    translation to JAX when it is called.
+    """
     watch = Notice(like)
     token = _WATCH.set(watch)
     try:
@@ -110,10 +114,11 @@ def compare_modules(apply: Apply, params: Params, x: Any, *, like: Apply, any_si
 
 
 def noticed(*, any_size: bool) -> Apply | None:
-    """Note that a module of PyTorch is called, and whether it takes any number of samples.
+    """Note, for the surrounding :func:`noticing`, that a module of PyTorch is called.
 
-    Returns the model as the library differentiates it if the module is to be compared with its
-    translation, in which the same equations are then replaced; None if nothing is to be compared.
+    ``any_size`` says whether the module takes any number of samples. Returns the model as the
+    library differentiates it if the module is to be compared with its translation, in which the
+    same equations are then replaced; None if nothing is to be compared.
     """
     watch = _WATCH.get()
     if watch is None:
@@ -171,15 +176,15 @@ def _check_beside_changes(
       computed: the outputs and u^T J of the translation, with its Jacobian J and one vector u.
       expected: the outputs and u^T J of the module.
       changes: by how much the outputs and u^T J of the module changed when all numbers on the way
-        to them were multiplied by 1 + h or 1 - h. So roundings along the way, by a share eps each,
-        change them by about (eps / h) changes.
+        to them were multiplied by 1 + h or 1 - h. So rounding these numbers, by a share eps each,
+        changes them by about eps / h times as much.
       eps: that of the coarsest floating format in which anything is computed.
     """
     difference = _difference(computed, expected, _roundings(expected, eps, changes))
     if not difference:
         return
-    # A difference within the changes themselves may come from a kink or a tie, which is no mistake
-    # of the translation; the refusal then says that nothing can be concluded.
+    # A difference within the changes may come from a kink or a tie and be no mistake; then the
+    # refusal says that nothing can be concluded. Twice: few random draws may miss the largest one.
     twice_changes = jax.tree.map(lambda change: 2 * change, _largest_changes(changes))
     if _difference(computed, expected, twice_changes):
         msg = f"what gnjax.from_torch has made is not the module: {difference}. {_LOST}"

@@ -153,12 +153,13 @@ def _is_for_any_size(program: Any) -> bool:
     torch.export writes such assumptions as assertions in the graph and as ranges of sizes.
     """
     asserted = any(
-        getattr(node.target, "name", str)() == "aten::_assert_scalar"
+        getattr(node.target, "name", str)() == "aten::_assert_scalar"  # a function has no name()
         for node in program.graph.nodes
         if node.op == "call_function"
     )
     ranges = program.range_constraints.values()
-    return not asserted and all(r.lower <= 2 and str(r.upper) == "int_oo" for r in ranges)
+    unbounded = all(r.lower <= 2 and str(r.upper) == "int_oo" for r in ranges)  # up to infinity
+    return not asserted and unbounded
 
 
 def _cut_where_no_grad(program: Any) -> None:

@@ -95,7 +95,10 @@ def from_torch(
 
 
 def _check_module(module: Any) -> None:
-    """Refuse what is no module of PyTorch, and one whose parameters cannot be differentiated by."""
+    """Refuse what is no module of PyTorch, and a module that has no derivatives as a function.
+
+    Programs of torch.jit, quantised weights, and parameters without derivatives are refused.
+    """
     if not frameworks.is_torch(module):
         msg = f"gnjax.from_torch takes a torch.nn.Module; got {type(module).__name__}"
         raise ValueError(msg)

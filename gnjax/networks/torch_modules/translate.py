@@ -104,6 +104,7 @@ def _operator(target: Any) -> str:
 
 def _module(node: Any) -> str:
     """The path and class of the submodule that calls an operator, such as "layers.0, Linear"."""
+    # the pairs (path, class) of the modules around the operator, from the outermost on
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path, kind = stack[-1] if stack else ("", "")
     kind = getattr(kind, "__qualname__", str(kind)).rpartition(".")[2]

@@ -27,8 +27,9 @@ def _batch_norm(
     """PyTorch's batch norm in evaluation mode: (x - mean) / sqrt(variance + eps) weight + bias.
 
     All vectors have one number for each channel of x (n, channels, ..); the mean and variance are
-    those stored in training. PyTorch's operator has two more results, statistics that no later
-    operator of a graph reads; None stands for each.
+    those stored in training, and ``momentum``, by which training updates them, is not used.
+    PyTorch's operator has two more results, statistics that no later operator of a graph reads;
+    None stands for each.
     """
     scale = jax.lax.rsqrt(variance + eps)
     normalised = (x - _by_channel(mean, x)) * _by_channel(scale, x)
@@ -102,8 +103,8 @@ def _group_norm(
     """PyTorch's native_group_norm: each group of channels of a sample is normalised by itself.
 
     x is (n, channels, ..), so that the numbers of samples, channels and pixels, which the operator
-    takes as well, are not read. The operator has two
-    more results, statistics that no later operator of a graph reads; None stands for each.
+    takes as well, are not read. The operator has two more results, statistics that no later
+    operator of a graph reads; None stands for each.
     """
     by_group = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
     normalised = _normalised(by_group, (2,), eps).reshape(x.shape)

@@ -49,10 +49,11 @@ def _borders(
     for size, window, stride, pad, dilation in zip(
         sizes, windows, strides, pads, dilations, strict=True
     ):
+        # the last pixel of the padded axis at which a window fits
         last_start, extra = size + 2 * pad - dilation * (window - 1) - 1, 0
         if ceil_mode and last_start % stride:
             next_start = -(-last_start // stride) * stride
-            if next_start < size + pad:  # a window that starts in the padding is left out
+            if next_start < size + pad:  # no window starts in the padding at the end
                 extra = next_start - last_start
         borders.append((pad, pad + extra))
     return borders
@@ -72,8 +73,8 @@ def _max_pool(count: int) -> Callable[..., Any]:
         """The maxima of windows of an array (.., channels, pixels ..), and None.
 
         None stands for PyTorch's second result, the indices of the maxima, which only its own
-        derivative reads. JAX's window function has no derivative with a
-        dilation, so that dilated windows are stacked as shifted copies.
+        derivative reads. JAX's window function has no derivative with a dilation, so that dilated
+        windows are stacked as shifted copies.
         """
         windows = _for_every_axis(kernel_size, (), count)
         strides = _for_every_axis(stride, windows, count)
@@ -182,6 +183,7 @@ def _counts(size: int, window: int, stride: int, border: tuple[int, int], pad: i
     pixels before and after it. Of the padding only ``pad`` pixels on either side count.
     """
     low, high = border
+    # where each window starts, counted from the first pixel of the axis
     starts = np.arange(0, size + low + high - window + 1, stride) - low
     return np.minimum(starts + window, size + pad) - np.maximum(starts, -pad)
 

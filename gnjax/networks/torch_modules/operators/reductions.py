@@ -76,9 +76,10 @@ def _norm(
 
 
 def extreme(find: Callable[..., jax.Array]) -> Callable[..., Any]:
-    """The largest or smallest entry along one axis, and its index, for ``find`` argmax or argmin.
+    """A function to the largest or smallest entry along an axis, and its index.
 
-    Of equal entries it is the first, which alone has the derivative.
+    ``find`` is jnp.argmax or jnp.argmin. Of equal entries it finds the first, which alone has the
+    derivative.
     """
 
     def value_and_index(
