@@ -174,8 +174,8 @@ def _search_scan(
 
     The operands of a scan are its constants, then what it carries, then what it slices. A parameter
     among the carried ones can be followed if the body returns it unchanged, as it is then the same
-    in every step. A parameter that the body returns in another way is noted as unknown, unless
-    nothing reads that result of the scan.
+    in every step. A parameter that the body returns in place of another carried value is noted as
+    unknown, and so is one among the results that the scan stacks, if anything reads those.
 
     Args:
       eqn: the scan.

@@ -127,9 +127,10 @@ def _binary_cross_entropy(f: jax.Array, y: jax.Array) -> jax.Array:
 def check_call(loss: Loss, outputs: Outputs, y: Any, dtype: Any) -> tuple[int, ...]:
     """The shape of what the caller's loss returns for one sample; the loss is traced for it.
 
-    A function is refused that does not take one sample's outputs and target, or that has a target
-    as argument where there are none. ``outputs`` are the shapes of one sample's outputs, ``y`` the
-    targets of all samples (None where there are none), and ``dtype`` the working precision.
+    A function is refused that does not take one sample's outputs and target, and one whose target
+    has the default None where no targets are given. ``outputs`` are the shapes of one sample's
+    outputs, ``y`` the targets of all samples (None where there are none), and ``dtype`` the working
+    precision.
     """
     if y is None and _needs_target(loss):
         msg = (

@@ -249,9 +249,9 @@ def gauss_newton_of_batch(
 ) -> jax.Array:
     """J_b^T J_b v = (dF/dtheta)^T B dF/dtheta v (p,) for v (p,) at a batch of samples x.
 
-    B is the output Hessian of the loss of ``target``, which is applied between the products with
-    dF/dtheta; without a target it is the identity. With ``rooted`` a loss of the caller's applies B
-    by its factor R, B = R R^T, which is formed for that.
+    J_b is R^T dF/dtheta with R R^T = B. B is the output Hessian of the loss of ``target``, which is
+    applied between the products with dF/dtheta; without a target it is the identity. With
+    ``rooted`` a loss of the caller's applies B by its factor R, which is formed for that.
     """
     outputs, image = pushed_forward(net, x, v)
     if target is not None:
@@ -352,7 +352,7 @@ def sum_of(parts: Iterator[jax.Array]) -> jax.Array:
     What every addition rounds away is added up beside the sum. So for m arrays P_b
     |computed - sum_b P_b| <= u |sum_b P_b| + m^2 u^2 sum_b |P_b| in every entry (Ogita, Rump and
     Oishi 2005), with u the relative error of one rounding. A plain sum could be wrong by
-    m u sum_b |P_b|. Only one array is in memory at a time.
+    m u sum_b |P_b|. Only one of the arrays is in memory at a time.
     """
     total = next(parts)
     rounded_away: jax.Array | None = None
