@@ -22,6 +22,8 @@ from gnjax.numerics import precision
 from gnjax.numerics.answers.result import Result
 from gnjax.operators.curvature import gauss_newton, hessian, ntk
 from gnjax.operators.elsewhere.recognised import as_operator, is_matrix
+from gnjax.operators.of_networks.hessian import NetworkHessian
+from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.protocol import Operator
 from gnjax.pictures.plot import plot
 from gnjax.spectra.density import spectral_density
@@ -66,7 +68,10 @@ def run_spectrum(parsed: argparse.Namespace) -> int:
     with told_with(parsed.factory):
         if parsed.out is not None:
             check_format(parsed.out)
-        result = _result(parsed, _operator(parsed))
+        op = _operator(parsed)
+        result = _result(parsed, op)
+    if isinstance(op, NetworkGram | NetworkHessian) and not parsed.json:
+        print(op)  # which matrix of which loss it is
     print(result.to_json() if parsed.json else _text(result))
     if parsed.out is not None:
         write_picture(plot(result), parsed.out)

@@ -64,6 +64,7 @@ class Diagnosis(Result):
         It is at least lambda_min, and some non-zero eigenvalue is at most as large. Where it lies
         below a gap in the spectrum, kappa measures how far the outputs depend on the size of
         weights: before a normalisation, such as LayerNorm, they do so through its epsilon alone.
+      loss: the loss whose Gauss-Newton matrix this is, in words.
       part: which part of the samples this was, in words; "" where it was all of them.
       whole_lambda_max: the largest eigenvalue of G over all samples.
       eigenvalues: those of G from the largest down; None for a matrix too large to be decomposed.
@@ -101,6 +102,7 @@ class Diagnosis(Result):
     classes: tuple[ClassShare, ...] = ()
     rescaling: float | None = None
     part: str = ""
+    loss: str = ""
 
     @property
     def learning_rate(self) -> float:
@@ -185,8 +187,10 @@ def diagnose(
     >>> diagnosis = gnjax.diagnose(model, x)
     >>> round(sum(layer.top for layer in diagnosis.layers), 9)  # shares of lambda_max
     1.0
-    >>> print(str(diagnosis).splitlines()[0])
-    26 parameters, 2 layers, 5 samples, 2 outputs
+    >>> str(diagnosis).splitlines()[0]
+    '26 parameters, 2 layers, 5 samples, 2 outputs'
+    >>> str(diagnosis).splitlines()[1]
+    '  loss squared_error: |f - y|^2 / 2, which is taken where no loss is named'
     """
     if is_batches(x):
         msg = (
@@ -227,6 +231,7 @@ def diagnose(
         whole_lambda_max=top,
         differentiated=tuple(differentiated(op.net)),
         part=part,
+        loss=op.loss,
     )
 
 

@@ -28,7 +28,7 @@ from gnjax.diagnosis.monitor_row import MonitorRow
 from gnjax.networks.construct import at_parameters_of
 from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.forms.frameworks import InputTree, Model, PyTree
-from gnjax.networks.losses import Loss
+from gnjax.networks.losses import Loss, loss_in_words
 from gnjax.networks.network import HESSIAN
 from gnjax.networks.parameters import Only
 from gnjax.networks.rounding import product_error
@@ -37,6 +37,7 @@ from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
 from gnjax.numerics.validation import check_known
 from gnjax.operators.curvature import gauss_newton, hessian
 from gnjax.operators.facts import symmetry_of
+from gnjax.operators.of_networks.described import said
 from gnjax.operators.of_networks.hessian import NetworkHessian
 from gnjax.operators.of_networks.linearised import Linearised, fits
 from gnjax.operators.of_networks.network_gram import NetworkGram
@@ -161,7 +162,8 @@ class Monitor:
 
     def __repr__(self) -> str:
         last_row = f", the last: {self.history[-1]}" if self.history else ""
-        return f"<Monitor: {len(self.history)} rows{last_row}>"
+        of_loss = said(loss_in_words(self._options["loss"]))
+        return f"<Monitor: {of_loss}, {len(self.history)} rows{last_row}>"
 
     def to_pandas(self) -> DataFrame:
         """The rows as a pandas data frame; what was never asked for has no column."""
@@ -279,12 +281,8 @@ class Monitor:
         assert self._hessian is not None
         self._hessian = NetworkHessian(net, functional=False)
         if self._gram is not None:
-            leaves, apply = net.leaves, net.apply
-            self._gram = NetworkGram(
-                replace(self._gram.net, leaves=leaves, apply=apply),
-                self._gram.side,
-                self._gram.scale,
-            )
+            gram_net = replace(self._gram.net, leaves=net.leaves, apply=net.apply)
+            self._gram = replace(self._gram, net=gram_net)
 
     def _error(
         self, name: str, run: Tracked, inverse_root_of_metric: jax.Array | None, row_number: int

@@ -28,18 +28,24 @@ def report(diagnosis: Diagnosis) -> str:
 
 
 def _heading(diagnosis: Diagnosis) -> str:
-    """How many parameters, layers, samples and outputs there are, and which part was measured."""
+    """The counts of parameters, layers, samples and outputs, the loss, and the measured part."""
     counts = {
         "parameter": diagnosis.parameters,
         "layer": len(diagnosis.layers),
         "sample": diagnosis.samples,
         "output": diagnosis.outputs,
     }
-    text = ", ".join(count_of(count, noun) for noun, count in counts.items())
-    if not diagnosis.part:
-        return text
-    part = f"measured on {diagnosis.part}, which can be decomposed; learning rates are for all data"
-    return "\n".join([text, *_filled(part)])
+    lines = [", ".join(count_of(count, noun) for noun, count in counts.items())]
+    if diagnosis.loss:  # answers saved by earlier versions have none
+        default = ": |f - y|^2 / 2, which is taken where no loss is named"
+        meaning = default if diagnosis.loss == "squared_error" else ""
+        lines += _filled(f"loss {diagnosis.loss}{meaning}")
+    if diagnosis.part:
+        lines += _filled(
+            f"measured on {diagnosis.part}, which can be decomposed; learning rates are for all "
+            "data"
+        )
+    return "\n".join(lines)
 
 
 def _kappa(diagnosis: Diagnosis) -> str:

@@ -44,6 +44,14 @@ def check_loss(loss: Loss) -> None:
     raise ValueError(msg)
 
 
+def loss_in_words(loss: Loss) -> str:
+    """The name of a loss, as operators and reports say it; a function is said to be one."""
+    if isinstance(loss, str):
+        return loss
+    name = getattr(loss, "__name__", type(loss).__name__)
+    return f"{name} (a function)"
+
+
 def is_squared(loss: Loss) -> bool:
     """Whether a loss is the squared error, under either of its names."""
     return isinstance(loss, str) and loss in ("squared_error", "mse")

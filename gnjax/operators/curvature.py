@@ -21,6 +21,7 @@ from gnjax.networks.parameters import Only
 from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.validation import check_known
 from gnjax.operators.of_networks.cross import CrossKernel, MeasuredJacobian
+from gnjax.operators.of_networks.described import loss_of
 from gnjax.operators.of_networks.hessian import NetworkHessian, checked_hessian
 from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.of_networks.sides import chosen_side, without_idle_target
@@ -92,8 +93,8 @@ def gauss_newton(
     arguments = locals()  # all of them by name, as in the other functions of this module
     if is_batches(x):
         return _over_batches(None, **arguments)  # None: it is not a Hessian, nor its part H_F
-    net, side = _network_and_side(**arguments)
-    return NetworkGram(net, side, 1.0 / float(net.total))
+    net, side, of_loss = _network_and_side(**arguments)
+    return NetworkGram(net, side, 1.0 / float(net.total), of_loss)
 
 
 class _Options(TypedDict, total=False):
@@ -156,8 +157,8 @@ def ntk(
         _check_no_batches(name, samples, "a kernel has a row for every output of all samples")
     if x2 is not None:
         return _cross_kernel(x2, **arguments)
-    net, side = _network_and_side(**arguments)
-    return NetworkGram(net, side, 1.0)
+    net, side, _ = _network_and_side(**arguments)
+    return NetworkGram(net, side, 1.0, loss_of(net))
 
 
 def _cross_kernel(
@@ -174,9 +175,9 @@ def _cross_kernel(
                 "out, or make gnjax.ntk of all samples together and take a block of its matrix"
             )
             raise ValueError(msg)
-    left, _ = _network_and_side(side, **arguments)
+    left, _, _ = _network_and_side(side, **arguments)
     try:
-        right, _ = _network_and_side(side, **{**arguments, "x": x2})
+        right, _, _ = _network_and_side(side, **{**arguments, "x": x2})
     except ValueError as error:
         msg = f"the second samples, x2 (called x in what follows): {error}"
         raise ValueError(msg) from error
@@ -228,7 +229,7 @@ def empirical_fisher(
     count = _counted_terms(net, rows) if terms else net.samples
     # The gradients g_i are count / total times those rows, and G is their mean over count.
     scale = count / float(net.total) ** 2
-    return NetworkGram(net_of_losses, chosen_side(net_of_losses, side), scale)
+    return NetworkGram(net_of_losses, chosen_side(net_of_losses, side), scale, loss_of(net))
 
 
 def _counted_terms(net: Network, terms: int) -> int:
@@ -333,13 +334,15 @@ def _hessian(*, functional: bool, side: str, **arguments: Any) -> NetworkHessian
     return checked_hessian(NetworkHessian(network(**arguments, convex=False), functional))
 
 
-def _network_and_side(side: str, **arguments: Any) -> tuple[Network, str]:
-    """The network at its samples, and the side of its matrix: "parameters" or "outputs".
+def _network_and_side(side: str, **arguments: Any) -> tuple[Network, str, str]:
+    """The network at its samples, the side of its matrix, and its loss in words.
 
-    ``side`` may also be "auto". The ``arguments`` are those of :func:`gauss_newton`.
+    The side is "parameters" or "outputs", where ``side`` may also be "auto". The ``arguments`` are
+    those of :func:`gauss_newton`.
     """
-    net = without_idle_target(network(**arguments))
-    return net, chosen_side(net, side)
+    whole = network(**arguments)
+    net = without_idle_target(whole)  # which leaves no target of a squared error
+    return net, chosen_side(net, side), loss_of(whole)
 
 
 def _over_batches(

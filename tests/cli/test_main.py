@@ -137,6 +137,8 @@ def test_matrices_of_a_model(there, capsys):
         assert code == 0
         found = gnjax.Spectrum.from_json(out)
         assert found.to_json() == gnjax.eigenvalues(op).to_json()
+    _, out, _ = _run(capsys, "spectrum", "users_module:model", "--k=1")
+    assert out.splitlines()[0] == repr(gnjax.gauss_newton(net, x))  # which says the loss
     _, out, _ = _run(capsys, "spectrum", "users_module:with_loss", "--json", "--k=1")
     doubled = 2 * gnjax.eigenvalues(gnjax.gauss_newton(net, x)).values[0]
     assert gnjax.Spectrum.from_json(out).values[0] == pytest.approx(doubled)

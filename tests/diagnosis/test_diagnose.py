@@ -377,6 +377,15 @@ def test_the_report_fits_a_terminal(found):
         )
 
 
+def test_the_report_says_of_which_loss_it_is(found):
+    """The default by its formula, as somebody who leaves it out may not know which is taken."""
+    assert found.loss == found.to_dict()["loss"] == "squared_error"
+    line = "  loss squared_error: |f - y|^2 / 2, which is taken where no loss is named"
+    assert str(found).splitlines()[1] == line
+    own = dataclasses.replace(found, loss="cube (a function)")
+    assert str(own).splitlines()[1] == "  loss cube (a function)"
+
+
 def test_dead_models_have_nothing_to_diagnose():
     with pytest.raises(ValueError, match="no output depends on any parameter"):
         diagnose((lambda p, x: x * 0 * p["w"], {"w": jnp.ones(())}), np.ones((3, 2)))

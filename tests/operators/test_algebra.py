@@ -270,7 +270,7 @@ def test_an_operator_prints_as_one_line():
     model = gnjax.models.MLP((3, 4, 2), key=jax.random.key(0))
     op = gnjax.gauss_newton(model, np.ones((5, 3)), side="outputs")
     parameters = "20 of 26 parameters in known layers"  # the biases are in none
-    expected = f"J J^T, 10 x 10, float64, {parameters}, 5 samples of 2 outputs"
+    expected = f"J J^T, 10 x 10, float64, {parameters}, 5 samples of 2 outputs, loss squared_error"
     assert repr(op) == f"<NetworkGram: {expected}>"
     y, asked = np.zeros(5, int), {"loss": "cross_entropy", "side": "outputs"}
     flat = gnjax.gauss_newton(model, np.ones((5, 3)), y=y, **asked)
@@ -282,3 +282,29 @@ def test_an_operator_prints_as_one_line():
     assert repr(gnjax.hessian(model, np.ones((5, 3)), np.ones((5, 2)))).startswith(
         "<NetworkHessian: H, 26 x 26"
     )
+
+
+def test_an_operator_says_of_which_loss_it_is():
+    """Also the squared error, whose targets are dropped; no loss enters a kernel without one."""
+    model, x, _ = _network()
+    y = np.array([0, 1])
+
+    def huber(f, y):
+        return jnp.sqrt(1 + (f - y) ** 2)
+
+    said = {
+        "squared_error": gnjax.gauss_newton(model, x),
+        "cross_entropy": gnjax.gauss_newton(model, x, loss="cross_entropy", side="auto"),
+        "huber (a function)": gnjax.hessian(model, x, np.ones((2, 2)), loss=huber),
+        "binary_cross_entropy": gnjax.ntk(model, x, loss="binary_cross_entropy"),
+        "mse": gnjax.empirical_fisher(model, x, y, loss="mse"),
+    }
+    for name, op in said.items():
+        assert repr(op).endswith(f", loss {name}>")
+    assert repr(said["cross_entropy"].twin).endswith(", loss cross_entropy>")
+    streamed = gnjax.gauss_newton(model, [(x, y)])
+    assert repr(streamed).startswith("<Streamed: J^T J, 26 x 26, float64, ")
+    assert repr(streamed).endswith("batches of samples, loss squared_error>")
+    for kernel in (gnjax.ntk(model, x), gnjax.ntk(model, x, x)):
+        assert repr(kernel).endswith(", no loss>")
+    assert repr(gnjax.Monitor(x, y, loss="mse")) == "<Monitor: loss mse, 0 rows>"

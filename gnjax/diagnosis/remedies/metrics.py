@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,6 @@ from gnjax.diagnosis.remedies.suggestion import (
 )
 from gnjax.operators.metrics.kronecker import kfac
 from gnjax.operators.metrics.with_metric import preconditioned
-from gnjax.operators.of_networks.network_gram import NetworkGram
 
 _DAMPING = 1e-4  # of lambda_max
 
@@ -58,6 +58,6 @@ def _kappa_in_metric(
     ``metric`` is P or names it, as for :func:`gnjax.preconditioned`. ``damping`` is None where P
     has it already.
     """
-    op = NetworkGram(baseline.op.net, "parameters", baseline.op.scale)
+    op = replace(baseline.op, side="parameters")
     options = {} if damping is None else {"damping": damping}
     return condition_number(preconditioned(op, metric, **options), rtol=RTOL, seed=problem.seed)

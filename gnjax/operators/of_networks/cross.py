@@ -19,6 +19,7 @@ from gnjax.numerics.host import dot, length, on_device, on_host
 from gnjax.numerics.memory.free import check_room
 from gnjax.numerics.rounding import LAPACK, spectral_error, unit_roundoff
 from gnjax.numerics.validation import check_known
+from gnjax.operators.of_networks.described import loss_of, said
 from gnjax.operators.trees import check_real
 
 _VECTORS, _STEPS = 2, 4  # of the power method
@@ -96,8 +97,10 @@ class CrossKernel:
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (7, 3))
     >>> kernel = gnjax.ntk(model, x[:5], x[5:])
-    >>> kernel, kernel.T.shape
-    (<CrossKernel: J J'^T, 10 x 4, float64, 26 parameters, 5 and 2 samples of 2 outputs>, (4, 10))
+    >>> kernel
+    <CrossKernel: J J'^T, 10 x 4, float64, 26 parameters, 5 and 2 samples of 2 outputs, no loss>
+    >>> kernel.T.shape
+    (4, 10)
     >>> whole = gnjax.ntk(model, x).as_matrix()
     >>> np.allclose(kernel.as_matrix(), whole[:10, 10:]), kernel.error.value < 1e-12
     (True, True)
@@ -126,7 +129,7 @@ class CrossKernel:
         return (
             f"<CrossKernel: J J'^T, {self.shape[0]} x {self.shape[1]}, "
             f"{jnp.dtype(self.dtype).name}, {left.parameters} parameters, {left.samples} and "
-            f"{right.samples} samples of {outputs} outputs>"
+            f"{right.samples} samples of {outputs} outputs, {said(loss_of(left))}>"
         )
 
     def mv(self, v: jax.Array) -> jax.Array:

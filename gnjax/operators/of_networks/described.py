@@ -5,12 +5,26 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from gnjax.networks.equations.rewritten import is_widened
+from gnjax.networks.losses import loss_in_words
 from gnjax.networks.network import Network, differentiated
 from gnjax.operators.protocol import Operator
 
 
-def described(op: Operator, form: str, net: Network, *, layers: bool) -> str:
-    """One line: the matrix, its size and network; with ``layers``, the number of known layers."""
+def loss_of(net: Network) -> str:
+    """The loss of a network in words; "" where it has none."""
+    return "" if net.target is None else loss_in_words(net.target.loss)
+
+
+def said(loss: str) -> str:
+    """A loss in words as a part of a line; "" says that no loss enters the matrix."""
+    return f"loss {loss}" if loss else "no loss"
+
+
+def described(op: Operator, form: str, net: Network, loss: str, *, layers: bool) -> str:
+    """One line: the matrix, its size, network and loss; with ``layers``, how many are known.
+
+    ``loss`` is in words, or "" where none enters.
+    """
     in_known_layers = net.parameters - sum(differentiated(net).values())
     parameters = f"{net.parameters} parameters"
     if layers and in_known_layers < net.parameters:
@@ -22,5 +36,5 @@ def described(op: Operator, form: str, net: Network, *, layers: bool) -> str:
         outputs += f" (curved in {net.rows} of {net.k} directions)"
     return (
         f"<{type(op).__name__}: {form}, {op.shape[0]} x {op.shape[1]}, {jnp.dtype(op.dtype).name},"
-        f" {parameters}, {samples} of {outputs}{wider}>"
+        f" {parameters}, {samples} of {outputs}{wider}, {said(loss)}>"
     )

@@ -44,7 +44,7 @@ from gnjax.numerics.scale import exponent_of
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.facts import Facts, Product
 from gnjax.operators.of_networks import linearised
-from gnjax.operators.of_networks.described import described
+from gnjax.operators.of_networks.described import described, loss_of
 from gnjax.operators.prepare import multiplied
 from gnjax.operators.protocol import Operator
 from gnjax.operators.recast import recast_in_float64
@@ -84,7 +84,8 @@ class NetworkHessian(Algebra, ParameterTrees):
     def __repr__(self) -> str:
         if self.net.target is None:
             return super().__repr__()
-        return described(self, "H_F" if self.functional else "H", self.net, layers=False)
+        form = "H_F" if self.functional else "H"
+        return described(self, form, self.net, loss_of(self.net), layers=False)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -84,6 +84,7 @@ class NetworkGram(Algebra, ParameterTrees):
     net: Network
     side: str = field(metadata={"static": True})
     scale: float = field(metadata={"static": True})
+    loss: str = field(metadata={"static": True})  # in words; "" where no loss enters
 
     def facts(self) -> Facts:
         """What is known by structure, and the error and magnitude from measured products.
@@ -112,7 +113,7 @@ class NetworkGram(Algebra, ParameterTrees):
 
     def __repr__(self) -> str:
         form = "J^T J" if self.side == "parameters" else "J J^T"
-        return described(self, form, self.net, layers=True)
+        return described(self, form, self.net, self.loss, layers=True)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -137,7 +138,7 @@ class NetworkGram(Algebra, ParameterTrees):
         net, side = self.net, chosen_side(self.net, "auto")
         if side == self.side or net.parameters == net.samples * net.rows:
             return self
-        return NetworkGram(net, side, self.scale)
+        return replace(self, side=side)
 
     @cached_property
     def _rank(self) -> RankBound:

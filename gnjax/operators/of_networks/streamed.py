@@ -31,6 +31,7 @@ from gnjax.numerics.validation import check_known
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import gram_error
 from gnjax.operators.facts import Facts
+from gnjax.operators.of_networks.described import loss_of, said
 from gnjax.operators.of_networks.hessian import NetworkHessian, checked_hessian
 from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.of_networks.sides import without_idle_target
@@ -79,6 +80,12 @@ class Streamed(Algebra, ParameterTrees):
             devices=partial(devices_of_arrays, self.first),
             network=self.first,
         )
+
+    def __repr__(self) -> str:
+        form = {None: "J^T J", False: "H", True: "H_F"}[self.functional]
+        p, dtype = self.first.parameters, jnp.dtype(self.dtype).name
+        loss = said(loss_of(self.first))
+        return f"<Streamed: {form}, {p} x {p}, {dtype}, {p} parameters, batches of samples, {loss}>"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -158,7 +165,7 @@ class Streamed(Algebra, ParameterTrees):
             if self.functional is None:
                 # Idle is what B_i does not depend on, as the labels of a loss with a name. Products
                 # with J_b^T J_b need B_i alone. 1.0: ``mv`` divides by ``total`` after the sum.
-                yield NetworkGram(without_idle_target(net), "parameters", 1.0)
+                yield NetworkGram(without_idle_target(net), "parameters", 1.0, loss_of(net))
             else:  # a Hessian also needs the loss's gradient, and so the labels
                 yield NetworkHessian(net, self.functional)
 
