@@ -48,7 +48,8 @@ def loss_in_words(loss: Loss) -> str:
     """The name of a loss, as operators and reports say it; a function is said to be one."""
     if isinstance(loss, str):
         return loss
-    name = getattr(loss, "__name__", type(loss).__name__)
+    function = loss.func if isinstance(loss, partial) else loss
+    name = getattr(function, "__name__", type(function).__name__)
     return f"{name} (a function)"
 
 

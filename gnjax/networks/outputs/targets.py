@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 from gnjax.networks.forms.real_form import real_parts
 from gnjax.networks.forms.samples import as_floats, check_samples, sample_count
 from gnjax.networks.losses import Loss, check_call, check_loss, is_squared, loss_terms
+from gnjax.networks.outputs.of_optax import equal_loss
 from gnjax.networks.outputs.shapes import Outputs
 from gnjax.numerics.host import on_cpu
 from gnjax.numerics.validation import is_traced
@@ -42,12 +43,16 @@ class Target:
     Attributes:
       y: labels or targets, samples first; None where the loss needs none.
       weights: (n,), or (n, ...) with one weight for each term of a sample's loss; None: all are 1.
+      loss: a name, or a function of the caller's.
+      outputs: the shapes of one sample's outputs.
+      in_words: the loss as operators and reports say it; "" where ``loss`` says it.
     """
 
     y: Any
     weights: jax.Array | None
     loss: Loss = field(metadata={"static": True})
     outputs: Outputs = field(metadata={"static": True})
+    in_words: str = field(default="", metadata={"static": True})
 
     @property
     def rows(self) -> int:
@@ -109,7 +114,9 @@ def make_target(
 ) -> tuple[Target, float]:
     """The checked target, and the number by which to divide :func:`loss_sum` for the mean loss.
 
-    Labels of -1, which do not count, become weights that are zero.
+    Labels of -1, which do not count, become weights that are zero. A loss of optax that is a
+    multiple of a named loss becomes that loss, and its factor becomes weights; its mean stays that
+    of a function, over the samples.
 
     Args:
       loss: the name of a loss, or a function of one sample's outputs and targets.
@@ -127,6 +134,7 @@ def make_target(
     check_loss(loss)
     _check_outputs(loss, outputs)
     targets = None if y is None else checked_targets(loss, y, outputs, n, dtype)
+    equal = equal_loss(loss, targets, outputs, n, dtype)
     terms = _terms(loss, outputs, targets, dtype)
     weights_array = None if weights is None else _checked_weights(weights, n, terms, dtype)
     counts = _labels_that_count(loss, targets, y)
@@ -141,9 +149,20 @@ def make_target(
         )
     if loss == "binary_cross_entropy" and targets is not None:
         targets = jnp.maximum(targets, 0)  # labels of -1 have the weight zero, and stay finite
+    in_words = ""
+    if equal is not None:
+        # the sum that a function is, unless each token has a weight in the mean
+        over_tokens = equal.loss == "cross_entropy" and math.prod(terms) > 1
+        per_token = weights_array is not None and weights_array.ndim > 1
+        in_words = equal.in_words(summed=over_tokens and not per_token)
+        loss = equal.loss
+        targets = checked_targets(loss, targets, outputs, n, dtype)
+        if equal.factor != 1:
+            ones = jnp.ones(n, dtype)
+            weights_array = equal.factor * (ones if weights_array is None else weights_array)
     if not known:
         weights_array, divisor = weights_array / divisor, 1.0
-    return Target(targets, weights_array, loss, outputs), divisor
+    return Target(targets, weights_array, loss, outputs, in_words), divisor
 
 
 def _check_outputs(loss: Loss, outputs: Outputs) -> None:

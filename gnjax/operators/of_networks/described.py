@@ -12,7 +12,8 @@ from gnjax.operators.protocol import Operator
 
 def loss_of(net: Network) -> str:
     """The loss of a network in words; "" where it has none."""
-    return "" if net.target is None else loss_in_words(net.target.loss)
+    target = net.target
+    return "" if target is None else target.in_words or loss_in_words(target.loss)
 
 
 def said(loss: str) -> str:

@@ -31,7 +31,7 @@ GPT = {
     ),
     "one-hot loss": (
         lambda m: wrong(m, loss=optax.softmax_cross_entropy),
-        "at one sample",
+        "for labels pass optax.softmax_cross_entropy_with_integer_labels",
     ),
     "tokens as floats": (lambda m: wrong(m, x=TOKENS + 0.0), "tokens are integers"),
     "a token too high": (lambda m: wrong(m, x=TOKENS + V), "token numbers past"),
