@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from contextlib import AbstractContextManager
 from functools import cache
@@ -9,6 +10,11 @@ from functools import cache
 import jax
 import jax.experimental
 import jax.numpy as jnp
+
+# Packages whose frames stand between the line of the caller's that is warned about and the warning.
+_LIBRARIES = frozenset(
+    ["contextlib", "equinox", "flax", "functools", "gnjax", "haiku", "jax", "jaxlib", "keras"]
+)
 
 
 def enable_x64() -> None:
@@ -45,7 +51,19 @@ def _warn_single() -> None:
         "JAX is in 32-bit mode, so this spectrum is computed in float32 and its floor is about "
         "1e-6 of the largest eigenvalue; call gnjax.enable_x64() before making arrays"
     )
-    warnings.warn(msg, UserWarning, stacklevel=4)
+    warnings.warn(msg, UserWarning, stacklevel=_level_of_callers_line())
+
+
+def _level_of_callers_line() -> int:
+    """The ``stacklevel`` with which a warning names the line that called into this library.
+
+    It is for the function that calls this one. A public function reaches that by many ways, some of
+    them through JAX, so that frames are counted until one belongs to no library.
+    """
+    frame, level = sys._getframe(1), 1
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def real_dtype() -> jnp.dtype:
