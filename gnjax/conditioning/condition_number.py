@@ -18,7 +18,7 @@ from gnjax.numerics.certificate import PROVED, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.validation import is_count
-from gnjax.operators.elsewhere.recognised import as_operator
+from gnjax.operators.elsewhere.recognised import as_operator, one_operator
 from gnjax.operators.facts import error_of, twin_of
 from gnjax.operators.near_one import check_near_one
 from gnjax.operators.protocol import Operator
@@ -32,6 +32,7 @@ __all__ = ["ConditionNumber", "condition_number", "condition_of_spectrum"]
 _CERTIFICATES = ("ritz", "inertia")
 
 
+@one_operator
 def condition_number(
     op: Operator | ArrayLike,
     *,

@@ -35,7 +35,7 @@ from gnjax.diagnosis.subset import part_of_samples
 from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.forms.frameworks import InputTree, Model, PyTree
 from gnjax.networks.losses import Loss
-from gnjax.networks.model import functional
+from gnjax.networks.model import check_order, functional
 from gnjax.networks.network import differentiated, parameter_names
 from gnjax.networks.parameters import Only, layer_name
 from gnjax.numerics.answers.result import Result
@@ -198,6 +198,7 @@ def diagnose(
             "of it, and see gnjax.condition_number(gnjax.gauss_newton(model, batches)) for them all"
         )
         raise ValueError(msg)
+    check_order(model, x)
     whole_problem = ModelOnData(functional(model), x, y, loss, seed, only, batch_size)
     whole_gram = whole_problem.gram()
     problem, part = whole_problem, ""

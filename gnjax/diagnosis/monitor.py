@@ -29,6 +29,7 @@ from gnjax.networks.construct import at_parameters_of
 from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.forms.frameworks import InputTree, Model, PyTree
 from gnjax.networks.losses import Loss, loss_in_words
+from gnjax.networks.model import is_model
 from gnjax.networks.network import HESSIAN
 from gnjax.networks.parameters import Only
 from gnjax.networks.rounding import product_error
@@ -189,6 +190,9 @@ class Monitor:
           update: the step of the optimiser, a tree like the parameters.
           rate: the learning rate.
         """
+        if is_model(step):
+            msg = "the number of the step comes first and the model second, monitor(step, model)"
+            raise ValueError(msg)
         if int(step) % self._every:
             return None
         # 1. The matrices at the parameters of this step: H, G if wanted, and P^{-1/2} H P^{-1/2}.
@@ -346,6 +350,12 @@ def _check(x: Any, *, every: int, rtol: float, probes: int, steps: int, warm_ste
     """Refuse arguments of :class:`Monitor` that are batches, or counts below their least value."""
     if is_batches(x):
         msg = "a monitor measures on one batch, and x is a sequence of batches; pass one of them"
+        raise ValueError(msg)
+    if is_model(x):
+        msg = (
+            "a monitor is made of samples, gnjax.Monitor(x, y), and takes the model at every step, "
+            "monitor(step, model); here x is a model"
+        )
         raise ValueError(msg)
     counts = {"every": (every, 1), "probes": (probes, 0)}
     counts |= {"steps": (steps, 2), "warm_steps": (warm_steps, 2)}

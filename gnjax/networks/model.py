@@ -108,6 +108,26 @@ def functional(model: Model, **call: Any) -> tuple[Apply, Params]:
     return frameworks.of_function(first, second, call)
 
 
+def is_model(value: Any) -> bool:
+    """Whether a value has a form of a model, and not that of samples; no form is looked into."""
+    first = value[0] if type(value) is tuple and value else value
+    known = isinstance(first, nnx.Module | flax.linen.Module) or frameworks.is_haiku(first)
+    others = (frameworks.is_equinox, frameworks.is_keras, frameworks.is_torch)
+    if known or frameworks.is_train_state(value) or any(is_form(first) for is_form in others):
+        return True
+    return first is not value and callable(first)
+
+
+def check_order(model: Any, x: Any) -> None:
+    """Refuse samples and a model that changed places."""
+    if is_model(x) and not is_model(model):
+        msg = (
+            "the model comes first and the samples second, (model, x), and here they have changed "
+            "places"
+        )
+        raise ValueError(msg)
+
+
 def _check_variables(apply: Any, params: Any) -> None:
     """Refuse Linen variables, such as {"params": .., "batch_stats": ..}, as the parameters.
 
@@ -168,6 +188,7 @@ def apply_params_and_inputs(
 
     With ``has_aux`` the model returns (outputs, extras), and ``apply`` the outputs alone.
     """
+    check_order(model, x)
     inputs = check_samples("x", x)
     return *apply_and_params(model, has_aux=has_aux), inputs
 

@@ -27,7 +27,7 @@ from jax.typing import ArrayLike
 from gnjax.numerics.certificate import UNKNOWN, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import spectral_error
-from gnjax.operators.elsewhere.recognised import as_operator
+from gnjax.operators.elsewhere.recognised import as_operator, one_operator
 from gnjax.operators.facts import symmetry_of
 from gnjax.operators.near_one import check_near_one
 from gnjax.operators.protocol import Operator
@@ -43,6 +43,7 @@ __all__ = ["Estimate", "SpectralDensity", "spectral_density"]
 _BREAKDOWN = 16.0  # times the floor: the noise, as earlier steps amplify the rounding of a product
 
 
+@one_operator
 def spectral_density(
     op: Operator | ArrayLike,
     *,

@@ -16,7 +16,7 @@ from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import spectral_error
-from gnjax.operators.elsewhere.recognised import as_operator
+from gnjax.operators.elsewhere.recognised import as_operator, one_operator
 from gnjax.operators.facts import error_of, symmetry_of
 from gnjax.operators.near_one import check_stated_near_one
 from gnjax.operators.protocol import Operator
@@ -54,6 +54,7 @@ class DiagonalEstimate(Result):
     finished: bool = True
 
 
+@one_operator
 def estimate_diagonal(
     op: Operator | ArrayLike,
     *,

@@ -13,7 +13,7 @@ from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import SHAPES
 from gnjax.numerics.rounding import spectral_error
 from gnjax.numerics.validation import is_count
-from gnjax.operators.elsewhere.recognised import as_operator
+from gnjax.operators.elsewhere.recognised import as_operator, one_operator
 from gnjax.operators.facts import factorisation_of, facts_of, symmetry_of, twin_of, unshifted_of
 from gnjax.operators.near_one import check_near_one
 from gnjax.operators.protocol import Operator
@@ -39,6 +39,7 @@ _FIRST_PRODUCTS, _PRODUCTS_EACH = 100, 10  # that a few eigenvalues take, and mo
 _FORMED = 4  # products that form a matrix, many at once, in the time of one product by itself
 
 
+@one_operator
 def eigenvalues(
     op: Operator | ArrayLike,
     *,

@@ -18,7 +18,7 @@ from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate, unknown
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import gamma, spectral_error
-from gnjax.operators.elsewhere.recognised import as_operator
+from gnjax.operators.elsewhere.recognised import as_operator, one_operator
 from gnjax.operators.facts import error_of, factorisation_of, facts_of, positivity_of, symmetry_of
 from gnjax.operators.near_one import check_stated_near_one
 from gnjax.operators.protocol import Operator
@@ -86,6 +86,7 @@ class Trace(Result):
         )
 
 
+@one_operator
 def trace(
     op: Operator | ArrayLike,
     *,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 
 import jax
@@ -189,3 +190,40 @@ def test_a_module_of_pytorch_is_refused_with_a_way_onward():
     for model in (net, (net, {})):
         with pytest.raises(ValueError, match=r"gnjax\.from_torch\(module\).*load_torch"):
             gnjax.ntk(model, X)
+
+
+def test_a_model_and_samples_that_changed_places_are_named():
+    model = gnjax.models.MLP((3, 4, 2), key=jax.random.key(0))
+    for given in (model, (_dense, W)):
+        for call in (
+            lambda given=given: gnjax.gauss_newton(X, given, Y),
+            lambda given=given: gnjax.hessian({"a": X}, given, Y),
+            lambda given=given: gnjax.ntk(X, given),
+            lambda given=given: gnjax.diagnose(X, given),
+            lambda given=given: gnjax.block_spectra((X, X), given),
+        ):
+            with pytest.raises(ValueError, match="the model comes first and the samples second"):
+                call()
+        with pytest.raises(ValueError, match=r"made of samples, gnjax.Monitor\(x, y\)"):
+            gnjax.Monitor(given, X)
+        with pytest.raises(ValueError, match="the number of the step comes first"):
+            gnjax.Monitor(X, Y)(given, 0)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        gnjax.condition_number,
+        gnjax.eigenvalues,
+        gnjax.trace,
+        gnjax.spectral_density,
+        gnjax.estimate_diagonal,
+    ],
+)
+def test_a_function_of_an_operator_says_how_it_is_written_for_a_model(function):
+    name = function.__name__
+    words = rf"{name} takes one operator, .* gnjax.{name}\(gnjax.gauss_newton\(model, x\)\)"
+    for arguments in (((_dense, W), X), (X, (_dense, W)), (np.eye(3), 2)):
+        with pytest.raises(TypeError, match=words):
+            function(*arguments)
+    assert next(iter(inspect.signature(function).parameters)) == "op"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from jax.typing import ArrayLike
 
@@ -66,6 +69,29 @@ def as_operator(
         )
         raise ValueError(msg)
     return operator
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def one_operator(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """The same function of one operator and keywords; more by position is refused in words."""
+    keywords = list(inspect.signature(function).parameters)[1:3]
+
+    @wraps(function)
+    def checked(*args: _P.args, **options: _P.kwargs) -> _R:
+        if len(args) > 1:
+            name = function.__name__
+            msg = (
+                f"{name} takes one operator, and all else by name, as {keywords[0]}= and "
+                f"{keywords[1]}=; got {len(args)} arguments without a name. Of a model at samples "
+                f"x it is gnjax.{name}(gnjax.gauss_newton(model, x))"
+            )
+            raise TypeError(msg)
+        return function(*args, **options)
+
+    return checked
 
 
 def is_matrix(source: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 
 from gnjax.networks.forms.frameworks import PyTree
 from gnjax.networks.forms.real_form import real_parts
@@ -74,6 +75,7 @@ def optimizer_metric(
     >>> gnjax.metrics.optimizer_metric(state)["w"].round(6).tolist()  # |g| after the first step
     [2.0, 3.0]
     """
+    _check_no_optimizer(state)
     states = list(_recognised_states(state, {}))
     for inner, _ in states:
         reason = _NO_METRIC.get(type(inner).__name__)
@@ -145,6 +147,7 @@ def _check_update(optimizer: Any, state: Any, metric_of: Callable[[Any], Any]) -
 
 def soap_state(state: Any) -> Any:
     """The state of SOAP inside of an optimiser's state."""
+    _check_no_optimizer(state)
     states = [
         node for node, _ in _nodes(state, {}) if type(node).__name__ in ("SoapState", "SOAPState")
     ]
@@ -154,8 +157,27 @@ def soap_state(state: Any) -> Any:
     return states[0]
 
 
+def _check_no_optimizer(given: Any) -> None:
+    """Refuse an optimiser, such as optax.adam(1e-3) or optax.adam, in place of its state."""
+    if isinstance(given, nnx.Optimizer):
+        msg = "this is an optimiser of Flax, and its metric is in its state: pass its opt_state"
+        raise ValueError(msg)
+    transforms = callable(getattr(given, "init", None)) and callable(getattr(given, "update", None))
+    is_of_optax = callable(given) and getattr(given, "__module__", "").startswith("optax")
+    if transforms or is_of_optax:
+        msg = (
+            "this is an optimiser, and its metric is in its state: pass opt_state after a step, "
+            "from updates, opt_state = optimiser.update(gradients, opt_state, params)"
+        )
+        raise ValueError(msg)
+
+
 def has_optimizer_state(tree: Any) -> bool:
-    """Whether a tree contains the state of an optimiser, and is not just a tree of arrays."""
+    """Whether a tree contains the state of an optimiser, and is not just a tree of arrays.
+
+    The optimiser itself is refused.
+    """
+    _check_no_optimizer(tree)
     names = (type(node).__name__ for node, _ in _nodes(tree, {}))
     return any(name.endswith("State") and name != "State" for name in names)
 

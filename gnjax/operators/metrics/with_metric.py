@@ -294,7 +294,10 @@ def _entries(op: Any, net: Network, metric: Any) -> np.ndarray:
     """The diagonal (p,) of a diagonal P: from a name, an operator, a tree, or a state of optax."""
     if isinstance(metric, str):
         if metric != "diagonal":
-            msg = f"metric={metric!r} is neither 'diagonal' nor 'layers'"
+            msg = (
+                f"metric={metric!r} is neither 'diagonal' nor 'layers'; for that of an optimiser "
+                "pass its state, as opt_state of optax"
+            )
             raise ValueError(msg)
         return exact_diagonal(op)
     if isinstance(metric, Diagonal):

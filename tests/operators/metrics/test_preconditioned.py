@@ -374,6 +374,11 @@ class _Rolled:
         return self.mv(jnp.eye(43))
 
 
+def _flax_optimiser():
+    model = gnjax.models.MLP((3, 4, 2), key=jax.random.key(0))
+    return nnx.Optimizer(model, optax.adam(0.1), wrt=nnx.Param)
+
+
 @pytest.mark.parametrize(
     ("metric", "options", "words"),
     [
@@ -385,7 +390,10 @@ class _Rolled:
         (lambda: 2.0, {}, "does not look like"),
         (lambda: None, {}, "does not look like"),
         (lambda: gnjax.diagonal(np.ones(42)), {}, "on 42 parameters, and the operator on 43"),
-        (lambda: "kfc", {}, "neither 'diagonal' nor 'layers'"),
+        (lambda: "kfc", {}, "neither 'diagonal' nor 'layers'; .* as opt_state of optax"),
+        (lambda: optax.adam(0.1), {}, "this is an optimiser, .*: pass opt_state after a step"),
+        (lambda: optax.adam, {}, "this is an optimiser, .*: pass opt_state after a step"),
+        (_flax_optimiser, {}, "an optimiser of Flax, .*: pass its opt_state"),
         (lambda: {"w": np.ones(43)}, {}, "does not look like"),
         (_Rolled, {}, "a metric must be symmetric"),
         (lambda: gnjax.dense(np.eye(2)), {}, r"a metric of 43 parameters, got shape \(2, 2\)"),
@@ -400,6 +408,18 @@ def test_what_is_no_metric_is_refused(metric, options, words):
     op = gnjax.gauss_newton(_model(), X)
     with pytest.raises(ValueError, match=words):
         gnjax.preconditioned(op, metric(), **options)
+
+
+def test_an_optimiser_in_place_of_its_state_is_refused_wherever_a_state_is_taken():
+    op = gnjax.gauss_newton(_model(), X)
+    monitor = gnjax.Monitor(X, np.zeros((len(X), 3)))
+    for call in (
+        lambda: gnjax.metrics.optimizer_metric(optax.rmsprop(0.1)),
+        lambda: gnjax.metrics.soap(op, optax.adam(0.1)),
+        lambda: monitor(0, _model(), metric=optax.adam(0.1)),
+    ):
+        with pytest.raises(ValueError, match="this is an optimiser, and its metric is in its sta"):
+            call()
 
 
 def test_what_has_no_parameters_is_refused():
