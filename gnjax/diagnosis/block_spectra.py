@@ -11,7 +11,8 @@ from jax.typing import ArrayLike
 
 from gnjax.conditioning.answer import ASSUMED, is_assumed, short
 from gnjax.conditioning.condition_number import ConditionNumber, condition_of_spectrum
-from gnjax.networks.forms.frameworks import InputTree, Model
+from gnjax.networks.forms.frameworks import InputTree, Model, PyTree
+from gnjax.networks.model import is_model
 from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.parameters import Groups, grouped, natural_order
 from gnjax.numerics.answers.result import Result
@@ -154,6 +155,7 @@ class BlockSpectra(Result):
 def block_spectra(
     op: Operator | Model,
     x: InputTree | None = None,
+    y: PyTree | None = None,
     *,
     by: Groups | Mapping[str, ArrayLike] = "layer",
     labels: ArrayLike | None = None,
@@ -177,7 +179,8 @@ def block_spectra(
 
     Args:
       op: an operator of a network, or a model with its inputs ``x``.
-      x: inputs, where ``op`` is a model; it is then ``gauss_newton(op, x, **options)``.
+      x: inputs, where ``op`` is a model; it is then ``gauss_newton(op, x, y, **options)``.
+      y: targets, where ``op`` is a model and its loss needs them.
       by: "layer" (a kernel and its bias), "module" (the module that holds the layer, such as the
         attention of one block), "parameter" (every leaf), a list of patterns of paths (each
         parameter goes to the first that it matches), or a function from a path to the name of its
@@ -204,11 +207,11 @@ def block_spectra(
     >>> [block.name for block in gnjax.block_spectra(op, by=["*/kernel", "*/bias"]).blocks]
     ['*/bias', '*/kernel']
     >>> y = np.array([0, 0, 0, 1, 1])
-    >>> parts = gnjax.block_spectra(model, x, y=y, loss="cross_entropy", labels=y)
+    >>> parts = gnjax.block_spectra(model, x, y, loss="cross_entropy", labels=y)
     >>> [(part.name, part.terms, part.condition.rank) for part in parts.blocks]
     [('0', 3, 3), ('1', 2, 2)]
     """
-    operator = _operator(op, x, options)
+    operator = _operator(op, x, y, options)
     names, terms, parameters, diagonal = _blocks(operator, by, labels, centred, limits)
     blocks: list[BlockSpectrum] = []
     with stages(progress, len(names) + 1) as advance:
@@ -291,12 +294,17 @@ def _entries_by_label(
     return {name: np.flatnonzero(labels == name) for name in names}
 
 
-def _operator(op: Any, x: Any, options: dict[str, Any]) -> Any:
+def _operator(op: Any, x: Any, y: Any, options: dict[str, Any]) -> Any:
     """The operator whose blocks are asked for: ``op`` itself, or G of the model ``op`` at x."""
+    given = {"x": x, "y": y, **options}
+    names = ", ".join(name for name, value in given.items() if value is not None)
+    if isinstance(op, Operator) and names:
+        msg = f"{names}: these belong to a model, and an operator has its samples already"
+        raise ValueError(msg)
     if x is not None:
-        return gauss_newton(op, x, **options)
-    if options:
-        msg = f"{', '.join(options)}: these options belong to a model and x, not to an operator"
+        return gauss_newton(op, x, y, **options)
+    if is_model(op):
+        msg = "the blocks of a model are those at samples; give x too, as block_spectra(model, x)"
         raise ValueError(msg)
     return op
 

@@ -345,6 +345,14 @@ def test_a_kappa_at_an_assumed_rank_is_marked_wherever_it_is_shown(ask):
         assert "*" not in text
 
 
+def test_targets_go_in_by_position_as_everywhere():
+    mlp = _reference("mlp")
+    y = np.arange(len(mlp.x)) % 2
+    found = gnjax.block_spectra(mlp.model, mlp.x, y, loss="cross_entropy", labels=y)
+    expected = gnjax.block_spectra(mlp.model, mlp.x, y=y, loss="cross_entropy", labels=y)
+    assert found.to_json() == expected.to_json()
+
+
 def test_what_cannot_be_split_is_refused():
     mlp = _reference("mlp")
     op = gnjax.gauss_newton(mlp.model, mlp.x)
@@ -352,7 +360,9 @@ def test_what_cannot_be_split_is_refused():
         (lambda: gnjax.block_spectra(gnjax.dense(np.eye(2))), "of a network"),
         (lambda: gnjax.block_spectra(op, by="head"), "none of 'layer', 'module' and"),
         (lambda: gnjax.block_spectra(op, by=["dense1/*"]), "is no name"),
-        (lambda: gnjax.block_spectra(op, loss="cross_entropy"), "belong to a model and x"),
+        (lambda: gnjax.block_spectra(op, loss="cross_entropy"), "loss: these belong to a model"),
+        (lambda: gnjax.block_spectra(op, mlp.x), "x: these belong to a model, and an operator"),
+        (lambda: gnjax.block_spectra(mlp.model), r"give x too, as block_spectra\(model, x\)"),
         (lambda: gnjax.block_spectra(op)["dense9"], "there is no block 'dense9'"),
         (
             lambda: gnjax.block_spectra(gnjax.linearised(gnjax.ntk(mlp.model, mlp.x))),
