@@ -121,7 +121,10 @@ class Diagnosis(Result):
 
     @property
     def best_learning_rate(self) -> float:
-        """2 / (lambda_max + lambda_min), the constant learning rate that converges fastest."""
+        """2 / (lambda_max + lambda_min), the constant rate that converges fastest on the model of G.
+
+        It may be above the limits: ``hessian_learning_rate``, and ``learning_rate`` for all data.
+        """
         return 2 / (self.condition.lambda_max + self.condition.lambda_min)
 
     @property

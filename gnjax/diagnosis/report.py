@@ -114,17 +114,28 @@ def _resolved_sentence(diagnosis: Diagnosis) -> str:
 def _rates(diagnosis: Diagnosis) -> str:
     """The stable and the best learning rates of gradient descent, as lines of the report."""
     bound = "" if diagnosis.condition.bounded else "at least "
-    lines = [
-        "learning rate of gradient descent",
-        f"  stable below 2 / lambda_max(G) = {diagnosis.learning_rate:.4g}",
-    ]
-    if diagnosis.hessian_learning_rate is not None:
-        lines.append(f"  stable below 2 / lambda_max(H) = {diagnosis.hessian_learning_rate:.4g}")
+    best = diagnosis.best_learning_rate
+    limits = {"G": diagnosis.learning_rate, "H": diagnosis.hessian_learning_rate}
+    known = {matrix: limit for matrix, limit in limits.items() if limit is not None}
+    lines = ["learning rate of gradient descent, on quadratic models of the loss"]
+    for matrix, limit in known.items():
+        name = {"G": "the Gauss-Newton matrix G", "H": "the Hessian H"}[matrix]
+        lines.append(f"  with {name}: stable below 2 / lambda_max({matrix}) = {limit:.4g}")
     lines += _filled(
-        f"at the best constant rate, {diagnosis.best_learning_rate:.4g}, each step multiplies the "
-        f"error by {bound}(kappa - 1) / (kappa + 1) = {_contraction(diagnosis)}: one more decimal "
-        f"digit takes {bound}{diagnosis.steps_per_decade:.3g} steps"
+        f"with G at its best constant rate, {best:.4g}, each step multiplies the error by {bound}"
+        f"(kappa - 1) / (kappa + 1) = {_contraction(diagnosis)}: one more decimal digit takes "
+        f"{bound}{diagnosis.steps_per_decade:.3g} steps"
     )
+    # lambda_max(G) of a part of the samples may be smaller than that of all
+    for matrix, limit in known.items():
+        if best > limit:
+            lines += _filled(
+                f"that rate is above 2 / lambda_max({matrix})"
+                f"{' of all data' if matrix == 'G' else ''}, where gradient descent on the model "
+                f"with {matrix} diverges: take less than {limit:.4g}"
+            )
+    if diagnosis.sharpness is None:
+        lines += _filled("the limit by the Hessian, which may be lower, needs targets y")
     return "\n".join(lines)
 
 

@@ -386,6 +386,24 @@ def test_the_report_says_of_which_loss_it_is(found):
     assert str(own).splitlines()[1] == "  loss cube (a function)"
 
 
+def test_a_best_rate_above_a_limit_is_said_to_be(found):
+    """G may allow a rate at which the Hessian does not; without targets nobody knows."""
+
+    def said(**fields):
+        text = str(dataclasses.replace(found, **fields))
+        return " ".join(text.split())
+
+    limit = found.condition.lambda_max
+    warned = "that rate is above 2 / lambda_max(H), where gradient descent on the model with H"
+    assert f"{warned} diverges: take less than {1 / limit:.4g}" in said(sharpness=2 * limit)
+    assert "that rate is above" not in said(sharpness=0.9 * limit)
+    assert "lambda_max(H)" not in said(sharpness=-1.0)  # no limit, and nothing that is missing
+    assert "needs targets" not in said(sharpness=-1.0)
+    without = said(sharpness=None)
+    assert "the limit by the Hessian, which may be lower, needs targets y" in without
+    assert "above 2 / lambda_max(G) of all data" in said(whole_lambda_max=2 * limit)
+
+
 def test_dead_models_have_nothing_to_diagnose():
     with pytest.raises(ValueError, match="no output depends on any parameter"):
         diagnose((lambda p, x: x * 0 * p["w"], {"w": jnp.ones(())}), np.ones((3, 2)))
