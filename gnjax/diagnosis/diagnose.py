@@ -121,7 +121,7 @@ class Diagnosis(Result):
 
     @property
     def best_learning_rate(self) -> float:
-        """2 / (lambda_max + lambda_min), the constant rate that converges fastest on the model of G.
+        """2 / (lambda_max + lambda_min), the constant rate that converges fastest on that model.
 
         It may be above the limits: ``hessian_learning_rate``, and ``learning_rate`` for all data.
         """

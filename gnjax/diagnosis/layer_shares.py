@@ -1,4 +1,4 @@
-"""Each layer's share of the eigenvalues at both ends of the spectrum."""
+"""Each layer's share of the eigenvalues at both ends of the spectrum, and short names of layers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from gnjax.numerics.limits import LIMITS
 from gnjax.operators.of_networks.network_gram import NetworkGram
 
 _STANDS_OUT = 0.1  # the least sensitivity for which a layer is named
+_CUT = "~"  # what is left out of a name; a terminal of any encoding has it
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,3 +91,24 @@ def most_sensitive(layers: Sequence[LayerShare]) -> LayerShare | None:
     """The layer with the largest sensitivity, if that is at least 0.1."""
     most = max(layers, key=lambda layer: layer.sensitivity or 0.0)
     return most if (most.sensitivity or 0.0) >= _STANDS_OUT else None
+
+
+def shortened(names: Sequence[str], width: int) -> list[str]:
+    """The names with at most ``width`` letters each, of which no two become the same.
+
+    Of a longer name its beginning and its end are kept, as the path of a layer begins with the
+    part of the model and ends with the layer. The cut is in the middle, or as near to it as leaves
+    all names distinct. Where no cut does, names that would become the same stay whole.
+    """
+    kept = max(width - len(_CUT), 2)
+    heads = sorted(range(1, kept), key=lambda head: abs(2 * head - kept))
+    cuts = ([_cut(name, width, head, kept - head) for name in names] for head in heads)
+    best = max(cuts, key=lambda cut: len(set(cut)))  # the first of those that keep the most apart
+    return [
+        name if best.count(short) > 1 else short for name, short in zip(names, best, strict=True)
+    ]
+
+
+def _cut(name: str, width: int, head: int, tail: int) -> str:
+    """A name of more than ``width`` letters with that many at its beginning and its end."""
+    return name if len(name) <= width else name[:head] + _CUT + name[-tail:]

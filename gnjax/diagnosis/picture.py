@@ -12,6 +12,7 @@ import numpy as np
 from gnjax.conditioning.answer import is_assumed, short
 from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.diagnosis.diagnose import Diagnosis
+from gnjax.diagnosis.layer_shares import shortened
 from gnjax.numerics.extras import optional
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _TOP, _BOTTOM, _GREY = "#0072B2", "#D55E00", "#5F5F5F"
 _BAR_INCHES = 0.28  # the height of one of the two bars of a layer
 _TALLEST = 9.0  # inches
 _NAMES = 30  # at most so many names of layers are written
+NAME = 30  # letters of a name, as more would leave the bars no room
 
 
 def check_format(path: Path) -> None:
@@ -109,11 +111,12 @@ def _shares(axes: Axes, diagnosis: Diagnosis) -> None:
     if len(bottoms) == len(heights):
         axes.barh(heights + 0.2, bottoms, 0.38, color=_BOTTOM, label="lambda_min")
     step = -(-len(heights) // _NAMES)  # rounded up: every so manieth name is written
-    names = [layer.name for layer in diagnosis.layers[::step]]
+    names = shortened([layer.name for layer in diagnosis.layers], NAME)
     if step == 1:
-        names = [with_kappa(layer.name, layer.block) for layer in diagnosis.layers]
-        explain_mark(axes, [layer.block for layer in diagnosis.layers])
-    axes.set_yticks(heights[::step], names)
+        blocks = [layer.block for layer in diagnosis.layers]
+        names = list(map(with_kappa, names, blocks))
+        explain_mark(axes, blocks)
+    axes.set_yticks(heights[::step], names[::step])
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
     axes.set_title("share of each layer", loc="left")

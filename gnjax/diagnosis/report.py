@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gnjax.conditioning.answer import ASSUMED, is_assumed, short, without_smallest
 from gnjax.conditioning.condition_number import ConditionNumber
+from gnjax.diagnosis.layer_shares import shortened
 from gnjax.diagnosis.remedies.learning_rate import own_rate
 from gnjax.diagnosis.remedies.suggestion import HELPS, Suggestion, count_of
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 _FOUR_DIGITS = 1e-4  # four digits are certain if the relative width of the interval is at most this
 _WIDTH = 80
 _FAR_BELOW = 0.01  # a curvature up to this share of the eigenvalue above a gap lies below the gap
+_COLUMNS = 50  # letters of a row behind the name of its layer
 _LAYERS = 8  # how many layers have a line of their own
 
 
@@ -147,19 +150,25 @@ def _contraction(diagnosis: Diagnosis) -> str:
 
 
 def _layers(diagnosis: Diagnosis) -> str:
-    """A table of the layers' shares of both ends, and a sentence on what it shows."""
-    width = min(max(len("layer"), *(len(layer.name) for layer in diagnosis.layers)), 28)
+    """A table of the layers' shares of both ends, and a sentence on what it shows.
+
+    The names are whole where the terminal, or 80 letters without one, has room for them.
+    """
+    room = max(shutil.get_terminal_size().columns, _WIDTH) - _COLUMNS
+    whole = [layer.name for layer in diagnosis.layers]
+    names = dict(zip(whole, shortened(whole, room), strict=True))
+    telling = _most_telling(diagnosis.layers)
+    width = max(len("layer"), *(len(names[layer.name]) for layer in telling))
     lines = [
         f"{'layer':{width}}  {'parameters':>11}  {'lambda_max':>10}  {'lambda_min':>10}  "
         f"{'kappa alone':>11}"
     ]
-    for layer in _most_telling(diagnosis.layers):
-        # A long name keeps its end, behind the sign ~.
-        name = layer.name if len(layer.name) <= width else "~" + layer.name[1 - width :]
+    for layer in telling:
         bottom = "-" if layer.bottom is None else f"{layer.bottom:.1%}"
         alone = "-" if layer.block is None else short(layer.block)
         lines.append(
-            f"{name:{width}}  {layer.parameters:11,}  {layer.top:10.1%}  {bottom:>10}  {alone:>11}"
+            f"{names[layer.name]:{width}}  {layer.parameters:11,}  {layer.top:10.1%}  "
+            f"{bottom:>10}  {alone:>11}"
         )
     if len(diagnosis.layers) > _LAYERS:
         lines += _filled(f"and {len(diagnosis.layers) - _LAYERS} more with smaller shares")
@@ -222,9 +231,10 @@ def _classes(diagnosis: Diagnosis) -> str:
     """A table of the classes' shares of both ends; "" without classes."""
     if not diagnosis.classes:
         return ""
-    lines = [f"{'class':14}  {'of all labels':>13}  {'lambda_max':>10}  {'lambda_min':>10}"]
+    width = max(14, *(len(share.name) for share in diagnosis.classes))
+    lines = [f"{'class':{width}}  {'of all labels':>13}  {'lambda_max':>10}  {'lambda_min':>10}"]
     lines += [
-        f"{share.name:14.14}  {share.weight:13.1%}  {share.top:10.1%}  {share.bottom:10.1%}"
+        f"{share.name:{width}}  {share.weight:13.1%}  {share.top:10.1%}  {share.bottom:10.1%}"
         for share in diagnosis.classes
     ]
     return "\n".join(lines)

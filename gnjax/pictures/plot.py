@@ -10,8 +10,9 @@ import numpy as np
 from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.diagnosis.block_spectra import BlockSpectra
 from gnjax.diagnosis.diagnose import Diagnosis
+from gnjax.diagnosis.layer_shares import shortened
 from gnjax.diagnosis.monitor import Monitor
-from gnjax.diagnosis.picture import blank, draw, explain_mark, two_axes, with_kappa
+from gnjax.diagnosis.picture import NAME, blank, draw, explain_mark, two_axes, with_kappa
 from gnjax.numerics.extras import optional
 from gnjax.spectra.density import SpectralDensity
 from gnjax.spectra.spectrum import Spectrum
@@ -26,6 +27,7 @@ _SPREAD = 2.0  # standard errors in the band of a density
 _MANY = 60  # with so many eigenvalues or more, markers are small and have no caps
 _MOST_NAMES = 40  # the most blocks whose names are written
 _FEW_NAMES = 6  # up to so many names of blocks are written from left to right
+_FEW_LETTERS = 80  # up to so many of all names together have room from left to right
 _FEW = 12  # up to so many eigenvalues have a tick each
 _DEEPEST = 1e-30  # relative to the largest: the smallest value on a logarithmic axis
 
@@ -219,7 +221,9 @@ def _blocks(axes: Axes, spectra: BlockSpectra) -> None:
     mark *, which a line below the axes explains. The title has the share of |G|_F^2 that lies
     outside the diagonal blocks, and the mean of the distances between the spectra of two blocks.
     """
-    names = [with_kappa(block.name, block.condition) for block in spectra.blocks]
+    conditions = [block.condition for block in spectra.blocks]
+    short_names = shortened([block.name for block in spectra.blocks], NAME)
+    names = list(map(with_kappa, short_names, conditions))
     axes.set_yscale("log")
     for column, block in enumerate(spectra.blocks):
         values = block.spectrum.values
@@ -228,10 +232,11 @@ def _blocks(axes: Axes, spectra: BlockSpectra) -> None:
             sizes = np.abs(values[of_this_sign])
             axes.plot(np.full(len(sizes), column), sizes, "_", ms=9, color=color, alpha=0.6)
     step = -(-len(names) // _MOST_NAMES)  # rounded up: with many blocks some names are left out
-    rotation = 90 if len(names) > _FEW_NAMES else 0
+    letters = sum(map(len, short_names))
+    rotation = 90 if len(names) > _FEW_NAMES or letters > _FEW_LETTERS else 0
     axes.set_xticks(range(0, len(names), step), names[::step], rotation=rotation, fontsize="small")
     axes.set_xlim(-0.6, len(names) - 0.4)
-    explain_mark(axes, [block.condition for block in spectra.blocks])
+    explain_mark(axes, conditions)
     axes.set_ylabel("size of eigenvalue")
     share = f"{100 * spectra.off_block_share:.3g}% off the blocks"
     distance = f"mean distance {spectra.mean_distance:.3g}"
