@@ -20,6 +20,7 @@ from figures.shared import points, style
 from sweeps import table
 from sweeps.storage.files import StoreError, write_atomically
 
+_GALLERY = Path("figures/gallery")
 POINTS = ".points.svg"
 SUFFIXES = (".png", POINTS, ".pdf", ".txt")  # points after the picture, whose layout they have
 _PASSING = ("dates", "git", "machine", "python", "device", "seconds")  # not in a stamp
@@ -142,9 +143,17 @@ def saved(name: str, profile: str, results: Path) -> tuple[Path, Path] | None:
 
 def _published(name: str, rows: Path) -> tuple[Path, Path]:
     """A table anywhere, and its provenance, which stands beside it."""
-    if not isinstance(catalogue.load(name), TableFigure):
+    module = catalogue.load(name)
+    if not isinstance(module, TableFigure):
         msg = f"{name} is drawn from no table; leave --from out"
         raise table.TableError(msg)
+    if not rows.is_file():
+        what = "is a folder" if rows.is_dir() else "does not exist"
+        msg = (
+            f"{rows} {what}, where the table of {name} is looked for; --from takes a file, such as "
+            f"the published one: --from={_GALLERY / module.EXPERIMENT}.csv"
+        )
+        raise FileNotFoundError(msg)
     return rows, table.provenance_beside(rows)
 
 

@@ -114,6 +114,9 @@ def read_provenance(path: Path | str) -> dict[str, Any]:
     """The provenance of a table; captions need at least its `precision`."""
     try:
         provenance = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        msg = f"{path} does not exist; it says how the table beside it was computed, so copy it too"
+        raise TableError(msg) from error
     except ValueError as error:  # of JSON or of UTF-8
         msg = f"{path} is not a file of JSON: {error}"
         raise TableError(msg) from error

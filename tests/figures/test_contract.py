@@ -80,3 +80,19 @@ def test_a_table_without_a_column_is_refused_in_one_sentence(name, tmp_path, cap
         assert cli.main([name, f"--from={path}", f"--out={tmp_path}"]) == 1
         (said,) = capsys.readouterr().err.splitlines()
         assert f"has no column {missing}; another version wrote it" in said
+
+
+def test_a_table_that_is_not_there_is_told_in_one_sentence(tmp_path, capsys):
+    """It says what was looked for, and what to write; a table without its provenance as well."""
+    published = table_of("fig05", GALLERY)
+    alone = tmp_path / "beta_sweep.csv"
+    alone.write_text(published.read_text())
+    for path, code, words in (
+        (tmp_path / "no.csv", 2, "does not exist, where the table of fig05 is looked for; --from"),
+        (tmp_path, 2, f"is a folder, .* the published one: --from={published}"),
+        (alone, 1, "provenance.json does not exist; it says how the table beside it was computed"),
+    ):
+        assert cli.main(["fig05", f"--from={path}", f"--out={tmp_path}"]) == code
+        (said,) = capsys.readouterr().err.splitlines()
+        assert re.search(words, said)
+        assert "Errno" not in said
