@@ -68,7 +68,8 @@ class CertifiedPairs(Result):
     def are_largest(self) -> bool | None:
         """Whether these are the largest eigenvalues, each as often as it occurs; None if undecided.
 
-        True may be wrong with the probability that ``certificate`` states, and False may not.
+        All other eigenvalues lie in the interval ``rest``. True may be wrong with the probability
+        that ``certificate`` states, and False may not.
         """
         if self.missed_above or self.independent < len(self):
             return False
@@ -101,9 +102,12 @@ class CertifiedPairs(Result):
         return f"{'; '.join(parts)} ({self.products} products, {self.certificate.brief}{state})"
 
     def _others(self) -> str:
-        """Where the eigenvalues are that belong to none of the pairs."""
+        """The eigenvalues that belong to none of the pairs: the interval ``rest`` in words.
+
+        Where it has no bounds, the outermost values that a search has reached are named instead.
+        """
         low, high = self.rest
-        if low > high:
+        if low > high:  # an empty interval
             return "there are no others"
         if low == -np.inf and high == np.inf:
             low, high = self.reached
@@ -111,12 +115,16 @@ class CertifiedPairs(Result):
         return f"all others in [{low:.6g}, {high:.6g}]"
 
     def _missed(self) -> list[str]:
-        """Whether these are the largest or smallest eigenvalues, or how many such are missing."""
+        """Whether these are the largest or smallest eigenvalues, or how many such are missing.
+
+        A list with this one phrase; it is empty where that is undecided.
+        """
         if self.are_largest:
             return ["these are the largest"]
         if self.are_smallest:
             return ["these are the smallest"]
         if self.missed_above and self.missed_below:
-            least = f"{self.missed_above} above the smallest of them, {self.missed_below} below"
-            return [f"MISSED: at least {least} the largest"]
+            above, below = self.missed_above, self.missed_below
+            least = f"{above} above the smallest of them, {below} below the largest"
+            return [f"MISSED: at least {least}"]
         return []

@@ -162,10 +162,11 @@ def _others(
     """Bounds on the eigenvalues of A on the complement of the space that the vectors span.
 
     They are as close as it takes to tell whether the values of the pairs are the smallest or the
-    largest eigenvalues, with their radii and the errors that the answer will add.
+    largest eigenvalues, with their radii and the errors that :func:`_answer` adds.
 
-    ``error`` is that of the products, and ``share`` their rounding, relative to the norm. Where the
-    error is unknown, the eigenvalues are bounded for the products as returned.
+    ``error`` is that of the products, and ``share`` their rounding as a fraction of ||A||. Where
+    the error is unknown, the eigenvalues are bounded for the products as returned. ``stop`` returns
+    whether to end the search with the bounds so far.
     """
     size = pairs.basis.shape[1]
     rounding = share * pairs.norm
@@ -193,16 +194,16 @@ def _answer(
     products: int,
     finished: bool,
 ) -> CertifiedPairs:
-    """The intervals for the matrix itself, from those for its products.
+    """The answer of :func:`certify`: intervals for the exact A, from those for its products.
 
     ``others`` are bounds on the eigenvalues of A on the complement of the space of the pairs, and
     the Ritz values of the search there. By Weyl the eigenvalues of A are within ``pairs.beta`` of
     those on the space and on its complement: this is the norm of the part of A that couples both.
     ``error`` is that of the products, which moves every eigenvalue by as much, and
     ``error_of_ritz`` that of the Ritz values. The sum of the three is ``moved``. So all eigenvalues
-    of A but as many as the space has dimensions lie in an interval, ``rest``, which is empty (from
-    inf to -inf) if the pairs span the whole space. Those of the pairs need not be the ones that are
-    left out (:func:`_with_those_of_no_pair`).
+    of A but m, the dimension of the space, lie in an interval, ``rest``, which is empty (from inf
+    to -inf) if the pairs span the whole space. The m eigenvalues outside of it need not be those of
+    the pairs, so that it is made wider (:func:`_with_those_of_no_pair`).
     """
     moved = raised(pairs.beta + error.value + error_of_ritz.value)
     rest = (others.low - moved, others.high + moved) if len(others.ritz) else (np.inf, -np.inf)
@@ -229,7 +230,7 @@ def _answer(
 def _with_those_of_no_pair(
     pairs: _Pairs, errors: np.ndarray, moved: float, rest: tuple[float, float]
 ) -> tuple[float, float]:
-    """The interval ``rest``, made wider until it has all eigenvalues of A but those of the pairs.
+    """The interval ``rest``, made wider until it contains all eigenvalues of A but the pairs' own.
 
     The pairs have the values theta_i with ``errors`` e_i. Let k be the dimension of their space,
     and t_j the k eigenvalues of A on it. By Weyl k eigenvalues of A are within ``moved`` of the
@@ -271,8 +272,8 @@ def _missed_above(
     rho_i be the i-th of the latter from above. The compression of A to the complement has at least
     i eigenvalues >= rho_i (Cauchy), and A without the part that couples the two spaces has
     i + #{j: t_j >= rho_i} of them. That part and the errors move an eigenvalue by ``moved`` at most
-    (Weyl), so that at least as many eigenvalues of A are >= rho_i - ``moved``. A pair can be one of
-    them only if its interval, value +- error, reaches up there; the others are missed.
+    (Weyl), so that at least as many eigenvalues of A are >= rho_i - ``moved``. A pair accounts for
+    one of them only if its interval, value +- error, reaches up there; the others are missed.
     """
     most_missed = 0
     for index, rho in enumerate(ritz[::-1], start=1):
@@ -285,22 +286,26 @@ def _missed_above(
 
 
 def _angles(pairs: _Pairs, error: float, moved: float, rest: tuple[float, float]) -> np.ndarray:
-    """Bounds in radians on the angle of each vector with an exact eigenvector, residual / gap.
+    """Bounds in radians on the angle of each vector with an exact eigenvector (k,).
 
-    The gap is the distance of the value to all eigenvalues but one. These lie in the interval
-    ``rest`` or within ``moved`` of the eigenvalues of A on the space of the pairs, except for the
-    one that is nearest to the value. ``error`` is that of the products.
+    By Davis and Kahan its sine is at most residual / gap. The gap is the distance of the value to
+    all eigenvalues but one, the vector's own. The others lie in the interval ``rest``, or within
+    ``moved`` of an eigenvalue of A on the space of the pairs that is not the nearest to the value.
+    ``error`` is that of the products, and is added to the residual.
     """
     gaps = np.empty(len(pairs.values))
     for index, value in enumerate(pairs.values):
-        distances = np.sort(np.abs(pairs.within - value))[1:] - moved
+        distances = np.sort(np.abs(pairs.within - value))[1:] - moved  # without the nearest
         to_rest = max(value - rest[1], rest[0] - value)
         gaps[index] = min(to_rest, distances.min(initial=np.inf))
     return arcsines(pairs.residuals + error, gaps)
 
 
 def _rows(vectors: Any, size: int) -> np.ndarray:
-    """The given vectors, (k, n) or one of them (n,), as rows of length 1 in float64."""
+    """The caller's ``vectors``, (k, n) or one (n,), as unit rows (k, n) in float64.
+
+    Others than k <= n = ``size`` rows of finite numbers, none of them zero, are refused.
+    """
     rows = np.atleast_2d(np.asarray(vectors))
     if rows.dtype.kind not in "fiu":
         msg = f"vectors must hold real numbers, got dtype {rows.dtype}"

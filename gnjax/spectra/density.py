@@ -53,11 +53,14 @@ def spectral_density(
     progress: Progress = None,
     limits: Limits = LIMITS,
 ) -> SpectralDensity:
-    """Stochastic Lanczos quadrature of a symmetric operator, indefinite ones included.
+    """The density of the eigenvalues of a symmetric operator, by stochastic Lanczos quadrature.
 
-    It takes ``probes * steps`` products, and 33 for checks and the norm. It takes fewer where the
-    Krylov space of a probe is exhausted; the quadrature is then mu_v itself. Ten probes are
-    multiplied at once if ``steps`` vectors of each fit in 2 GB together.
+    From a random unit vector v, a probe, Lanczos computes a Gauss quadrature of the measure mu_v
+    with the mass (u_i^T v)^2 at each eigenvalue lambda_i with eigenvector u_i. The mean of mu_v is
+    the spectral density (1/n) sum_i delta(lambda_i). It takes ``probes * steps`` products, and 33
+    for checks and the norm. It takes fewer where the Krylov space of a probe is exhausted; the
+    quadrature is then mu_v itself. Ten probes are multiplied at once if ``steps`` vectors of each
+    fit in 2 GB together.
 
     Args:
       op: an operator, or a symmetric matrix in any form that :func:`gnjax.as_operator` takes.
@@ -84,10 +87,12 @@ def spectral_density(
         norm = operator_norm(operator, limits)
         error = dense_error(operator, norm)
         known = error.kind != UNKNOWN
+        # Eigenvalues are told from zero down to ``floor``. A direction shorter than ``noise`` is
+        # rounding, and ends the run of Lanczos.
         floor = error.value if known else spectral_error(size, operator.dtype) * norm
         noise = _BREAKDOWN * floor
         with beside_xla():
-            rules = quadratures(
+            rules = quadratures(  # nodes, weights and the Lanczos run of each probe
                 watch(product), size, probes, steps, noise, seed, limits, watch.is_stopped
             )
     # A probe whose Krylov space was exhausted early has fewer nodes. So that all have as many, its

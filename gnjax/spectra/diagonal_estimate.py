@@ -106,10 +106,12 @@ class _Spread:
         self.mean, self.squares = np.zeros(size), np.zeros(size)  # sum of (sample - mean)^2
 
     def add(self, tests: np.ndarray, images: np.ndarray) -> None:
-        """Join the samples of rows g, ``tests``, with images A g (Chan, Golub and LeVeque, 1983).
+        """Add the samples g * (A g) of a block to the mean and the squares so far.
 
-        The squares of the joint samples are those of both parts about their own means, and the
-        squared distance of these means times a b / (a + b) for a and b samples.
+        ``tests`` (b, n) are rows g, and ``images`` their products A g. For a samples before and b
+        new ones, the sum of squared deviations of all from their mean is that of each group from
+        its own, plus a b / (a + b) times the squared difference of the two means (Chan, Golub and
+        LeVeque, 1983).
         """
         self.longest = max(self.longest, float(np.linalg.norm(images, axis=1).max()))
         samples, before = tests * images, self.count
@@ -121,13 +123,17 @@ class _Spread:
         self.mean += mean_difference * more / self.count
 
     def standard_errors(self) -> np.ndarray:
-        """The standard error of each entry of the mean; 0 for one sample."""
+        """The standard error (n,) of each entry of the mean over samples; 0 for one sample."""
         errors: np.ndarray = np.sqrt(self.squares / max(self.count - 1, 1) / self.count)
         return errors
 
 
 def _answer(op: Operator, spread: _Spread) -> DiagonalEstimate:
-    """The estimate with the errors that all entries share, from the largest |A g|."""
+    """The estimate of the diagonal, with its standard errors and what else its error rests on.
+
+    The rounding of the products and the error of the matrix are in proportion to the largest |A g|.
+    Standard errors of zero that may be chance, as of few equal samples, become infinite.
+    """
     level = spectral_error(op.shape[0], op.dtype) * spread.longest
     rounding = Error(level, MEASURED, reason="rounding of the products")
     parts = rounding, error_of(op, spread.longest), symmetry_of(op)

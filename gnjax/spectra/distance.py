@@ -47,7 +47,10 @@ def jensen_shannon(one: Spectrum, other: Spectrum, floor: float) -> tuple[float,
 
 
 def distances(spectra: Sequence[Spectrum], floor: float) -> tuple[np.ndarray, np.ndarray]:
-    """d between every two spectra (b, b), and the errors (b, b); zero on the diagonal."""
+    """The Jensen-Shannon distances of b spectra to each other (b, b), and their errors (b, b).
+
+    Both are zero on the diagonal. Eigenvalues up to ``floor`` in size are left out.
+    """
     histograms = [_histogram(spectrum, floor) for spectrum in spectra]
     values, errors = np.zeros((2, len(histograms), len(histograms)))
     for (i, one), (j, other) in combinations(enumerate(histograms), 2):
@@ -70,17 +73,19 @@ def _between(one: _Histogram, other: _Histogram) -> tuple[float, Error]:
     """The Jensen-Shannon distance d of two histograms, and the error of d.
 
     With the shares p and q and m = (p + q) / 2, d^2 is the mean of sum p log2(p / m) and
-    sum q log2(q / m). An error e of d^2 by rounding makes one of (d^2 + e)^{1/2} - d. Eigenvalues
-    that may lie in another bin, a share t of each spectrum, add the roots of both t.
+    sum q log2(q / m). An error e of d^2 by rounding makes one of (d^2 + e)^{1/2} - d. A share
+    t = ``moving`` of the eigenvalues of each spectrum may lie in another bin, which changes d by at
+    most t_1^{1/2} + t_2^{1/2} (see :func:`jensen_shannon`).
     """
     if not len(one.bins) or not len(other.bins):
         return math.nan, unknown("a spectrum has no eigenvalue above the floor")
     bins = np.union1d(one.bins, other.bins)
-    p, q = np.zeros((2, len(bins)))
+    p, q = np.zeros((2, len(bins)))  # the shares of both in the bins that either has
     p[np.searchsorted(bins, one.bins)] = one.shares
     q[np.searchsorted(bins, other.bins)] = other.shares
     m = (p + q) / 2
     squared = min(max((_relative(p, m) + _relative(q, m)) / 2, 0.0), 1.0)
+    # The sizes of all terms add up to less than 2, and each passes fewer roundings than this.
     bound = gamma(8 * len(bins) + 8, np.dtype(np.float64)) * 2
     rounding = 0.0 if np.array_equal(p, q) else bound  # of equal histograms, d is exactly 0
     moved = one.moving**0.5 + other.moving**0.5
@@ -98,7 +103,8 @@ def _histogram(spectrum: Spectrum, floor: float) -> _Histogram:
     """The histogram of the eigenvalues whose absolute values are above ``floor``.
 
     An eigenvalue with an error is uncertain if an end of its interval, moved outwards by the
-    rounding of the logarithm, lies in another bin or on the other side of the floor.
+    rounding of the logarithm, lies in another bin or on the other side of the floor. Uncertain ones
+    below the floor count too, as they may belong above.
     """
     values, errors = (np.asarray(array, np.float64) for array in (spectrum.values, spectrum.errors))
     bin_of_value = _bins(values, floor, 0.0)

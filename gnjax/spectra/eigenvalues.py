@@ -98,15 +98,16 @@ def eigenvalues(
         return shifted_spectrum(of_unshifted, shift)
     with watching(progress, stoppable=True) as watch:
         if k is not None and _takes_few(operator, k, limits):
-            bytes_on_device(twin_of(operator), k, rtol, limits)  # which refuses what has no room
+            # Called for its ValueError where no basis fits in memory, before any work is done.
+            bytes_on_device(twin_of(operator), k, rtol, limits)
             check_near_one(operator)
             few = _few_vectors if vectors else _few_of_twin
             return few(operator, k, which, rtol, seed, limits, watch)
         if vectors or facts_of(operator).eigenvalues is None:
             check_near_one(operator)
-        spectrum = spectrum_with_vectors if vectors else _whole_of_twin
-        places = slice(size - k, size) if which == "smallest" and k else slice(0, k)
-        return part_of(spectrum(operator, limits), places)
+        whole = (spectrum_with_vectors if vectors else _whole_of_twin)(operator, limits)
+        # The values descend, so that the smallest are the last ones.
+        return part_of(whole, slice(size - k, size) if which == "smallest" and k else slice(0, k))
 
 
 def _takes_few(op: Operator, k: int, limits: Limits) -> bool:
@@ -114,15 +115,16 @@ def _takes_few(op: Operator, k: int, limits: Limits) -> bool:
 
     So they are for more than ``limits.whole_rows`` rows, where a whole spectrum takes too long. For
     fewer rows, too, if that takes less time than to form the matrix. k eigenvalues take about
-    100 + 10 k products, one after the other (half as many more at the smallest end of a Hessian). A
-    matrix without a cheaper way is formed by n products with unit vectors, many at once, of which
-    ``_FORMED`` take the time of one product by itself.
+    100 + 10 k products, one after the other (half as many more at the smallest end of a Hessian).
+    Where no factor or formula gives the matrix, it is formed by n products with unit vectors, many
+    at once, and ``_FORMED`` of these take the time of one product by itself.
     """
     size = op.shape[0]
     if size > limits.whole_rows:
         return True
     factor = factorisation_of(op)
-    # no eigenvalues that the operator states, and no factor J that memory holds
+    # A whole spectrum needs the matrix, unless the operator states its eigenvalues or has a factor
+    # J that fits in memory.
     needs_matrix = facts_of(op).eigenvalues is None and (
         factor is None or factor.size_in_bytes > limits.factor_bytes
     )
@@ -131,7 +133,10 @@ def _takes_few(op: Operator, k: int, limits: Limits) -> bool:
 
 
 def _whole_of_twin(op: Operator, limits: Limits) -> Spectrum:
-    """All eigenvalues of ``op``: those of its twin, which may be smaller, and zeros."""
+    """All eigenvalues of ``op``, from its twin, an operator with the same non-zero eigenvalues.
+
+    The twin (J J^T for J^T J) may be smaller; all further eigenvalues of ``op`` are zero.
+    """
     return with_zeros(whole_spectrum(twin_of(op), limits), op.shape[0])
 
 
@@ -149,7 +154,7 @@ def _few_of_twin(
     if which == "smallest" and added_zeros >= k:
         return _zeros(k)
     count = min(k, twin.shape[0]) if which == "largest" else k - added_zeros
-    width = bytes_on_device(twin, count, rtol, limits)
+    width = bytes_on_device(twin, count, rtol, limits)  # 0 for a basis in host memory
     if which == "smallest" and not added_zeros:
         preconditioned = smallest_of_factor(twin, k, rtol, seed, limits, watch)
         if preconditioned is not None:
@@ -164,13 +169,13 @@ def _few_of_twin(
 def operator_norm(op: Operator, limits: Limits = LIMITS) -> float:
     """An estimate of ||A||_2 to a few per cent, to estimate the size of rounding errors.
 
-    It is the largest absolute Ritz value of a few steps of block Lanczos, and so not above ||A||_2
-    up to rounding. The basis has 32 vectors in 8 blocks. Where ``limits.density_bytes`` has no room
-    for them, the blocks are single vectors, at most 8 of them.
+    It is the largest absolute Ritz value of a few steps of block Lanczos from a random start, and
+    so not above ||A||_2 up to rounding. The basis has 32 vectors in 8 blocks. Where
+    ``limits.density_bytes`` has no room for them, the blocks are single vectors, at most 8 of them.
     """
-    most_vectors = int(limits.density_bytes / (8 * op.shape[0]))
+    most_vectors = int(limits.density_bytes / (8 * op.shape[0]))  # of 8 bytes a number
     block = _NORM_BLOCK if most_vectors >= _NORM_BLOCK * _NORM_STEPS else 1
-    start = lanczos.random_rows(op.shape[0], block, 1)
+    start = lanczos.random_rows(op.shape[0], block, seed=1)
     steps = min(_NORM_STEPS, max(1, most_vectors // block))
     with beside_xla():
         run = lanczos.lanczos(host_product(op), start, max_steps=steps, noise=0.0)
@@ -182,8 +187,9 @@ def _few(
 ) -> tuple[Spectrum, OuterRitzPairs]:
     """k eigenvalues from one end by Lanczos, as a spectrum and as the Ritz pairs of the run.
 
-    If it was decided that none further out is missing, the i-th eigenvalue is within the error of
-    the i-th value. Otherwise the errors are residuals: some eigenvalue is within each.
+    If it was decided that no eigenvalue further out is missing, the i-th eigenvalue is within the
+    error of the i-th value. Otherwise the errors are residuals ||A x - theta x||: some eigenvalue
+    is that close to each value theta.
     """
     size = op.shape[0]
     sign = -1.0 if which == "largest" else 1.0
@@ -203,6 +209,7 @@ def _few(
     if watch.stopped and len(pairs.values) < k:
         raise KeyboardInterrupt  # stopped before k values were known
     rounding = dense_error(op, pairs.scale)  # of the products, by the norm of A
+    # Errors are finite where it was decided that no eigenvalue further out is missing.
     all_counted = np.isfinite(pairs.errors).all() and len(pairs.errors) == len(pairs.values)
     errors = pairs.errors if all_counted else pairs.residuals
     converged = pairs.converged and not watch.stopped
@@ -222,12 +229,12 @@ def _few_vectors(
 ) -> Spectrum:
     """k Ritz pairs from one end, with bounds on the angles of the vectors.
 
-    The bounds rest on the distance to the neighbouring eigenvalues, so that one more than k is
-    computed. They are infinite if it was not decided which eigenvalues are missing, and where the
-    basis is on the device.
+    By Davis and Kahan the sine of an angle is at most the residual divided by the distance to the
+    neighbouring eigenvalues, so that one more than k is computed. The bounds are infinite if it was
+    not decided whether eigenvalues are missing, and where the basis is on the device.
     """
     size = op.shape[0]
-    width = bytes_on_device(op, k, rtol, limits, neighbours=1)
+    width = bytes_on_device(op, k, rtol, limits, neighbours=1)  # 0 for a basis in host memory
     if width:
         return few_on_device(op, k, which, rtol, limits, watch, width=width, vectors=True)
     spectrum, pairs = _few(op, min(k + 1, size), which, rtol, seed, limits, watch)
@@ -244,14 +251,16 @@ def _few_vectors(
 
 
 def _completed(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Add eigenvectors for zero eigenvalues that a run knows of without having their vectors.
+    """Add unit eigenvectors for those zeros among ``values`` that have no vectors yet.
 
-    The run did not enter that part of the null space, so any vectors orthogonal to the others are
-    eigenvectors. Their zeros come after the zeros that are Ritz values.
+    ``values`` (k,) descend, and the rows of ``vectors`` (m, n), m <= k, belong to all of them but
+    the last k - m zeros. A Lanczos run has found that the operator is zero outside of its basis, so
+    that any vectors orthogonal to the given ones are eigenvectors for the eigenvalue zero. The
+    result is (k, n), in the order of ``values``.
     """
     count = len(values) - len(vectors)
     positions = np.flatnonzero(values == 0)[-count:]
-    null_rows = lanczos.random_rows(vectors.shape[1], count, 2, orthogonal_to=vectors)
+    null_rows = lanczos.random_rows(vectors.shape[1], count, seed=2, orthogonal_to=vectors)
     # np.insert counts positions before the insertion, and a row comes after those added so far.
     return np.insert(vectors, positions - np.arange(count), null_rows, axis=0)
 

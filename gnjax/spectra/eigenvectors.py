@@ -47,8 +47,11 @@ def angles(
 
 
 def singular_angles(sigma: np.ndarray, residuals: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """Bounds on the angles of left singular vectors; ``sigma`` descends, each within ``error``.
+    """Bounds in radians on the angles of left singular vectors of J with the exact ones (k,).
 
+    The singular values ``sigma`` (k,) descend, and each is within its ``error`` (k,) of the exact
+    one. ``residuals`` (k,) are the larger of ||J v - sigma u|| and ||J^T u - sigma v||. By Davis
+    and Kahan the sine of an angle is at most the residual divided by the gap to the neighbours.
     (u, v) / 2^{1/2} is an eigenvector of [[0, J], [J^T, 0]] with the eigenvalue sigma, and the sine
     of the angle of u alone may be 2^{1/2} times as large. This matrix has zeros among its
     eigenvalues, so that the last value has zero as its lower neighbour.
@@ -78,7 +81,10 @@ def left_singular_rows(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def arcsines(lengths: np.ndarray, gaps: np.ndarray) -> np.ndarray:
-    """arcsin(length / gap), rounded up; infinite where that is no sine of an acute angle."""
+    """arcsin(length / gap) in radians, rounded up, as bounds on angles with this sine (k,).
+
+    They are infinite where the quotient is not below 1 or a gap is not positive.
+    """
     sines = np.full(len(gaps), np.inf)
     np.divide(lengths, gaps, out=sines, where=gaps > 0)
     acute = sines < 1

@@ -89,6 +89,7 @@ def few_on_device(
     unknown, because it is not known whether other eigenvalues are close.
     """
     size = op.shape[0]
+    # How a vector is divided over the devices, and how many vectors the basis has.
     form = layout(size, jnp.dtype(f"float{8 * width}"), devices_of(op))
     rows = min(limits.basis_rows(size, width), max(_ROOM * least_rows(k), limits.vectors or 0))
     product, dtype = _run_product(op, k, limits, width)
@@ -164,7 +165,11 @@ Rules = Callable[[], AbstractContextManager[None]]
 
 
 def _run_product(op: Operator, k: int, limits: Limits, width: int) -> tuple[DeviceProduct, Any]:
-    """The product that the run uses, and the dtype of its vectors."""
+    """The product v -> A v of a run whose numbers have ``width`` bytes, and the dtype of v.
+
+    It is that of the operator, or that of the same operator in float32. Where a network has none,
+    the basis would need too much memory, and a ValueError says so.
+    """
     if width == _own_bytes(op):
         return vector_product(op), op.dtype
     light = in_float32(op)
@@ -175,13 +180,19 @@ def _run_product(op: Operator, k: int, limits: Limits, width: int) -> tuple[Devi
 
 
 def _most_precise(op: Operator) -> tuple[Operator, Rules]:
-    """The operator with products in float64 where it has them, and the rules to call it under."""
+    """The operator with products in float64 where it has them, and the rules to call it under.
+
+    The rules are a function that makes a context, in which JAX allows float64.
+    """
     wide = in_float64(op)
     return (op, nullcontext) if wide is None else (wide, x64)
 
 
 def _under(rules: Rules, op: Operator) -> DeviceProduct:
-    """A function for A v that is traced and called under ``rules``, for v of any dtype."""
+    """A function v -> A v, for v of any dtype, that is traced and called in a context of ``rules``.
+
+    The context sets the precision of JAX, such as whether float64 is allowed.
+    """
     with rules():
         multiply = vector_product(op)
 

@@ -71,9 +71,9 @@ def squares(
 ) -> Spectrum:
     """The squares of singular values that are known to ``error``, from the largest down.
 
-    A singular value known to e gives sigma^2 to (2 sigma + e) e. The squares are taken in float64,
-    as float32 has none below 1e-45, and an e whose square is below the range of float64 counts with
-    the smallest normal number.
+    If a singular value is within e of sigma, its square is within (2 sigma + e) e of sigma^2. The
+    squares are taken in float64, as float32 has none below 1e-45. A positive error of a square is
+    at least the smallest normal number, as a product below that underflows.
     """
     order = np.argsort(sigma)[::-1]
     descending = sigma[order].astype(np.float64)
@@ -85,7 +85,10 @@ def squares(
 
 
 def part_of(spectrum: Spectrum, places: slice) -> Spectrum:
-    """The eigenvalues in the slice ``places``, with their errors, vectors and angles."""
+    """The eigenvalues with the indices of ``places``, with their errors, vectors and angles.
+
+    Index 0 is the largest eigenvalue of ``spectrum``.
+    """
     vectors, angles = spectrum.vectors, spectrum.angles
     return replace(
         spectrum,
@@ -104,8 +107,9 @@ def shifted_spectrum(spectrum: Spectrum, shift: float) -> Spectrum:
 
 
 def with_zeros(spectrum: Spectrum, size: int) -> Spectrum:
-    """The spectrum of a semidefinite matrix of ``size`` rows, all other eigenvalues being zero.
+    """A spectrum with zeros added until it has ``size`` values, in descending order.
 
+    It is that of a positive semidefinite matrix of ``size`` rows whose other eigenvalues are zero.
     The zeros are exact: they come from the shapes of the factors, not from a computation. But the
     i-th value has to be near the i-th eigenvalue. Where rounding has made a positive eigenvalue
     negative, its value is sorted behind the zeros, and the first zero takes its place. So the first

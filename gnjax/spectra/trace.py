@@ -151,9 +151,10 @@ def trace(
 
 
 def _check_stored(size: int, method: str, probes: int, limits: Limits) -> None:
-    """Refuse a method that keeps ``probes`` vectors where ``limits.density_bytes`` has no room.
+    """Refuse a method whose vectors of ``size`` numbers take more than ``limits.density_bytes``.
 
-    ``_STORED`` is the number of vectors in memory for each product.
+    ``_STORED`` is how many vectors a method has in memory for each of its ``probes`` products. No
+    method makes more than 3 n products, for n = ``size``.
     """
     size_in_bytes = 8.0 * size * _STORED.get(method, 0.0) * min(probes, 3 * size)
     if size_in_bytes > limits.density_bytes:
@@ -168,10 +169,10 @@ def _check_stored(size: int, method: str, probes: int, limits: Limits) -> None:
 
 
 def _from_random_vectors(op: Operator, estimate: TraceEstimate, method: str) -> Trace:
-    """Make a :class:`Trace` of an estimate, with the certificate of its errors.
+    """The :class:`Trace` of an estimate by ``method``, with the certificate of its errors.
 
-    They are the rounding of the products, the error of the matrix, and, where something is random,
-    the half-width of a 95% interval by Student's distribution.
+    These errors are the rounding of the products, the error of the matrix, and, where something is
+    random, the half-width of a 95% interval by Student's distribution.
     """
     symmetry = symmetry_of(op)
     # ``lengths`` is the sum of |x| |A x| over the random vectors x. It stands for ||A||_2, which it
@@ -179,29 +180,30 @@ def _from_random_vectors(op: Operator, estimate: TraceEstimate, method: str) -> 
     matrix_error = _matrix_error(op, estimate.value, estimate.lengths)
     rounding = _rounding(op, estimate.lengths)
     samples, spread = estimate.samples, estimate.standard_error
-    parts = [rounding, matrix_error, symmetry]
+    errors = [rounding, matrix_error, symmetry]
     # A spread of zero may be chance: samples of Hutchinson's are polynomials of degree 2 in random
     # signs. Those of Hutch++ and XTrace are equal where these have found the range of A.
     if method == "hutchinson":
         spread = float(beyond_chance(spread, rounding.value, samples, degree=2))
     if math.isinf(spread):
-        parts.append(unknown(f"the spread of {samples} samples, too few to exclude chance"))
+        errors.append(unknown(f"the spread of {samples} samples, too few to exclude chance"))
     elif samples:
         width = spread * student(samples)
-        parts.append(Error(width, MEASURED, reason=f"the spread of {samples} samples"))
-    return Trace(estimate.value, spread, method, estimate.products, certificate(*parts))
+        errors.append(Error(width, MEASURED, reason=f"the spread of {samples} samples"))
+    return Trace(estimate.value, spread, method, estimate.products, certificate(*errors))
 
 
 def _exact(op: Operator, limits: Limits, watch: Watch) -> Trace:
-    """tr A as the structure states it, ||J||_F^2 for J J^T, and otherwise sum_i A_ii.
+    """tr A without random vectors: by a formula that the operator states, or as sum_i A_ii.
 
-    The diagonal is that of the matrix where it is small, and comes from n products otherwise. A sum
-    of n terms in float64 has an error of at most gamma_n times the sum of their sizes.
+    A formula is for instance ||J||_F^2 for J J^T. The diagonal is that of the matrix if that has at
+    most ``limits.small_rows`` rows, and comes from n products with unit vectors otherwise. A sum of
+    n terms in float64 has an error of at most gamma_n times the sum of their absolute values.
     """
     products, size = 0, op.shape[0]
     structure = facts_of(op).trace
     if structure is not None:
-        value, rounding = structure()
+        value, rounding = structure()  # with the error of its evaluation
         check_products(value)
         norm = _norm(op, value, limits)
     elif size <= limits.small_rows:
@@ -212,16 +214,17 @@ def _exact(op: Operator, limits: Limits, watch: Watch) -> Trace:
     else:
         value, lengths = _sum_of_diagonal(op, together(op, limits), watch)
         products, rounding, norm = size, _rounding(op, lengths), lengths
-    # The sum of sizes is rounded, too, by far less than one part in a million.
+    # The sum of absolute values is rounded, too, by far less than one part in a million.
     rounding = replace(rounding.scaled(1 + 1e-6), reason="rounding of the sum")
     matrix_error = _matrix_error(op, value, norm)
     return Trace(value, 0.0, "exact", products, certificate(rounding, matrix_error))
 
 
 def _norm(op: Operator, value: float, limits: Limits) -> float:
-    """About ||A||_2 or more, where the error of A depends on it: tr A if no eigenvalue is negative.
+    """About ||A||_2 or more, which the error of A may be relative to.
 
-    ``value`` is tr A, from the structure.
+    ``value`` is tr A. It is at least ||A||_2 if no eigenvalue is negative, and it will do where the
+    error of A does not depend on the norm. Otherwise the norm is estimated by products.
     """
     if positivity_of(op) is not None or not callable(facts_of(op).error):
         return abs(value)
@@ -229,7 +232,7 @@ def _norm(op: Operator, value: float, limits: Limits) -> float:
 
 
 def _sum_of_diagonal(op: Operator, block: int, watch: Watch) -> tuple[float, float]:
-    """sum_i e_i^T A e_i by blocks of unit vectors, and the sum of the lengths |A e_i|."""
+    """sum_i e_i^T A e_i by products with ``block`` unit vectors at once, and sum_i |A e_i|."""
     product, size = watch(host_product(op)), op.shape[0]
     total, lengths = 0.0, 0.0
     for first in range(0, size, block):

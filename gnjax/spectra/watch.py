@@ -36,7 +36,10 @@ class Watch:
         self.stoppable, self.stopped, self.done = stoppable, False, 0
 
     def __call__(self, apply: HostProduct) -> HostProduct:
-        """The same products, counted."""
+        """A function for the same products that counts each row as one and reports the number.
+
+        The first call begins the report. If there is none, ``apply`` itself is returned.
+        """
         if self._begin is None:
             return apply
         if self._report is None:
@@ -76,10 +79,13 @@ UNWATCHED = Watch(None, False)
 def watching(
     progress: Progress, expected: int | None = None, *, stoppable: bool = False
 ) -> Iterator[Watch]:
-    """Watch the work of a ``with`` block; if it is stoppable, Ctrl-C asks it to stop.
+    """Report the progress of the work in a ``with`` block, and let Ctrl-C ask it to stop.
 
-    A bar shows the time from the beginning of the block on, for work that multiplies nothing can be
-    long too: compiling, measuring the rounding, LAPACK.
+    ``progress`` is True for a bar on stderr, a function of the products made and expected, or None.
+    The block passes its product through the :class:`Watch` that it gets, which counts. From the
+    first product on, Ctrl-C sets ``stopped`` there if the work is ``stoppable``. A bar shows the
+    time from the beginning of the block on, for work that multiplies nothing can be long too:
+    compiling, measuring the rounding, LAPACK.
     """
     if progress is None or progress is False:
         yield UNWATCHED
@@ -134,7 +140,10 @@ def _reporting(progress: Progress, expected: int | None, unit: str) -> Iterator[
 
 @contextmanager
 def _bar(expected: int | None, unit: str) -> Iterator[Report]:
-    """Draw the time, and what was reported; a bar to which nothing was leaves no line behind."""
+    """A progress bar on stderr with the time and the count, and the function that moves it.
+
+    A bar that was never moved leaves no line behind.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -149,9 +158,13 @@ def _bar(expected: int | None, unit: str) -> Iterator[Report]:
 
 @contextmanager
 def _ctrl_c(watch: Watch) -> Iterator[None]:
-    """Let Ctrl-C ask for a stop, in the main thread and if nobody else handles it."""
-    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not usual or threading.current_thread() is not threading.main_thread():
+    """Within the block, let Ctrl-C call ``watch.stop`` instead of raising KeyboardInterrupt.
+
+    Nothing changes outside the main thread, where Python allows no handler, or if the caller has a
+    handler of their own.
+    """
+    has_default_handler = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not has_default_handler or threading.current_thread() is not threading.main_thread():
         yield
         return
     signal.signal(signal.SIGINT, lambda number, frame: watch.stop())

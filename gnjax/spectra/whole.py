@@ -39,9 +39,10 @@ def stated_spectrum(op: Operator) -> Spectrum | None:
 
 
 def dense_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
-    """Every eigenvalue from the matrix by LAPACK.
+    """Every eigenvalue from the matrix by LAPACK, all with the same error.
 
-    The error follows by Weyl from rounding and from the error of the matrix.
+    By Weyl an eigenvalue moves by at most the norm of a change of the matrix. The changes are the
+    rounding of LAPACK, the error of the operator, and the skew part that was left out.
     """
     matrix, asymmetry = host_matrix(op, limits)
     values = lapack.symmetric_eigenvalues(matrix)
@@ -62,7 +63,7 @@ def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
         raise ValueError(refused)
     factor = factorisation_of(op)
     if factor is not None and factor.size_in_bytes <= limits.factor_bytes:
-        sigma, vectors, residuals = left_singular_rows(_matrix_of(factor))
+        sigma, vectors, residuals = left_singular_rows(_matrix_of(factor))  # u in rows
         # (u, v) and (u, -v), over 2^{1/2}, are approximate eigenvectors of [[0, J], [J^T, 0]] with
         # a residual of at most the larger of ||J v - sigma u|| and ||J^T u - sigma v||. Both count
         # in the norm of all residuals: hence 2^{1/2}.
@@ -86,10 +87,10 @@ def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
 
 
 def _residual_error(residuals: np.ndarray) -> Error:
-    """How far the values can be from eigenvalues, by the residuals of the computed vectors.
+    """How far computed values can be from eigenvalues, by the residuals of their vectors (k,).
 
-    LAPACK's measured constant is for its drivers without vectors; those with vectors are a little
-    less accurate, so the norm of all residuals is added.
+    It is added to LAPACK's measured error, which is for its drivers without vectors: those with
+    vectors are a little less accurate. It is the norm of all residuals.
     """
     return LAPACK.to(float(np.linalg.norm(residuals)))
 
@@ -97,8 +98,9 @@ def _residual_error(residuals: np.ndarray) -> Error:
 def dense_error(op: Operator, norm: float) -> Error:
     """How far an eigenvalue computed from the matrix can be from that of the operator.
 
-    It is the rounding of LAPACK for a matrix of the 2-norm ``norm``, and what the operator states.
-    Products that are zero may have underflowed, where the operator does not state that A is zero.
+    It is the rounding of LAPACK for a matrix of the 2-norm ``norm``, and the error that the
+    operator states. A norm of zero may come of products that have underflowed, unless the operator
+    states its own magnitude.
     """
     size, norm_of_a = op.shape[0], abs(float(norm))
     rounding = spectral_error(size, op.dtype) * norm_of_a
@@ -110,10 +112,11 @@ def dense_error(op: Operator, norm: float) -> Error:
 
 
 def host_matrix(op: Operator, limits: Limits = LIMITS) -> tuple[np.ndarray, Error]:
-    """The symmetric part of the matrix in host memory, in float64, and the norm of the rest.
+    """The symmetric part of the matrix (n, n) in float64, and an error for the skew part.
 
-    An operator that states that it is symmetric is believed, on the evidence that it has.
-    Raises a ValueError if the matrix would not fit, or is far from symmetric.
+    An operator that states that it is symmetric is believed, and its evidence for that is returned.
+    Otherwise the error is the norm of the skew part (A - A^T) / 2, which is left out. Raises a
+    ValueError if the matrix would not fit in memory, or is far from symmetric.
     """
     refused = why_not_dense(op.shape[0], limits)
     if refused:
@@ -173,9 +176,9 @@ def _spectrum_of_factor(sigma: np.ndarray, error: Error) -> Spectrum:
 
 
 def _factored_error(op: Operator, factor: Factorisation, norm: float) -> Error:
-    """How far a computed singular value of J can be from exact, for a J of the norm ``norm``.
+    """How far a computed singular value of J can be from exact, for a J of the 2-norm ``norm``.
 
-    :func:`unconverged` comes on top of that.
+    The caller adds :func:`unconverged`, what the iterations of LAPACK leave.
     """
     return LAPACK.to(spectral_error(max(factor.shape), op.dtype) * norm) + factor.error()
 
