@@ -65,13 +65,14 @@ def complement(
     """Bounds on the eigenvalues of C, which is A compressed to the complement of a subspace.
 
     A Lanczos run with C from a random start goes on until it has missed no eigenvalue of C below
-    ``below`` and none above ``above``, but for a probability of ``MISSED`` / 2 each. An end where
-    the Ritz values already lie beyond that is bounded to a fiftieth of their range instead.
+    ``below`` and none above ``above``, but for a probability of ``MISSED`` / 2 each. Where a Ritz
+    value lies beyond one of these points, there are such eigenvalues. A point a fiftieth of the
+    Ritz values' range outside of them then takes its place.
 
     Args:
       apply: products of A with rows (b, n).
       basis: the orthonormal rows (m, n) of the subspace.
-      below, above: what the caller wants to know.
+      below, above: the points beyond which the caller asks whether C has eigenvalues.
       noise: how large a zero may become by rounding in a product.
       rows: the largest number of rows of the run's basis.
       seed: of the random start.
@@ -123,15 +124,17 @@ def _targets(ritz: np.ndarray, below: float, above: float) -> np.ndarray:
 
 
 def _of_complete(run: lanczos.Run, ritz: np.ndarray) -> tuple[float, float, Error]:
-    """The least and the largest eigenvalue of C, and the probability, from a complete run.
+    """Bounds on the least and the largest eigenvalue of C, and the probability that they fail.
 
-    Its basis spans the complement, or C is zero outside of the basis, up to ``null_error``.
+    The run is complete: its basis spans the complement, so that ``ritz`` are all eigenvalues of C,
+    or C is zero outside of the basis up to ``null_error``, but for the probability ``null_chance``.
     """
     lost, values, chance = 0.0, ritz, 0.0
     if run.size > len(ritz):  # C has eigenvalues within null_error of zero beside the Ritz values
         lost, values, chance = run.null_error, np.append(ritz, 0.0), run.null_chance
-    part = Error(0.0, PROBABLE, chance, "a null space found with random vectors")
-    return float(values.min() - lost), float(values.max() + lost), part if chance else _WHOLE
+    found_at_random = Error(0.0, PROBABLE, chance, "a null space found with random vectors")
+    evidence = found_at_random if chance else _WHOLE
+    return float(values.min() - lost), float(values.max() + lost), evidence
 
 
 def _likely(
@@ -139,9 +142,10 @@ def _likely(
 ) -> tuple[float, float, Error]:
     """Bounds on all eigenvalues of C, and the probability ``MISSED`` that one of them fails.
 
-    A bound is infinite where the run has not made enough steps for any bound. ``ritz`` are the Ritz
-    values in ascending order. Where the points ``below`` and ``above``, which the caller asks for,
-    hold as bounds and are closer to the Ritz values, they are taken.
+    A bound lies at most the range of the Ritz values ``ritz`` (ascending) beyond the outermost, and
+    is infinite where the run has not made enough steps for that. Where the points ``below`` and
+    ``above``, which the caller asks for, hold as bounds and are closer to the Ritz values, they are
+    taken.
     """
     level, ritz_range = MISSED / 2, float(ritz[-1] - ritz[0])
     bounds = []

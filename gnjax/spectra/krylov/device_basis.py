@@ -50,10 +50,11 @@ class Layout:
 
 
 def layout(size: int, dtype: jnp.dtype, devices: tuple[jax.Device, ...] = ()) -> Layout:
-    """The layout of vectors (size,) over these devices, in their order; with none, all is on one.
+    """How vectors (size,) are cut into slabs of ``width`` numbers, and these put on the devices.
 
-    Every device has as many slabs as any other. A slab has at most ``_SLAB`` numbers, and its width
-    is a multiple of ``_PIECES``. So there may be room behind the last number.
+    Every device has as many slabs as any other; without ``devices`` all are on one. A slab has at
+    most ``_SLAB`` numbers, and its width is a multiple of ``_PIECES``, the number of pieces that a
+    rotation works on one by one. So there may be room behind the last number of a vector.
     """
     count = max(1, len(devices))
     share = -(-size // count)  # numbers on each device, rounded up
@@ -108,7 +109,8 @@ def row_of(basis: jax.Array, index: int) -> jax.Array:
 def combination(basis: jax.Array, coefficients: Any) -> jax.Array:
     """w^T V for the coefficients w (rows,), as a row (slabs, width).
 
-    It is computed for each slab, so that no axis of V is moved.
+    V is ``basis`` (slabs, rows, width). The product is computed for each slab, so that no axis of V
+    is moved.
     """
     by_slab = jnp.broadcast_to(coefficients, basis.shape[:2]).astype(basis.dtype)
     return jnp.einsum("sr,src->sc", by_slab, basis, precision="highest")
@@ -119,10 +121,11 @@ def orthogonalised(
 ) -> tuple[jax.Array, np.ndarray, float]:
     """Orthogonalise a row against V, the first ``filled`` rows of the basis.
 
-    Returns what is left of the row, V times the given row, and the length that is left. The
-    projection is subtracted at least twice, because rounding in one pass leaves a part in V. It is
-    subtracted again as long as that shortens the row much and its length is not ``negligible``.
-    Later rows of the basis may hold anything.
+    Returns what is left of the row, V times the given row (filled,), and the length that is left.
+    A row has the shape (slabs, width), and the basis (slabs, rows, width). The projection is
+    subtracted at least twice, because rounding in one pass leaves a part in V. It is subtracted
+    again as long as that shortens the row much and its length is not ``negligible``. Later rows of
+    the basis may hold anything.
     """
     projected, length = np.zeros(filled), math.inf
     for attempt in range(_ATTEMPTS):
@@ -132,6 +135,7 @@ def orthogonalised(
         correction[:filled] = on_host(_shares(basis, row)).astype(np.float64).sum(axis=0)[:filled]
         row = _less(basis, row, correction)
         projected, length = projected + correction[:filled], norm(row)
+        # A row that keeps most of its length in a pass was nearly orthogonal to V before it.
         if attempt and (length <= negligible or length > _KEPT * length_before):
             break
     return row, projected, length

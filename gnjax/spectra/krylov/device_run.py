@@ -77,11 +77,12 @@ class DeviceRun:
         return self.filled == self.form.size
 
     def looked(self, k: int, negligible: float) -> bool:
-        """Whether the residuals of the k outermost Ritz pairs may be believed.
+        """Whether small residuals of the k outermost Ritz pairs show that these are those of A.
 
-        If V seems to be invariant, because its coupling is ``negligible``, all of its Ritz pairs
-        have small residuals, and not only the outermost ones of A. Then k products with directions
-        outside of V come first.
+        They do not if V seems to be invariant, because its coupling to the next row is at most
+        ``negligible``: then all Ritz pairs of V have small residuals, and eigenvalues further out
+        may be missing. In this case the run first makes max(4, k) products with directions outside
+        of V, after which the answer is True.
         """
         if self.coupling <= negligible and self.closed_at is None:
             self.closed_at = self.products
@@ -141,7 +142,7 @@ def ritz_vectors(
     """
     # A basis of the whole space has one row more, as the last row only follows the run.
     run = _begun(form, rows if rows < form.size else form.size + 1)
-    target = max(rtol, BREAKDOWN * float(jnp.finfo(form.dtype).eps))
+    target = max(rtol, BREAKDOWN * float(jnp.finfo(form.dtype).eps))  # a few roundings
     reached = _searched(run, product, dtype, k, sign, target, stop)
     _, _, coefficients = run.ritz(sign)
     vectors = _in_host_memory(run, coefficients[:, : min(k, run.filled)].T)
@@ -177,7 +178,9 @@ def _searched(
     target: float,
     stop: Callable[[], bool],
 ) -> bool:
-    """Step and restart until the k outermost residuals are small; returns whether they are.
+    """Make Lanczos steps and restarts until the k outermost residuals are small, if they get so.
+
+    Returns whether they did; otherwise ``stop`` asked to end, or too many products were made.
 
     They are small below ``target`` times the scale, the largest absolute Ritz value so far. Where
     the basis seems to be invariant, all residuals are small, also those of eigenvalues that are not
@@ -230,7 +233,10 @@ def _step(run: DeviceRun, product: DeviceProduct, dtype: Any) -> None:
 
 
 def _start_anew(run: DeviceRun) -> None:
-    """Continue with a random direction outside V, because the last product gave no new one."""
+    """Store a random unit vector orthogonal to V as the next row of the basis.
+
+    So the run begins, and continues where a product gave no new direction. The coupling is zero.
+    """
     run.coupling, run.draws = 0.0, run.draws + 1
     row = random_row(run.form, run.draws)
     row, _, remaining = orthogonalised(run.basis, row, run.filled, 0.0)

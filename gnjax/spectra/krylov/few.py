@@ -108,7 +108,9 @@ def outer_ritz_pairs(
         return apply(rows)
 
     search = Search(counting, size, k, sign, rtol, noise, most, seed, stop)
-    block, level = 1, MISSED / 4  # of two random starts a run; they add up to at most MISSED
+    # ``level`` is the probability that a random start misleads. Every round has two starts and half
+    # the level of the one before, so that all of them add up to at most MISSED.
+    block, level = 1, MISSED / 4
     limit = most_products(search.rows)
     while True:
         pairs = _search(search, block, limit - products, level)
@@ -141,7 +143,10 @@ def _more_vectors(search: Search, pairs: RitzPairs, block: int, hidden: bool | N
 
 
 def _copies(values: np.ndarray, errors: np.ndarray) -> int:
-    """The most values that may all be equal to one of them, each being known to its error."""
+    """The largest number of values that cannot be told from one of them, itself included.
+
+    Two values (k,) cannot be told apart if they differ by at most the sum of their ``errors`` (k,).
+    """
     distinct = np.abs(np.subtract.outer(values, values)) > np.add.outer(errors, errors)
     return int((~distinct).sum(axis=1).max())
 

@@ -153,7 +153,7 @@ def extended(apply: HostProduct, run: Run, *, rows: int, **options: Any) -> Run:
 
 
 def restarted(run: Run, coefficients: np.ndarray) -> Run:
-    """The run reduced to p of its Ritz vectors V^T w, from which it can go on.
+    """The run reduced to p of its Ritz vectors V^T w, so that its basis has room for new rows.
 
     The columns of ``coefficients`` W (j, p) are the eigenvectors w of T, so that the new basis is
     U = W^T V and the new T is the diagonal matrix Theta of Ritz values. The run fulfils
@@ -173,13 +173,13 @@ def restarted(run: Run, coefficients: np.ndarray) -> Run:
 
 
 def _driven(apply: HostProduct, runs: Sequence[_Steps]) -> list[Run]:
-    """The results of several runs, in their order.
+    """Drive several runs to their ends, and return their results in the order of ``runs``.
 
-    Each run is a generator that yields rows and expects their products. In a round the rows of all
-    runs that have not ended are multiplied together.
+    Each run is a generator that yields rows, is sent their products with A, and returns a
+    :class:`Run`. In a round the rows of all runs that have not ended are multiplied together.
     """
     generators = dict(enumerate(runs))
-    blocks = {number: next(steps) for number, steps in generators.items()}
+    blocks = {number: next(steps) for number, steps in generators.items()}  # the rows of each
     results: dict[int, Run] = {}
     while blocks:
         for number, image in zip(list(blocks), _images(apply, list(blocks.values())), strict=True):
@@ -192,7 +192,7 @@ def _driven(apply: HostProduct, runs: Sequence[_Steps]) -> list[Run]:
 
 
 def _images(apply: HostProduct, blocks: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-    """A on every block of rows, from one product with all blocks stacked."""
+    """The products of A with every block of rows (b, n), from one product with all stacked."""
     if len(blocks) == 1:
         return [apply(blocks[0])]
     ends = np.cumsum([len(block) for block in blocks])[:-1]
@@ -202,17 +202,18 @@ def _images(apply: HostProduct, blocks: Sequence[np.ndarray]) -> Sequence[np.nda
 def steps_of(
     start: np.ndarray, *, max_steps: int, orthogonal_to: np.ndarray | None = None, **options: Any
 ) -> _Steps:
-    """Extend the Krylov space of ``start`` until ``enough``, until it is exhausted, or max_steps.
+    """A generator for one run of block Lanczos from the orthonormal rows ``start`` (b, n).
 
-    It yields the rows to multiply, is sent their products, and returns the run.
+    It yields rows to multiply by A, is sent their products, and returns the :class:`Run`: when
+    ``enough`` says so, when the Krylov space is exhausted, or after ``max_steps`` steps. The other
+    options are those of :func:`_steps`.
 
     ``noise``, or ``relative_noise`` times the largest entry on the diagonal of T, is how large a
     zero may become by rounding in a product. A new direction that is shorter is dropped. Where a
     whole block is dropped, the run goes on from random directions outside the basis. Past the
     numerical rank, these directions show what the start may have missed, without amplifying
-    rounding.
-    When the operator maps a block of random directions to less than the noise, the run is complete,
-    in the sense of ``null_error``.
+    rounding. When the operator maps a block of random directions to less than the noise, the run is
+    complete, in the sense of ``null_error``.
 
     ``enough`` is called with the run after every ``check_every`` steps, and returns whether it may
     end. ``seed`` is that of the random directions.
@@ -248,7 +249,9 @@ def _steps(
     A step adds the rows W that follow V, usually ``block`` of them, to V. Their images A W^T,
     orthogonalised against V, give the new diagonal block alpha = W A W^T of T. What is left of them
     is Q^T R with the orthonormal rows Q that follow next, up to directions shorter than the noise,
-    which are dropped. The options are those of :func:`steps_of`.
+    which are dropped. The run ends when its basis is full or spans everything, or when ``enough``,
+    asked after every ``check_every`` steps, returns True. The options, and what the generator
+    yields and is sent, are those of :func:`steps_of`.
     """
     size, filled = run.following.shape[1], len(run.basis)
     codimension = 0 if orthogonal_to is None else len(orthogonal_to)
@@ -261,6 +264,7 @@ def _steps(
     step = 0
     while True:
         step += 1
+        # Whether nothing follows, so that this block is random; the number of rows of the last one.
         is_random, last_width = filled > 0 and not len(run.following), run.block
         fresh, coupling, dropped_norm = _next_block(
             run, block, storage[: codimension + filled], len(basis) - filled, rng
@@ -290,7 +294,7 @@ def _steps(
         if unbroken:
             diagonals = (*diagonals, projection[now, now])
         is_whole = filled == size - codimension
-        # Random rows that A maps to zero, up to the noise: so it is on all that is left.
+        # A maps random rows to zero, up to the noise: so A is zero on all that is left.
         is_null = is_random and not is_whole and not len(following) and np.abs(alpha).max() <= level
         run = Run(
             basis[:filled],

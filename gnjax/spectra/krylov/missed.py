@@ -70,7 +70,7 @@ def missed_probability(run: Run, t: np.ndarray | float) -> np.ndarray:
         distances = np.abs(np.subtract.outer(points, np.linalg.eigvalsh(run.projection))).min(
             axis=1
         )
-        component = np.divide(
+        component = np.divide(  # the bound on |x_1|, at most 1
             run.dropped, distances, out=np.ones(len(points)), where=distances > run.dropped
         )
         share = np.minimum(share, component**2)

@@ -80,10 +80,12 @@ def padded_basis(
 
 
 def lost_digits(remainder: np.ndarray, scale: float) -> bool:
-    """Whether a direction is a short difference of long vectors, and so not quite orthogonal.
+    """Whether a new direction of a Lanczos step is so short that it is not quite orthogonal.
 
-    ``remainder`` (r, b) has the coefficients of the new directions in the images of b rows, so that
-    a row of it shows how long its direction was. ``scale`` is about the norm of A.
+    A direction is the difference of a long vector and its projection on the basis. If it is far
+    shorter than the norm of A, about ``scale``, or than the longest of its block, its relative
+    error is large. ``remainder`` (r, b) has the coefficients of r new directions in the images of b
+    rows, so that the largest entry of a row shows how long its direction was.
     """
     lengths = np.abs(remainder).max(axis=1, initial=0.0)
     if not len(lengths):

@@ -28,10 +28,11 @@ def position_errors(values: np.ndarray, residuals: np.ndarray, edge: float) -> n
 
 
 def group_radii(values: np.ndarray, residuals: np.ndarray) -> np.ndarray:
-    """How far each value can be from an eigenvalue of its own, in any order (Kahan).
+    """How far each value (k,) can be from an eigenvalue of its own, for values in any order.
 
-    A group of values whose intervals overlap has as many eigenvalues within the root of the sum of
-    its squared residuals.
+    Values whose intervals, value +- residual, overlap form a group. By Kahan's theorem a group of m
+    values has m eigenvalues, each within r of a value of its own, for r the root of the sum of the
+    squared residuals. This r is the radius of every value of the group.
     """
     order = np.argsort(values, kind="stable")
     radii = np.empty(len(values))
@@ -41,7 +42,7 @@ def group_radii(values: np.ndarray, residuals: np.ndarray) -> np.ndarray:
 
 
 def _overlapping(values: np.ndarray, residuals: np.ndarray) -> list[list[int]]:
-    """The indices of ascending values in groups, whose intervals overlap and whose values adjoin.
+    """The indices of ascending values in groups of neighbours whose intervals overlap.
 
     The interval of a group reaches beyond its values by the root of the sum of its squared
     residuals. It grows when two groups join, so that the new group may overlap with the one before.

@@ -66,8 +66,10 @@ class _Run:
 def tracked(
     product: Callable[[jax.Array], jax.Array], start: jax.Array, *, rtol: float, steps: int
 ) -> Tracked:
-    """Lanczos until the residual is at most rtol times the scale, or ``steps`` products are made.
+    """The largest eigenvalue of A and its vector, by Lanczos from the vector ``start``.
 
+    The run ends when the residual of the Ritz pair is at most rtol times the largest absolute Ritz
+    value, or when ``steps`` products are made.
     If the first product is so large or small that squares might over- or underflow, the run is one
     with A / 2^exponent, and the results are multiplied by the power in the end.
 
@@ -85,13 +87,13 @@ def tracked(
         if exponent:
             image = times_power(image, -exponent)
         run, done = _advanced(run, image), done + 1
-        ends = np.asarray(run.ends)
+        ends = np.asarray(run.ends)  # the Ritz value, its residual, and the largest absolute value
         unfinished = ends[1] > rtol * ends[2]  # False for what is not finite
         if done >= _LEAST and (done == steps or not unfinished):
             value, residual, scale = _in_units(ends.astype(np.float64), exponent)
             return Tracked(value, _ritz_vector(run), residual, scale, done)
         if done == len(run.projection):
-            run = _widened(run, min(2 * done, steps) - done)
+            run = _widened(run, min(2 * done, steps) - done)  # doubles the room of the basis
 
 
 def _exponent_far_from_one(image: jax.Array) -> int:
@@ -175,14 +177,16 @@ def _advanced(run: _Run, image: jax.Array) -> _Run:
 def _largest(
     projection: jax.Array, block_size: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The largest eigenvalue of the leading block, the largest absolute one, and its eigenvector.
+    """For the leading block of T: the largest eigenvalue, the largest absolute one, an eigenvector.
 
-    The matrix is zero outside of the block. There, the diagonal is set to a number below all of the
-    block's eigenvalues, because a compiled program cannot cut out a block of unknown size. The
-    eigenvector is that of the largest eigenvalue.
+    The eigenvector is that of the largest eigenvalue. ``projection`` (rows, rows) is T, zero
+    outside of its first ``block_size`` rows and columns. There, the diagonal is set to a number
+    below all of the block's eigenvalues, because a compiled program cannot cut out a block whose
+    size is known only when it runs.
     """
     in_block = jnp.arange(len(projection)) < block_size
     below_all = -2 * jnp.linalg.norm(projection) - 1
     values, vectors = jnp.linalg.eigh(projection + jnp.diag(jnp.where(in_block, 0.0, below_all)))
+    # Eigenvalues of the block are at least -||T|| > below_all / 2 - 1/2, which excludes the others.
     of_block = jnp.where(values > below_all / 2 - 0.5, jnp.abs(values), 0.0)
     return values[-1], of_block.max(), vectors[:, -1]

@@ -166,10 +166,11 @@ class DeflatedProducts:
 def _decided(run: Run, *, test: DeflatedProducts, missed: float, stopped: Stopped) -> bool:
     """Whether the run with C may stop.
 
-    It may once the smallest eigenvalue of C is above the floor, with a probability of at most
-    ``missed`` that this is wrong. It may also stop once the smallest Ritz value is below the floor
-    and has settled, to a tenth of itself or to the rounding of the products. Before it has settled,
-    it may be on its way to a negative value.
+    It may once the smallest eigenvalue of C is above the floor that C must exceed, with a
+    probability of at most ``missed`` that this is wrong. ``test`` knows the floor, and how far the
+    rounding of its products may move an eigenvalue. The run may also stop once the smallest Ritz
+    value is below the floor and has settled, to a tenth of itself or to the rounding of the
+    products. Before it has settled, it may be on its way to a negative value.
     """
     if stopped():
         return True

@@ -164,14 +164,15 @@ def deflation(
     most = min(len(ritz.rows), end.size - 1)
     directions = np.linalg.qr((images / lengths[:, None]).T)[0].T
     residuals = pencil.transposed(ritz.residuals)
-    expected = end.sign * (ritz.values - pencil.shift) * lengths**2  # of C, at each vector
+    # For an eigenvector x of A and of R R^T, C has the eigenvalue sign (theta - s) |R^T x|^2.
+    expected = end.sign * (ritz.values - pencil.shift) * lengths**2
     best, widest = None, -np.inf
     for count in range(len(shifts) - 1, most + 1):
         rows = directions[:count]
         outside_rows = residuals[:count] - (residuals[:count] @ rows.T) @ rows
         gaps_of_shifts = (end.sign * (ritz.values[:count] - shift) for shift in shifts)
         floor = max(_floor(outside_rows, gaps, place) for place, gaps in enumerate(gaps_of_shifts))
-        floor *= (1 + pencil.noise) ** 2
+        floor *= (1 + pencil.noise) ** 2  # the rounding of R^T e, relative to its length
         room = float(expected[min(count, len(expected) - 1)]) - floor
         if floor <= highest_floor and room > widest:
             best, widest = Deflation(ritz.rows[:count], rows, floor), room

@@ -54,10 +54,11 @@ class Pencil(Protocol):
     def congruence(
         self, rows: np.ndarray, beside: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """C v, R v and A R v for every row v.
+        """C v, R v and A R v for every row v of ``rows`` (b, n), each (b, n).
 
-        With orthonormal rows X in ``beside``, A - s I is compressed to the complement of X: P R
-        takes the place of R, for the projection P = I - X^T X.
+        R is the preconditioner, s the shift and C = R^T sign (A - s I) R. With orthonormal rows X
+        in ``beside``, A - s I is compressed to the complement of X: P R takes the place of R, for
+        the projection P = I - X^T X.
         """
         ...
 
@@ -74,9 +75,10 @@ class Pencil(Protocol):
         ...
 
     def moved(self, count: int, longest: float, size: float) -> float:
-        """A bound on ||C computed - C||_2 for a run of ``count`` products.
+        """A bound on what rounding does to C in a Lanczos run of ``count`` products, in the 2-norm.
 
-        The unit vectors v of the run have |R v| <= longest and |C v| <= size.
+        C = R^T sign (A - s I) R for the preconditioner R and the shift s. The unit vectors v of the
+        run have |R v| <= longest and |C v| <= size.
         """
         ...
 

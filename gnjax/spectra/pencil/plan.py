@@ -50,7 +50,7 @@ class Plan:
 
 
 def planned(factor: Factorisation, limits: Limits) -> Plan:
-    """The cheapest way to hold J (m, q) and to precondition J J^T.
+    """The cheapest way to hold J (m, q) in memory and to precondition J J^T, or why it is refused.
 
     On a CPU a J that takes little memory is held in float64, and otherwise in float32. The
     preconditioner is the Cholesky factor of J J^T itself (width 0), or of a sketch with the width
@@ -63,7 +63,8 @@ def planned(factor: Factorisation, limits: Limits) -> Plan:
     free, _ = free_memory()
     room = allowed if free is None else min(allowed, _FREE * free)
     held_wide = 8 * numbers <= _WIDE * room
-    dtype, cost = np.dtype(np.float64 if held_wide else np.float32), 1.0 if held_wide else 0.5
+    dtype = np.dtype(np.float64 if held_wide else np.float32)
+    cost = 1.0 if held_wide else 0.5  # of a multiplication in this precision
     block = min(TOGETHER, max(m // 4, 1))
     work, width = min(
         (_work(m, q, block, width) * cost + m**3 / 3, width)  # m^3 / 3 for the Cholesky factor
@@ -103,11 +104,12 @@ def _work(m: int, q: int, block: int, width: int) -> float:
     A sketch Y with s = ``width`` columns has singular values within 1 +- d of those of J, with the
     distortion d = (m / s)^{1/2}. So the preconditioned matrix has a condition number whose root is
     (1 + d) / (1 - d), to which the number of steps is proportional. Each step multiplies ``block``
-    vectors with J and J^T.
+    vectors with J and J^T, and reading a number of J takes as long as ``_READING`` multiplications.
     """
     distortion = (m / width) ** 0.5 if width else 0.0
     steps = _STEPS * (1 + distortion) / (1 - distortion)
-    return float(m) ** 2 * (width or q) / 2 + steps * 2 * m * q * (block + _READING)
+    of_gram_matrix = float(m) ** 2 * (width or q) / 2  # half, as it is symmetric
+    return of_gram_matrix + steps * 2 * m * q * (block + _READING)
 
 
 def _too_large(m: int, q: int, room: float, allowed: float) -> str:

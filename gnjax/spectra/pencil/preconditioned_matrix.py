@@ -90,13 +90,14 @@ def by_products(op: Operator, near: np.ndarray, watch: Watch) -> PreconditionedM
 
 
 def _at_scale(near: np.ndarray, multiply: HostProduct) -> np.ndarray:
-    """The multiple of the caller's matrix that is about as large as A, by one product with A.
+    """The multiple of the caller's matrix ``near`` (n, n) that is about as large as A.
 
-    The matrix that is returned, less a shift s I, is factored as L L^T, and the rounding in
-    C = L^-1 (A - s I) L^-T is compared with 1. C is about as large as 1 only if L L^T is as A is.
+    The caller of this factors it as L L^T, and compares rounding in C = L^-1 (A - s I) L^-T with 1.
+    C is about as large as 1 only if L L^T is about as large as A. The sizes are compared by the
+    products of both with one random vector.
     """
-    rows = random_rows(len(near), 1, 0)
-    size_near, size_of_a = np.abs(rows @ near).max(), np.abs(multiply(rows)).max()
+    row = random_rows(len(near), 1, seed=0)
+    size_near, size_of_a = np.abs(row @ near).max(), np.abs(multiply(row)).max()
     return near / size_near * size_of_a if size_near > 0 and size_of_a > 0 else np.array(near)
 
 
@@ -109,8 +110,9 @@ def by_factor(
 ) -> PreconditionedMatrix | None:
     """A = J J^T by a factor J in memory, and a preconditioner from one pass over its rows.
 
-    J is held in float64 where float32 is too little for the tolerance and both fit in memory. None
-    where no matrix near J J^T is positive definite.
+    ``plan`` says in which precision J is held, and what the preconditioner is made of. If that is
+    float32 and too little for the tolerance ``rtol`` of an eigenvalue, J is read again and held in
+    float64, where that fits in memory. None where no matrix near J J^T is positive definite.
 
     An error e of J moves a singular value sigma by at most e, and sigma^2 by at most
     2 sigma e + e^2. That is less than sigma^2, so that it can be told from zero, for
@@ -146,9 +148,10 @@ def _loses(ready: PreparedFactor, rtol: float) -> bool:
 
 
 def _squares(bounds: Interval, error: float) -> Interval:
-    """Bounds on sigma^2 for the exact J, from bounds for a J that is wrong by ``error`` in norm.
+    """Bounds on sigma^2 for the exact J, from ``bounds`` on it for a J within ``error`` in norm.
 
-    A product of floats that is too large is infinite, where a power would raise an OverflowError.
+    A singular value sigma moves by at most ``error`` between the two (Weyl). A product of floats
+    that is too large is infinite, where a power would raise an OverflowError.
     """
     least_sigma = max(max(bounds[0], 0.0) ** 0.5 - error, 0.0)
     largest_sigma = max(bounds[1], 0.0) ** 0.5 + error

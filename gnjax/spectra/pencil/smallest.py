@@ -29,14 +29,15 @@ def smallest_of_factor(
 
     It has one for a matrix of full rank with a factor J whose rows fit in memory. J J^T is not
     formed in full precision: a triangle L with L L^T near it, from J or from a sketch of it, is the
-    preconditioner of a search, whose values are then certified by a run with
-    C = L^{-1} (A - s I) L^{-T} (:func:`certified`). The errors are relative to each eigenvalue, and
-    at most ``rtol`` times the norm, as far as J is known.
+    preconditioner of a search for Ritz values. A Lanczos run then certifies them: no eigenvalue of
+    A is below s if C = L^{-1} (A - s I) L^{-T} is positive definite (:func:`certified`). The errors
+    are relative to each eigenvalue, and at most ``rtol`` times the norm, as far as J is known.
     """
     factor, size = factorisation_of(op), op.shape[0]
     if factor is None or factor.shape[1] < size or size > limits.matrix_rows:
         return None
     plan, block = planned(factor, limits), min(max(TOGETHER, k + _SPARE), size // 2)
+    # The search needs a block of a few vectors more than the k that are asked for.
     if plan.refused or block < k + _FEWEST:
         return None
     ready = by_factor(factor, plan, _LOOSEST, seed, watch)

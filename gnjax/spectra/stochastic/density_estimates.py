@@ -123,14 +123,16 @@ class SpectralDensity(Result):
             np.exp(-(((at[..., None] - theta) / width) ** 2) / 2) @ w
             for theta, w in zip(nodes, weights, strict=True)
         ]
-        # For the error, the nodes that are left out lie at the edge where the axis begins.
+        # For the error, the nodes that are left out lie at the edge where the axis begins. A probe
+        # whose quadrature is exact has no such error.
         edge = math.log10(self.floor) if log and self.floor > 0 else -math.inf
         nodes = np.where(included, nodes, edge)
         bounds = [
             np.zeros(at.shape) if exact else height * _variation(at, theta, w, width, edge)
             for theta, w, exact in zip(nodes, self.weights, self._exact, strict=True)
         ]
-        # A change e of A in norm changes the density by at most the product of e and these.
+        # A change of A by e in norm changes the density by at most e times the product of these
+        # factors, which :meth:`_estimate` multiplies one by one.
         slopes = [_GAUSSIAN * height, 1 / width]
         if log:
             slopes = [height, 1 / width, _steepest_in_decades(at, width, edge)]
@@ -147,7 +149,9 @@ class SpectralDensity(Result):
     def count(self, low: float, high: float) -> Estimate:
         """The number of eigenvalues in [low - floor, high + floor].
 
-        The zero eigenvalues therefore belong to [low, 0], and n - count(0, inf) are negative.
+        Eigenvalues up to ``floor`` in size cannot be told from zero. So they count in
+        count(low, 0) as well as in count(0, high), and n - count(0, inf) is the number of negative
+        ones.
         """
         if not low <= high:
             msg = f"low={low} must not exceed high={high}"
@@ -166,7 +170,7 @@ class SpectralDensity(Result):
         scale = 2.0 ** ((exponent_of(float(np.abs(self.nodes).max())) or 1) - 1)
         scaled = self.nodes / scale  # whose powers underflow only where they do not count
         values, power = (self.weights * scaled**q).sum(axis=1), q * int(math.log2(scale))
-        values, lost = values_in_units(values, 0.0, power)
+        values, lost = values_in_units(values, 0.0, power)  # times 2^power, and what underflows
         is_exact = q < 2 * self.steps or bool(self._exact.all())
         # A change e of A changes A^q by up to q ||A||^(q - 1) e, which is the product of slopes.
         slopes = [q * float(np.abs(scaled).max()) ** max(q - 1, 0)] + [scale] * max(q - 1, 0)
@@ -174,7 +178,11 @@ class SpectralDensity(Result):
         return self._estimate(values, bounds, *(slopes if q else []))
 
     def grid(self, points: int = 400, log: bool = False) -> np.ndarray:
-        """Points at which to draw :meth:`pdf` at its default width, evenly spaced or in log10."""
+        """Points (points,) at which to draw :meth:`pdf` at its default width, ascending.
+
+        They are evenly spaced, or with ``log`` evenly spaced in log10. They reach a few widths
+        beyond the nodes, where the smoothed density is nearly zero.
+        """
         if points < 2:
             msg = f"a grid needs at least 2 points, got {points}"
             raise ValueError(msg)
@@ -220,12 +228,13 @@ class SpectralDensity(Result):
     ) -> Estimate:
         """The mean over probes of ``samples``, with the errors of this mean.
 
-        ``samples`` has a value for each probe and point, and ``quadrature`` a bound on the error of
-        each.
+        ``samples`` (probes, ..) has a value for each probe and point, and ``quadrature`` a bound on
+        the error of each.
 
-        A change of the matrix by e in norm changes the value by at most e times all ``slopes``,
-        whose product may overflow where the change does not. There are none for counts, where such
-        a change moves the points up to which eigenvalues are counted.
+        A change of the matrix by e in norm changes the value by at most e times the product of
+        ``slopes``. They are given one by one, as their product may overflow where e times it does
+        not. There are none for counts, where such a change moves the points up to which eigenvalues
+        are counted.
         """
         stacked, bounds = np.asarray(samples), np.asarray(quadrature).mean(axis=0)
         value, count = stacked.mean(axis=0), len(stacked)
@@ -241,10 +250,10 @@ class SpectralDensity(Result):
         return Estimate(value, spread, bounds, certificate(largest, half_width, *moved))
 
     def _width(self, log: bool) -> float:
-        """The mean distance between nodes, below which smoothing would draw single nodes.
+        """The default width of the Gaussian in :meth:`pdf`: the mean distance between nodes.
 
-        It is in decades with ``log``. If all nodes are equal up to the floor, it is a small part of
-        their size.
+        A smaller one would draw single nodes. It is in decades with ``log``. If all nodes are equal
+        up to the floor, it is a hundredth of their size.
         """
         intervals = min(self.steps, _FINEST)
         if log:
@@ -291,12 +300,13 @@ def _variation(
 
 
 def _steepest_in_decades(points: np.ndarray, width: float, edge: float) -> float:
-    """The largest slope in lambda of width f(lambda), f a Gaussian in log10(lambda), at any point.
+    """The largest derivative by lambda of width f(lambda), for the Gaussians f around ``points``.
 
     f = exp(-t^2 / 2) with t = (log10(lambda) - x) / width, for an eigenvalue lambda above 10^edge
-    and a point x of ``points``, both in decades. Every eigenvalue moves by at most the change e of
-    the matrix in norm (Weyl), so the mean of f over the eigenvalues moves by at most e times the
-    slope. It is |t| exp(-t^2 / 2 - a t) 10^-x / log(10) with a = width log(10), which is largest at
+    and a point x of ``points``; x and ``edge`` are in decades. Every eigenvalue moves by at most
+    the change e of the matrix in norm (Weyl), so the mean of f over the eigenvalues moves by at
+    most e times the largest |df / dlambda|. Times ``width`` that is
+    |t| exp(-t^2 / 2 - a t) 10^-x / log(10) with a = width log(10), which is largest at
     t = (-a +- (a^2 + 4)^(1/2)) / 2, or at the edge where that lies between the two.
     """
     a = width * math.log(10)

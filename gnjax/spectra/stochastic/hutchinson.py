@@ -44,8 +44,8 @@ def hutchinson(
 ) -> TraceEstimate:
     """The mean of g^T A g over ``probes`` vectors g of random signs, fewer if ``stop`` is True.
 
-    Its expectation is tr A, as that of g g^T is the identity. ``block`` vectors are multiplied at
-    once, and no others are in memory.
+    Its expectation is tr A, as that of g g^T is the identity. ``product`` multiplies rows by A, for
+    ``block`` vectors at once, and no others are in memory.
     """
     samples: list[np.ndarray] = []
     lengths = 0.0  # the sum of |g| |A g|
@@ -85,7 +85,8 @@ def hutch_plus_plus(
     sketch = rng.standard_normal((min(third, size), size))  # S^T
     basis = np.linalg.qr(images_of(product, sketch).T)[0].T  # Q^T
     images = images_of(product, basis)
-    captured, lengths = float((images * basis).sum()), float(lengths_of(basis, images).sum())
+    captured = float((images * basis).sum())  # tr(Q^T A Q)
+    lengths = float(lengths_of(basis, images).sum())  # |q| |A q|, to which rounding is proportional
     products = 2 * len(basis)
     if len(basis) == size:
         return TraceEstimate(captured, 0.0, 0, products, lengths)

@@ -53,13 +53,13 @@ def bytes_of_one(op: Operator) -> float:
 def signs(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
     """Rows (count, size) of independent random signs, each 1 or -1."""
     rows = np.empty((count, size))
-    for part in in_parts(rows):  # so that the integers, too, take little memory
+    for part in in_parts(rows):  # not all at once, so that the integers take little memory
         np.subtract(2 * rng.integers(0, 2, part.size), 1, out=part)
     return rows
 
 
 def images_of(product: HostProduct, rows: np.ndarray) -> np.ndarray:
-    """The product of A with every row, computed for sixteen rows at a time."""
+    """A x for every row x of ``rows`` (b, n), as rows (b, n), sixteen of them at a time."""
     images = np.empty_like(rows)
     for first in range(0, len(rows), BLOCK):
         images[first : first + BLOCK] = product(rows[first : first + BLOCK])
@@ -73,7 +73,7 @@ def lengths_of(rows: np.ndarray, images: np.ndarray) -> np.ndarray:
 
 
 def row_lengths(rows: np.ndarray) -> np.ndarray:
-    """The lengths of rows, without under- or overflow of their squares."""
+    """The 2-norm of every row (b,), for rows (b, n), without under- or overflow of the squares."""
     largest = float(max(rows.max(initial=0.0), -rows.min(initial=0.0)))
     if _SQUARES < largest < 1 / _SQUARES:  # a division would take the memory of the rows once more
         return np.linalg.norm(rows, axis=1)
@@ -88,7 +88,11 @@ def standard_error(values: np.ndarray) -> float:
 
 
 def spread_of_mean(samples: np.ndarray) -> np.ndarray:
-    """The standard error of the mean over the first axis, without underflow of the squares."""
+    """The standard error of the mean of ``samples`` over their first axis; infinite for one.
+
+    It is the standard deviation divided by the root of the number of samples, computed so that no
+    square underflows.
+    """
     if len(samples) == 1:
         return np.full(samples.shape[1:], np.inf)
     # A power of two near the largest sample, so that a division by it is exact.
@@ -103,9 +107,10 @@ def beyond_chance(
     """The standard errors ``spread`` of means of ``samples``; infinite where they may be chance.
 
     A sample is a polynomial of ``degree`` in independent random signs. Unless it is constant, it
-    differs from any one value with a probability of at least 2^-degree, as two words of a
-    Reed-Muller code differ in that part of their places. So all samples are equal, up to their
-    ``rounding``, with a chance of at most (1 - 2^-degree)^(samples - 1) for each of the numbers.
+    differs from any given value with a probability of at least 2^-degree (the minimum distance of
+    Reed-Muller codes). So all samples of a number that is not constant are equal, up to their
+    ``rounding``, with a chance of at most (1 - 2^-degree)^(samples - 1). Summed over the numbers,
+    this chance has to be at most ``_BY_CHANCE`` for a spread of zero to be believed.
     """
     spreads = np.asarray(spread)
     chance = spreads.size * (1 - 0.5**degree) ** (samples - 1)

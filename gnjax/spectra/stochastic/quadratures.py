@@ -27,8 +27,9 @@ def quadratures(
 ) -> list[tuple[np.ndarray, np.ndarray, krylov.Run]]:
     """The Gauss quadrature of the spectrum of A for every probe: nodes, weights and the run.
 
-    A probe is a random unit vector, from which a Lanczos run makes ``steps`` steps. The basis of a
-    run is not kept.
+    A probe is a random unit vector of length ``size``, from which a Lanczos run makes ``steps``
+    steps with ``product``, A on rows. A direction shorter than ``noise`` is rounding, and ends the
+    run. The basis of a run is not kept.
 
     Up to ten probes that fit in memory are multiplied at once, and the last ones one by one. A
     product with another number of columns would round them differently, and the first probes would
@@ -49,6 +50,7 @@ def quadratures(
             enough=lambda run: exhausted(run) or stop(),
             check_every=1,
         )
+        # Runs that ``stop`` cut short do not count, unless there are no others.
         if rules and not all(has_all_steps(run, min(steps, size)) for run in runs):
             break
         rules += [(*_gauss_quadrature(run), _without_basis(run)) for run in runs]

@@ -18,7 +18,7 @@ from gnjax.spectra.stochastic.probes import images_of, lengths_of, row_lengths
 def xtrace(
     op: Operator, product: HostProduct, probes: int, rng: np.random.Generator
 ) -> TraceEstimate:
-    """The mean over i of Hutch++ with the i-th test vector for the rest and all others for Q.
+    """An estimate of tr A by XTrace, the mean over i of the estimates t_i from k test vectors.
 
     For Gaussian test vectors w_1 .. w_k, let Q_i be an orthonormal basis of the span of A w_j for
     all j other than i, P_i = I - Q_i Q_i^T, and p_i = P_i w_i. Given Q_i, the direction of p_i is
@@ -37,6 +37,7 @@ def xtrace(
     here T_i is XTrace without w_i. The root of that sum is the standard error of the answer.
     """
     size = op.shape[0]
+    # Half of the products are with the w_i, and half with the columns of Q.
     tests = rng.standard_normal((min(probes // 2, size), size))  # rows w_i
     count = len(tests)  # k
     images = images_of(product, tests)
@@ -46,6 +47,7 @@ def xtrace(
     compressed = _compressed(tests, images, basis, basis_images)
     dimension = size - min(rank, count - 1)  # of the complement of Q_i
     values = compressed.estimates(left_out[:, None], dimension)
+    # The rounding of the products is proportional to the sum of |x| |A x|.
     lengths = float(lengths_of(basis, basis_images).sum())
     _, squared_lengths = compressed.forms(left_out[:, None])  # |p_i|^2
     lengths += dimension * float((row_lengths(images) / squared_lengths**0.5).mean())
@@ -68,8 +70,9 @@ def _basis(images: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]
     """
     columns, scales, right = np.linalg.svd(images.T, full_matrices=False)
     count, rank = len(images), int((scales > rounding * scales[0]).sum())
-    near = np.ldexp(scales, -(exponent_of(float(scales[0])) or 0))  # numbers that can be divided by
-    left_out = _unit_rows(right.T / near) if rank == count else np.zeros((count, rank))
+    # S divided by a power of two, so that no quotient over- or underflows. This cancels in r_i.
+    scaled = np.ldexp(scales, -(exponent_of(float(scales[0])) or 0))
+    left_out = _unit_rows(right.T / scaled) if rank == count else np.zeros((count, rank))
     return columns[:, :rank].T, left_out
 
 
@@ -120,10 +123,12 @@ class _Compressed:
         return self.outside_forms + linear, self.outside_squares + (along**2).sum(axis=1)
 
     def estimates(self, left_out: np.ndarray, dimension: int) -> np.ndarray:
-        """The estimate t of tr A from every w: the trace on a subspace, and w for the rest.
+        """For every test vector w = Q c + p the estimate t of tr A (k,).
 
-        The subspace U of span Q is the one of :meth:`forms`, and ``dimension`` is that of its
-        complement. With x as there, t = tr(U^T A U) + dimension x^T A x / |x|^2.
+        The trace on a subspace of span Q, with the orthonormal basis U, is exact, and w estimates
+        that on its complement, which has ``dimension`` dimensions. With x the part of w that is
+        orthogonal to U, t = tr(U^T A U) + dimension x^T A x / |x|^2. In span Q, U is orthogonal to
+        the orthonormal directions ``left_out`` (k, directions, rank), which differ for every w.
         """
         form, squared_length = self.forms(left_out)
         trace_left_out = ((left_out @ self.matrix) * left_out).sum(axis=(1, 2))
