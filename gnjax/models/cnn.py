@@ -46,8 +46,12 @@ class LinearCNN(nnx.Module):
         key: jax.Array,
         **options: object,
     ) -> None:
-        """``kernels`` is (filters, kernel) and ``head`` (k, filters * length_out), both drawn as
-        such matrices by :func:`gnjax.models.initializers.chain`, to which ``options`` go."""
+        """A network for inputs (n, ``length``), with one 1-D convolution and k = ``outputs``.
+
+        The attributes ``kernels`` (filters, kernel) and ``head`` (k, filters * length_out) are
+        drawn as such matrices by :func:`gnjax.models.initializers.chain`, to which ``options`` go.
+        ``padding`` zeros are put on each side.
+        """
         positions = output_length(length, kernel, stride, padding)
         self.length, self.stride, self.padding = length, stride, padding
         shapes = ((kernel, filters), (filters * positions, outputs))

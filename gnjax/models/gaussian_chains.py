@@ -82,8 +82,8 @@ def _triangle(rng: np.random.Generator, size: int, rows: int) -> _Array:
 def _middle(upper: Sequence[_Array], lower: Sequence[_Array], last: _Array) -> list[_Array]:
     """W_2 .. W_(L-1) of a reduced chain, each (d + k, d + k), made from the last to the first.
 
-    The chain has matrices of width m. The reduced one has the width d + k, and the Gram matrices of
-    its partial products have the same distribution.
+    It stands for a chain of Gaussian matrices with wider hidden layers, of m units. The Gram
+    matrices of the partial products of both have the same distribution.
 
     ``upper`` are R_2 .. R_(L-1), (d, d), and ``lower`` the triangles T_l, (k, k), each for a
     Gaussian matrix (k, m - d); ``last`` is W_L, (k, d + k). With S_l = W_L .. W_(l+1) = [A, B],
@@ -92,7 +92,9 @@ def _middle(upper: Sequence[_Array], lower: Sequence[_Array], last: _Array) -> l
 
         S_l W_l = [A R_l, (S_l Q) T_l].
 
-    The Gram matrix of the second block has the law that the module's docstring states.
+    In the wide chain the other columns of W_l are a Gaussian matrix G, and S_l G = (S_l Q) (Q^T G)
+    with Q^T G Gaussian (k, m - d). A triangle T_l with the law of its factor gives the same
+    distribution of the Gram matrix of this block.
     """
     inputs = upper[0].shape[0] if upper else 0
     weights: list[_Array] = []

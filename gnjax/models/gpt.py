@@ -30,6 +30,10 @@ class CausalBlock(nnx.Module):
     def __init__(
         self, width: int, heads: int, norm: str, skip: float, branch: float, *, rngs: nnx.Rngs
     ) -> None:
+        """A block on vectors of ``width``, with ``heads`` heads; the weights start at zero.
+
+        ``norm`` is "pre", "post" or "none", and ``skip`` and ``branch`` are both strengths.
+        """
         self.norm = norm
         self.skip, self.branch = (
             nnx.Variable(on_device(strength, real_dtype())) for strength in (skip, branch)

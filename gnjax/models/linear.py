@@ -34,8 +34,11 @@ class LinearNet(nnx.Module):
         key: jax.Array,
         **options: object,
     ) -> None:
-        """``width`` of every hidden layer, or one for each of the depth - 1; ``options`` go to
-        :func:`gnjax.models.initializers.chain`."""
+        """A network with d = ``inputs``, k = ``outputs`` and L = ``depth`` layers.
+
+        ``width`` is that of every hidden layer, or one for each of the depth - 1. The weights are
+        drawn by :func:`gnjax.models.initializers.chain`, to which ``options`` go.
+        """
         self.widths = layer_widths(inputs, outputs, depth, width)
         self.skip = check_finite_number("skip", skip)
         matrices = initializers.chain(key, self.widths, initializer, **options)

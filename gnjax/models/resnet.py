@@ -27,7 +27,7 @@ class ResidualBlock(nnx.Module):
         ``shortcut`` is "projection" or "zeros", and matters only where filters double.
         """
         self.added_channels = filters - channels
-        stride = 2 if self.added_channels else 1
+        stride = 2 if self.added_channels else 1  # the side is halved where filters double
         self.first = ConvNorm(channels, filters, stride=stride, rngs=rngs)
         self.second = ConvNorm(filters, filters, rngs=rngs)
         projects = self.added_channels and shortcut == "projection"

@@ -199,7 +199,10 @@ def _unwrapped(name: str) -> str:
 
 
 def _numbers(name: str, value: Any) -> np.ndarray:
-    """The floating-point array in a tensor of PyTorch, which is not imported, or in an array."""
+    """The entry ``name`` of a state dict, a PyTorch tensor or an array, as a floating-point array.
+
+    PyTorch is not imported. An entry that is a dict, or has other numbers, is refused.
+    """
     if isinstance(value, Mapping):
         msg = f"{name} holds more names, so state is a checkpoint; pass state[{name!r}] itself"
         raise ValueError(msg)

@@ -36,7 +36,10 @@ class VGG(nnx.Module):
         channels: int = 3,
         key: jax.Array,
     ) -> None:
-        """One convolution for each of ``filters``; every one halves the side."""
+        """A network for images (n, side, side, channels), with k = ``outputs``.
+
+        It has one convolution for each of ``filters``, and every max-pool halves the side.
+        """
         self.shape, self.depth = (side, side, channels), len(filters)
         last_side, remainder = divmod(side, 2**self.depth)
         if remainder or last_side < 1:

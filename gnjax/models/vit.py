@@ -21,6 +21,7 @@ class Attention(nnx.Module):
     """
 
     def __init__(self, width: int, heads: int, *, causal: bool = False, rngs: nnx.Rngs) -> None:
+        """Attention of ``heads`` heads on vectors of ``width``; all weights start at zero."""
         self.heads, self.causal = heads, causal
         self.query, self.key, self.value, self.out = (
             linear_layer(width, width, rngs=rngs) for _ in range(4)
@@ -50,6 +51,7 @@ class EncoderBlock(nnx.Module):
     """
 
     def __init__(self, width: int, heads: int, *, rngs: nnx.Rngs) -> None:
+        """A block on vectors of ``width`` with ``heads`` heads; all matrices start at zero."""
         self.norm1, self.norm2 = (layer_norm(width, rngs=rngs) for _ in range(2))
         self.attention = Attention(width, heads, rngs=rngs)
         self.dense1 = linear_layer(width, 4 * width, rngs=rngs)
@@ -86,7 +88,11 @@ class ViT(nnx.Module):
         channels: int = 3,
         key: jax.Array,
     ) -> None:
-        """``depth`` blocks of ``heads`` heads on vectors of ``width``, one for each patch."""
+        """A network for images (n, side, side, channels), with k = ``outputs``.
+
+        An image is cut into patches of ``patch`` x ``patch`` pixels, each a vector of ``width``.
+        ``depth`` blocks follow, with ``heads`` heads of attention.
+        """
         if side % patch or width % heads:
             msg = (
                 f"a patch of {patch} must divide the side {side}, and {heads} heads the width "

@@ -71,7 +71,7 @@ class RankSensitivity(Result):
         )
 
     def draw(self, axes: Axes) -> None:
-        """kappa at every rank with its bounds; beyond the resolved ranks is no upper bound."""
+        """Draw kappa at every rank with its bounds; there is no upper one where it is infinite."""
         ranks, finite = self.ranks, np.isfinite(self.kappa)
         axes.set_yscale("log")
         axes.plot(ranks[finite], self.kappa[finite], color=BLUE, lw=1.2)
@@ -101,7 +101,9 @@ class RankSensitivity(Result):
 
 
 def rank_sensitivity(spectrum: Spectrum) -> RankSensitivity:
-    """kappa, its interval and the relative gap at every rank of a semidefinite spectrum.
+    """kappa_r = lambda_1 / lambda_r of a semidefinite spectrum for every rank r one may assume.
+
+    With each go its interval and the relative gap lambda_r / lambda_{r+1}.
 
     >>> spectrum = gnjax.eigenvalues(np.diag([8.0, 4.0, 2.0, 1e-8]))
     >>> print(gnjax.papers.rank_sensitivity(spectrum))
@@ -140,12 +142,17 @@ def rank_sensitivity(spectrum: Spectrum) -> RankSensitivity:
 def _intervals(
     values: np.ndarray, errors: np.ndarray, resolved: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds on kappa_r: (lambda_1 -+ e_1) / (lambda_r +- e_r), at least 1, and 1 for r = 1."""
+    """Lower and upper bounds (n,) on kappa_r = lambda_1 / lambda_r for r = 1 .. n.
+
+    They are (lambda_1 -+ e_1) / (lambda_r +- e_r) for the ``values`` lambda and their ``errors`` e,
+    at least 1, and 1 for r = 1. The upper bound is infinite where lambda_r is not ``resolved``,
+    which means larger than its error, and both are nan if lambda_1 is not.
+    """
     if not resolved[0]:
         return np.full(len(values), np.nan), np.full(len(values), np.nan)
-    reach = values + errors
+    largest = values + errors  # that lambda_r can be
     low, high = np.full((2, len(values)), np.inf)
-    np.divide(values[0] - errors[0], reach, out=low, where=reach > 0)
+    np.divide(values[0] - errors[0], largest, out=low, where=largest > 0)
     low = np.maximum(low, 1.0)
     np.divide(values[0] + errors[0], values - errors, out=high, where=resolved)
     low[0] = high[0] = 1.0
@@ -153,7 +160,7 @@ def _intervals(
 
 
 def _gaps(values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    """lambda_r / max(lambda_{r+1}, its error), and 1 where that is smaller."""
+    """The relative gaps lambda_r / max(|lambda_{r+1}|, its error), (n - 1,), at least 1."""
     above, below = values[:-1], np.maximum(np.abs(values[1:]), errors[1:])
     gaps = np.where(above > 0, np.inf, 1.0)
     np.divide(above, below, out=gaps, where=below > 0)
@@ -161,6 +168,7 @@ def _gaps(values: np.ndarray, errors: np.ndarray) -> np.ndarray:
 
 
 def _check_spectrum(values: np.ndarray, errors: np.ndarray) -> None:
+    """Refuse values and errors that are not those of a descending, semidefinite spectrum."""
     if values.ndim != 1 or values.size == 0 or values.shape != errors.shape:
         msg = f"a spectrum has one error for each value, got {values.shape} and {errors.shape}"
         raise ValueError(msg)

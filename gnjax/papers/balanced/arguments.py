@@ -20,7 +20,11 @@ def check_singular_values(values: ArrayLike) -> np.ndarray:
 
 
 def padded(squares: np.ndarray, size: int | None, name: str) -> np.ndarray:
-    """Squared singular values with zeros appended, or zeros dropped, to have ``size`` entries."""
+    """Squared singular values with zeros appended, or zeros dropped, to have ``size`` entries.
+
+    With ``size`` None they stay as they are. More non-zero ones than ``size``, the argument
+    ``name`` of the caller, are refused.
+    """
     if size is None:
         return squares
     if size < len(squares):

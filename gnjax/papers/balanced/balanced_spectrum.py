@@ -29,8 +29,9 @@ def eigenvalues(
 ) -> np.ndarray:
     """Eq 9: sigma_x^2 sum_l sigma_i^{2(L-l)} sigma_j^{2(l-1)}, from the largest down.
 
-    These are the eigenvalues of the Gauss-Newton matrix of a balanced network, all d_0 d_L of them
-    on the output side. The sum is computed for every input direction i and output direction j, and
+    These are all d_0 d_L eigenvalues of the Gauss-Newton matrix, on the output side, of a linear
+    network with balanced layers, W_{l+1}^T W_{l+1} = W_l W_l^T, which then have the same singular
+    values sigma_i. The sum is computed for every input direction i and output direction j, and
     0^0 = 1 where a singular value is 0. The paper stops at i, j <= r, but for sigma_j = 0 the term
     sigma_i^{2(L-1)} remains. Eq 9a adds terms that are not negative, so it is accurate everywhere.
     The quotient of Eq 9b would lose all digits where sigma_i is close to sigma_j; its limit there
@@ -52,7 +53,7 @@ def eigenvalues(
     squares = values**2
     first = padded(squares, inputs, "inputs")[:, None]  # (d_0, 1)
     last = padded(squares, outputs, "outputs")[None, :]  # (1, d_L)
-    total = np.zeros((first.shape[0], last.shape[1]))
+    total = np.zeros((first.shape[0], last.shape[1]))  # summed over l by Horner's scheme
     for layer in range(1, check_depth(depth) + 1):
         total = total * first + last ** (layer - 1)
     return scale**2 * np.sort(total, axis=None)[::-1]
@@ -79,6 +80,7 @@ def trace(
 ) -> float:
     """Eq 7: sigma_x^2 sum_l |P_l|_F^2 |S_l|_F^2, or sum_l tr(P_l C P_l^T) |S_l|_F^2 for raw inputs.
 
+    P_l = W_{l-1} .. W_1 are the layers before the l-th, and S_l = W_L .. W_{l+1} those after it.
     This is the trace of the Gauss-Newton matrix. The full Hessian has the same trace at every
     point, however large the loss is: f is linear in each W_l, so the diagonal blocks of H - G, one
     for each layer, are zero.
@@ -105,8 +107,10 @@ def bound(
 ) -> float:
     """Eq 6: lambda_max(G) <= sigma_x^2 sum_l |P_l|_2^2 |S_l|_2^2, with equality if balanced.
 
-    For raw inputs the bound is sum_l |P_l C P_l^T|_2 |S_l|_2^2. It is moved up by the rounding of
-    the products and of their singular values. The arguments are those of :func:`trace`.
+    P_l = W_{l-1} .. W_1 are the layers before the l-th, and S_l = W_L .. W_{l+1} those after it.
+    For raw inputs with x^T x / n = C the bound is sum_l |P_l C P_l^T|_2 |S_l|_2^2. It is moved up
+    by the rounding of the products and of their singular values. The arguments are those of
+    :func:`trace`.
 
     >>> weights = gnjax.initializers.balanced(jax.random.key(0), (3, 4, 2), [2.0, 1.0])
     >>> round(gnjax.papers.balanced.bound(weights), 9)  # attained: the sharpness of Eq 14
@@ -126,9 +130,10 @@ def bound(
 def _factors(
     weights: Sequence[ArrayLike], sigma_x: float, covariance: ArrayLike | None
 ) -> tuple[KroneckerFactors, float]:
-    """S_l and C^{1/2} P_l^T for every l, and the number by which the products of both are scaled.
+    """S_l = W_L .. W_{l+1} and C^{1/2} P_l^T, P_l = W_{l-1} .. W_1, for every l, and a scale.
 
-    That is sigma_x for whitened inputs, for which C is left out of the products, and 1 otherwise.
+    The scale is sigma_x for whitened inputs, C = sigma_x^2 I, for which the factors have I in place
+    of C^{1/2}. It is 1 for inputs with a given ``covariance`` C.
     """
     scale = check_scale(sigma_x)
     if covariance is None:

@@ -11,9 +11,11 @@ from gnjax.papers.balanced.arguments import check_depth, check_labels, check_sca
 def minimiser(x: ArrayLike, y: ArrayLike, sigma_x: float = 1.0) -> np.ndarray:
     """Eq 12: W_L .. W_1 = y^T x / (n sigma_x^2), (d_L, d_0), at every global minimum.
 
-    This is the least-squares map, which a network attains if no layer is narrower than the rank of
-    the map. Where it does not fit the labels, the residual is orthogonal to x. H - G depends on
-    both only through their product, so H equals G there although the loss is not 0.
+    The inputs x (n, d_0) are whitened, x^T x / n = sigma_x^2 I, and y (n, d_L) are the labels. This
+    is the least-squares map, which a network attains if no layer is narrower than the rank of
+    the map. Where it does not fit the labels, the residual is orthogonal to x. The Hessian less the
+    Gauss-Newton matrix, H - G, depends on both only through their product, so H equals G there
+    although the loss is not 0.
 
     >>> x = np.sqrt(2) * np.eye(2)  # n = 2 whitened samples
     >>> gnjax.papers.balanced.minimiser(x, np.sqrt(2) * np.diag([9.0, 4.0])).round(9).tolist()
@@ -27,10 +29,12 @@ def minimiser(x: ArrayLike, y: ArrayLike, sigma_x: float = 1.0) -> np.ndarray:
 def layer_singular_values(
     x: ArrayLike, y: ArrayLike, depth: int, sigma_x: float = 1.0, *, fitted: bool = False
 ) -> np.ndarray:
-    """Eq 13: sigma_i(W) at a balanced global minimum: L-th roots of the singular values of Eq 12.
+    """Eq 13: the singular values of every layer of a linear network at a balanced global minimum.
 
-    With ``fitted`` the labels are assumed to be fitted exactly, and sigma_i(W)^L is
-    sigma_i(y) / (sqrt(n) sigma_x), as printed. That is too large where they are not fitted.
+    They are the L-th roots of the singular values of the map W_L .. W_1 of Eq 12, for L = ``depth``
+    layers, whitened inputs x (n, d_0) and labels y (n, d_L). With ``fitted`` the labels are assumed
+    to be fitted exactly, and sigma_i(W)^L is sigma_i(y) / (sqrt(n) sigma_x), as printed. That is
+    too large where they are not fitted.
 
     >>> x, y = np.sqrt(2) * np.eye(2), np.sqrt(2) * np.diag([9.0, 4.0])  # n = 2 whitened samples
     >>> gnjax.papers.balanced.layer_singular_values(x, y, depth=2).round(9).tolist()

@@ -38,10 +38,11 @@ class Shallow:
     sigma_x: float
 
     def vectors(self, x: ArrayLike, count: int | None = None) -> np.ndarray:
-        """Eq 16: the unit vectors (x v_i / (sqrt(n) sigma_x)) (x) u_j, samples first, as columns.
+        """Eq 16: the unit vectors (x v_i / (sqrt(n) sigma_x)) (x) u_j as columns (n d_2, ..).
 
-        They are eigenvectors of J J^T / n, in the order of ``values``. With ``count`` only that
-        many are returned, from the first.
+        x (n, d_0) are the whitened inputs, v_i right singular vectors of W_1 and u_j left ones of
+        W_2. They are eigenvectors of J J^T / n, in the order of ``values``. With ``count`` only
+        that many are returned, from the first.
         """
         data = check_whitened(x, self.sigma_x)
         first = data @ self.rights[:, self.i[:count]] / (len(data) ** 0.5 * self.sigma_x)
@@ -50,10 +51,11 @@ class Shallow:
 
 
 def shallow(w1: ArrayLike, w2: ArrayLike, sigma_x: float = 1.0) -> Shallow:
-    """The spectrum of the Gauss-Newton matrix of W_2 W_1 x, balanced or not (Eqs 15, 16).
+    """The spectrum of the Gauss-Newton matrix of f(x) = W_2 W_1 x on whitened inputs (Eqs 15, 16).
 
-    The largest eigenvalue is sigma_x^2 (|W_1|_2^2 + |W_2|_2^2) (Eq 10), and the sum of all is
-    sigma_x^2 (d_2 |W_1|_F^2 + d_0 |W_2|_F^2) (Eq 11).
+    The layers need not be balanced. W_1 is (d_1, d_0), and W_2 is (d_2, d_1). The largest
+    eigenvalue is sigma_x^2 (|W_1|_2^2 + |W_2|_2^2) (Eq 10), and the sum of all is sigma_x^2 (d_2
+    |W_1|_F^2 + d_0 |W_2|_F^2) (Eq 11).
 
     >>> spectrum = gnjax.papers.balanced.shallow(np.diag([3.0, 1.0]), np.diag([2.0, 1.0]))
     >>> spectrum.values.round(12).tolist()
@@ -65,7 +67,7 @@ def shallow(w1: ArrayLike, w2: ArrayLike, sigma_x: float = 1.0) -> Shallow:
     lefts, last, _ = np.linalg.svd(outer)
     rows = padded(first**2, inner.shape[1], "inputs")
     columns = padded(last**2, outer.shape[0], "outputs")
-    table = scale**2 * (rows[:, None] + columns[None, :])
+    table = scale**2 * (rows[:, None] + columns[None, :])  # lambda_ij, (d_0, d_2)
     order = np.argsort(-table, axis=None, kind="stable")
     i, j = np.unravel_index(order, table.shape)
     return Shallow(table[i, j], i, j, rights.T, lefts, scale)
@@ -74,10 +76,11 @@ def shallow(w1: ArrayLike, w2: ArrayLike, sigma_x: float = 1.0) -> Shallow:
 def shallow_gap(w1: ArrayLike, w2: ArrayLike, covariance: ArrayLike, cross: ArrayLike) -> float:
     """|H - G|_2 = |B - W_2 W_1 C|_2 for two layers, C = x^T x / n and B = y^T x / n.
 
-    By Weyl's inequality no eigenvalue of the Hessian is further than this from the eigenvalue of
-    Eq 15 with the same number. With E = B - W_2 W_1 C, H - G maps (U_1, U_2) to
-    -(U_2^T E, E U_1^T). Its eigenvalues are therefore plus and minus the singular values of E, each
-    once for every hidden unit, and zeros.
+    H is the Hessian of the squared error and G its Gauss-Newton matrix. By Weyl's inequality no
+    eigenvalue of the Hessian is further than this from the eigenvalue of Eq 15 with the same
+    number. With E = B - W_2 W_1 C, H - G maps (U_1, U_2) to -(U_2^T E, E U_1^T). Its eigenvalues
+    are therefore plus and minus the singular values of E, each once for every hidden unit, and
+    zeros.
 
     >>> w1, w2, cross = np.diag([2.0, 1.0]), np.eye(2), np.diag([2.0, 1.5])
     >>> round(gnjax.papers.balanced.shallow_gap(w1, w2, covariance=np.eye(2), cross=cross), 9)

@@ -57,15 +57,16 @@ class ExtremeSingularValues:
 
 
 def extreme_singular_values(matrix: ArrayLike, stored_error: float = 0.0) -> ExtremeSingularValues:
-    """The extreme singular values of a matrix whose stored entries have an error of that norm.
+    """The extreme singular values of an exact matrix, from ``matrix`` as it is stored.
 
-    The smallest one is 0 for a matrix with fewer columns than rows. For a large matrix the largest
-    one is the root of an eigenvalue of its Gram matrix, and so is the smallest one of a
-    well-conditioned matrix, which still has nine correct digits.
+    The two differ by at most ``stored_error`` in the 2-norm, which is added to the error of the
+    singular values. The smallest one is 0 for a matrix with fewer columns than rows. For a large
+    matrix the largest one is the root of an eigenvalue of its Gram matrix, and so is the smallest
+    one of a well-conditioned matrix, which still has nine correct digits.
     """
     host = np.asarray(matrix, np.float64)
     rows, columns = host.shape
-    extremes = _of_large(host) if columns >= rows > _LARGE else None
+    extremes = _of_large(host) if columns >= rows > _LARGE else None  # which is faster
     if extremes is None:
         values = singular_values(host)
         error = float(singular_errors(values, max(rows, columns), _DOUBLE)[0])
@@ -77,10 +78,10 @@ def extreme_singular_values(matrix: ArrayLike, stored_error: float = 0.0) -> Ext
 def _of_large(matrix: _Array) -> tuple[float, float, float] | None:
     """The largest and the smallest singular value of a large matrix, and the error of both.
 
-    ``matrix`` has no more rows than columns. Both are roots of eigenvalues of A A^T where its
-    condition is so small that rounding, which is relative to the largest, leaves digits of the
-    smallest. Elsewhere the smallest is found by the inverse, which also gives a lower bound on it.
-    None where that is unsure.
+    ``matrix`` A has no more rows than columns. Both are roots of eigenvalues of A A^T where its
+    condition number is so small that rounding, which is relative to the largest, leaves digits of
+    the smallest. Elsewhere the smallest is found by an inverse, which also gives a lower bound on
+    it, and None is returned where that fails. A diagonal matrix has no error.
     """
     rows, columns = matrix.shape
     diagonal = np.abs(np.diagonal(matrix))
@@ -100,11 +101,12 @@ def _of_large(matrix: _Array) -> tuple[float, float, float] | None:
 
 
 def _smallest_by_inverse(matrix: _Array) -> tuple[float, float] | None:
-    """sigma_min = 1 / ||R^{-1}|| for M^T = Q R, and a bound below it, without their rounding.
+    """The smallest singular value of ``matrix`` M, and a lower bound on it, both but for rounding.
 
-    ||R^{-1}||^2 is the largest eigenvalue of R^{-T} R^{-1}. That nothing lies above it is sure
-    where a number just above it, minus that matrix, has a Cholesky factor. This takes a third of
-    the time of all singular values. None for a matrix that is singular to working precision.
+    It is 1 / ||R^{-1}||_2 for M^T = Q R, and ||R^{-1}||_2^2 is the largest eigenvalue of
+    K = R^{-T} R^{-1}. An iteration finds an eigenvalue. That none is larger than c, a number just
+    above it, is sure where c I - K has a Cholesky factor. This takes a third of the time of all
+    singular values. None for a matrix that is singular to working precision.
     """
     from scipy.sparse import linalg as sparse  # 0.1 s of import, which not every user needs
 
@@ -144,11 +146,12 @@ class Eigenvalues:
 
 
 def enclosed_eigenvalues(matrix: _Array) -> Eigenvalues:
-    """Eigenvalues with errors that are proved from the residual, without any trust in LAPACK.
+    """Eigenvalues of a symmetric A with errors proved from the residual, without trust in LAPACK.
 
     With computed values D and vectors V, R = A V - V D and O = V^T V - I, the eigenvalues of
     V^T A V = D + O D + V^T R are within ||O|| ||D|| + ||V|| ||R|| of D (Weyl) and are those of A
-    times numbers between 1 - ||O|| and 1 + ||O|| (Ostrowski).
+    times numbers between 1 - ||O|| and 1 + ||O|| (Ostrowski). The norms of R and O include the
+    rounding of their products. For ||O|| of 1/2 and more the error counts as infinite.
     """
     scale = float(np.abs(matrix).max())
     if scale == 0:
@@ -192,10 +195,11 @@ class Condition:
 
 
 def covariance_condition(covariance: ArrayLike | None, inputs: int) -> Condition:
-    """kappa(Sigma) = lambda_max / lambda_r for the rank r of Sigma.
+    """An upper bound on kappa(Sigma) = lambda_max / lambda_r, for the rank r of Sigma (d, d).
 
-    Rows of zeros are left out. Eigenvalues so small that they may be rounding errors of a zero are
-    left out too; the rank then depends on that threshold and is not proved.
+    Without a covariance, Sigma is the identity on the ``inputs`` d dimensions. Rows of zeros are
+    left out. Eigenvalues so small that they may be rounding errors of a zero are left out too; the
+    rank then depends on that threshold and is not proved.
     """
     if covariance is None:
         return Condition(1.0, Error(0.0, PROVED, reason="whitened data"))
@@ -214,7 +218,8 @@ def covariance_condition(covariance: ArrayLike | None, inputs: int) -> Condition
     nonzero = values[values > threshold]
     if nonzero.size == 0:
         return Condition(math.nan, part, "no eigenvalue of Sigma exceeds its rounding", True)
-    if nonzero[0] <= _FAR * part.value:  # what can be proved would not leave a useful bound
+    # The proved error is so large that no useful bound would be left: LAPACK's is taken.
+    if nonzero[0] <= _FAR * part.value:
         measured_error = spectral_error(inputs, _DOUBLE) * float(values[-1]) + rounding
         part = Error(measured_error, MEASURED, reason="rounding of LAPACK's eigenvalues of Sigma")
     if len(nonzero) < len(values):

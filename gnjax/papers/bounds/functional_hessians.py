@@ -40,6 +40,8 @@ def functional_hessian(
 ) -> FunctionalHessianBound:
     """Eqs 17, 18: kappa(H_F) <= kappa(W V - Z) kappa(Sigma) for F(x) = W V x and teacher Z.
 
+    H_F is the functional Hessian, the part of the Hessian of the squared error that comes from
+    second derivatives of F. W is (k, m), V (m, d), Z (k, d) and Sigma, the covariance of x, (d, d).
     With Omega = (W V - Z) Sigma, H_F has one block [[0, Omega], [Omega^T, 0]] for each hidden unit.
     Its non-zero eigenvalues are plus and minus the singular values of Omega. H_F is singular unless
     k = d, so kappa is the pseudo-condition number sigma_max(Omega) / sigma_r(Omega).
@@ -86,7 +88,12 @@ def functional_hessian(
 def _residual_values(
     outer: np.ndarray, inner: np.ndarray, teacher: np.ndarray, residual: np.ndarray
 ) -> tuple[np.ndarray, float, Error]:
-    """The singular values of W V - Z, how far they can be from exact, and what that rests on."""
+    """The singular values of ``residual`` = W V - Z, how far they can be from exact, and why.
+
+    ``outer``, ``inner`` and ``teacher`` are W, V and Z. The error is the rounding of the product
+    and the difference, gamma (||W||_F ||V||_F + ||Z||_F), and that of LAPACK. The last result is
+    the same number with its reason, as a part of a certificate.
+    """
     values = singular_values(residual)
     product_rounding = gamma(outer.shape[1] + 1, residual.dtype) * (
         frobenius_norm(outer) * frobenius_norm(inner) + frobenius_norm(teacher)

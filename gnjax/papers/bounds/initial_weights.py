@@ -28,11 +28,11 @@ class InitBound(Result):
 
 
 def gaussian_singular_values(rows: int, columns: int, t: float) -> tuple[float, float, float]:
-    """Lemma 6, Eq 19: the singular values of a Gaussian matrix of shape (N, n), N >= n.
+    """Lemma 6, Eq 19: an interval that holds the singular values of a Gaussian (N, n) matrix.
 
-    With probability at least 1 - 2 exp(-t^2 / 2) all n singular values of a matrix of independent
-    standard normal entries lie between sqrt N - sqrt n - t and sqrt N + sqrt n + t. A negative
-    lower end says nothing and counts as 0.
+    N = ``rows`` is at least n = ``columns``, and the entries are independent standard normal. With
+    probability at least 1 - 2 exp(-t^2 / 2) all n singular values lie between
+    sqrt N - sqrt n - t and sqrt N + sqrt n + t. A negative lower end says nothing and counts as 0.
 
     Returns:
       The lower and the upper end, rounded outwards, and the probability, rounded down.
@@ -57,11 +57,15 @@ def gaussian_init(
 ) -> InitBound:
     """Lemma 7: kappa(G) for F(x) = W V x with Gaussian V (m, d) and W (k, m), m >= max(d, k).
 
-    With probability at least 1 - 8 exp(-t^2 / 2), kappa(G) is at most
-    kappa(Sigma) (var_w (sqrt m + sqrt k + t)^2 + var_v (sqrt m + sqrt d + t)^2)
-    / (var_w (sqrt m - sqrt k - t)^2 + var_v (sqrt m - sqrt d - t)^2). The lemma squares
-    sqrt m - sqrt d - t and sqrt m - sqrt k - t, which bound a smallest singular value from below
-    only while they are positive. A negative difference counts as 0 here.
+    G is the Gauss-Newton matrix, ``var_v`` and ``var_w`` are the variances of the entries of V and
+    W, and ``cov_cond`` is kappa(Sigma) for the covariance Sigma of x. With probability at least
+    1 - 8 exp(-t^2 / 2), kappa(G) is at most
+
+        kappa(Sigma) (var_w (sqrt m + sqrt k + t)^2 + var_v (sqrt m + sqrt d + t)^2)
+        / (var_w (sqrt m - sqrt k - t)^2 + var_v (sqrt m - sqrt d - t)^2).
+
+    The lemma squares both differences, which bound a smallest singular value from below only while
+    they are positive. A negative difference counts as 0 here.
 
     >>> bound = gnjax.papers.bounds.gaussian_init(10, 5, 4000, 1.0, 1.0, cov_cond=1.0, t=5.0)
     >>> 1 < bound.value < 3
@@ -73,7 +77,7 @@ def gaussian_init(
     var_v, var_w, cov_cond = _check_scales(var_v, var_w, cov_cond)
     t = _check_t(t)
     ends = [gaussian_singular_values(m, n, t) for n in (k, d)]
-    bottoms, tops = ([end[side] ** 2 for end in ends] for side in (0, 1))
+    bottoms, tops = ([end[side] ** 2 for end in ends] for side in (0, 1))  # of W, then of V
     most = raised(var_w * tops[0] + var_v * tops[1])
     least = lowered(var_w * bottoms[0] + var_v * bottoms[1])
     failure = min(1.0, raised(8 * math.exp(-(t**2) / 2)))
@@ -88,11 +92,16 @@ def gaussian_init(
 
 
 def asymptotic(d: int, k: int, m: int, var_v: float, var_w: float, cov_cond: float) -> InitBound:
-    """Eq 22: the limit of Lemma 1 for Gaussian weights as d, k, m grow in proportion.
+    """Eq 22: the limit of the bound on kappa(G) for F(x) = W V x as d, k, m grow in proportion.
 
-    Almost surely, the limit is kappa(Sigma) (var_w (1 + sqrt(k/m))^2 + var_v (1 + sqrt(d/m))^2)
-    / (var_w (1 - sqrt(k/m))^2 + var_v (1 - sqrt(d/m))^2). The value is rounded up, so that it is
-    not below the limit. It proves nothing about a network of finite width.
+    V (m, d) and W (k, m) are Gaussian with the variances ``var_v`` and ``var_w``, and ``cov_cond``
+    is kappa(Sigma). Almost surely, the limit of the bound of Lemma 1 is
+
+        kappa(Sigma) (var_w (1 + sqrt(k/m))^2 + var_v (1 + sqrt(d/m))^2)
+        / (var_w (1 - sqrt(k/m))^2 + var_v (1 - sqrt(d/m))^2).
+
+    The value is rounded up, so that it is not below the limit. It proves nothing about a network of
+    finite width.
 
     >>> round(gnjax.papers.bounds.asymptotic(100, 100, 10_000, 1.0, 1.0, cov_cond=1.0).value, 6)
     1.493827
@@ -116,10 +125,11 @@ def asymptotic(d: int, k: int, m: int, var_v: float, var_w: float, cov_cond: flo
 
 
 def wide_init(d: int, m: int, cov_cond: float, t: float) -> float:
-    """Eq 21: what Lemma 7 comes near to with Kaiming's variances 1/d and 1/m for m >> d >> k.
+    """Eq 21: what the bound of Lemma 7 comes near to with Kaiming's variances for m >> d >> k.
 
-    Eq 20 is Lemma 7 at these variances, ``gaussian_init(d, k, m, 1 / d, 1 / m, cov_cond, t)``. The
-    terms of W, with d / m times the weight of those of V, are left out, which leaves
+    The network is F(x) = W V x with V (m, d) of the variance 1/d and W (k, m) of 1/m. Eq 20 is
+    Lemma 7 at these variances, ``gaussian_init(d, k, m, 1 / d, 1 / m, cov_cond, t)``. The terms of
+    W, with d / m times the weight of those of V, are left out, which leaves
     kappa(Sigma) (sqrt m + sqrt d + t)^2 / (sqrt m - sqrt d - t)^2: an approximation, no bound. It
     goes to kappa(Sigma) as m grows.
 

@@ -44,10 +44,13 @@ class LeakyReluBound(Result):
 
 
 def leaky_relu(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> LeakyReluBound:
-    """Eq 11, for F(x) = W sigma(V x) with V (m, d), W (k, m), X (d, n), samples as columns.
+    """Lemma 4, Eq 11: a bound on kappa(G) for F(x) = W sigma(V x) with V (m, d) and W (k, m).
 
-    The bound is (s_max^2(X) s_max^2(W) + lambda_max(Gamma))
-    / (slope^2 s_min^2(X) s_min^2(W) + lambda_min(Gamma)) with Gamma = sigma(V X)^T sigma(V X).
+    sigma is Leaky ReLU, and X (d, n) has the samples as columns. The bound is
+
+        (s_max^2(X) s_max^2(W) + lambda_max(Gamma))
+        / (slope^2 s_min^2(X) s_min^2(W) + lambda_min(Gamma)),  Gamma = sigma(V X)^T sigma(V X).
+
     s_min(X) is the smallest of n singular values and s_min(W) the smallest of k, so that they are 0
     where n > d or k > m. Each singular value is moved outwards by its rounding error.
 
@@ -82,11 +85,15 @@ def leaky_relu(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> LeakyR
 
 
 def _printed_estimate(slope: float, *parts: ExtremeSingularValues) -> float | None:
-    """Eqs 25, 26 from the singular values of X, W and V X.
+    """The paper's second bound on kappa(G), Eqs 25 and 26; None where its denominator is 0.
 
-    A singular value that is not above its error counts as 0.
+    With the singular values of X, W and V X, the ``parts``, it is
+
+        (s_max^2(X) s_max^2(W) + s_max^2(V X)) / (slope^2 (s_min^2(X) s_min^2(W) + s_min^2(V X))).
+
+    A smallest singular value that is not above its error counts as 0.
     """
     data, outer, linear = (part.largest**2 for part in parts)
     least = [part.smallest**2 if part.below > 0 else 0.0 for part in parts]
-    below = slope**2 * (least[0] * least[1] + least[2])
-    return (data * outer + linear) / below if below > 0 else None
+    denominator = slope**2 * (least[0] * least[1] + least[2])
+    return (data * outer + linear) / denominator if denominator > 0 else None

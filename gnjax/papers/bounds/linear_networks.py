@@ -66,12 +66,15 @@ class LinearBound(Result):
 def linear(
     weights: Sequence[ArrayLike], covariance: ArrayLike | None = None, skip: float = 0.0
 ) -> LinearBound:
-    """Lemma 1 (two layers), Lemma 2 (any depth) and Eq 7 (W_l + beta I in place of W_l).
+    """A bound on kappa(G) of a linear network: Lemma 1 (two layers) and Lemma 2 (any depth).
 
-    The convex bound is computed as sum_l max_l / sum_l min_l, where max_l and min_l are the extreme
-    eigenvalues of A_l (x) B_l. That is the same as sum_l gamma_l t_l. Each singular value is moved
-    outwards by its rounding error, so that the bound holds in floating point. Sigma may be
-    singular, because Sigma^{1/2} B Sigma^{1/2} >= lambda_min(B) Sigma on its range.
+    With beta = ``skip``, W_l + beta I takes the place of W_l (Eq 7). G = sum_l A_l (x) B_l with the
+    products of the layers after and before the l-th, and Sigma is the covariance of the inputs, by
+    default the identity. The convex bound is computed as sum_l max_l / sum_l min_l, where max_l and
+    min_l are the extreme eigenvalues of A_l (x) B_l. That is the same as sum_l gamma_l t_l. Each
+    singular value is moved outwards by its rounding error, so that the bound holds in floating
+    point. Sigma may be singular, because Sigma^{1/2} B Sigma^{1/2} >= lambda_min(B) Sigma on its
+    range.
 
     >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
     >>> kappa = gnjax.condition_number(gnjax.papers.linear_gauss_newton(weights))
@@ -118,7 +121,11 @@ def of_operator(op: LinearGaussNewton) -> LinearBound:
 def _bounds_of(
     factors: KroneckerFactors, covariances: Iterable[ArrayLike | None]
 ) -> tuple[LinearBound, ...]:
-    """The bounds of Lemma 2 on data of each covariance, from all S_l and T_l on whitened data."""
+    """The bounds of Lemma 2 on kappa(G) on data of each covariance Sigma.
+
+    ``factors`` has S_l = W_L .. W_{l+1} and T_l^T = W_{l-1} .. W_1 for every l, with bounds on
+    their rounding. They are those of whitened data, and Sigma enters by its condition number alone.
+    """
     conditions = [covariance_condition(c, factors.rights[0].shape[0]) for c in covariances]
     lefts, rights = (
         [extreme_singular_values(product, float(e)) for product, e in zip(*side, strict=True)]
@@ -135,7 +142,13 @@ def _bounds_of(
 
 
 def _bound(lefts: _Side, rights: _Side, sigma: Condition, product_error: Error) -> LinearBound:
-    """The bounds of Lemma 2 from the singular values of all S_l and T_l."""
+    """The bounds of Lemma 2 on kappa(G), from extreme singular values.
+
+    ``lefts`` are those of S_l = W_L .. W_{l+1} and ``rights`` those of T_l^T = W_{l-1} .. W_1 for
+    all l, and ``sigma`` is kappa(Sigma). With t_l and b_l the products of their largest and of
+    their smallest, the convex bound is kappa(Sigma) sum_l t_l^2 / sum_l b_l^2, and ``maximum`` is
+    kappa(Sigma) max_l t_l^2 / b_l^2. Where a product has no full rank, neither is stated.
+    """
     tops, bottoms = _products_of_ends(lefts, rights)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         terms = np.where(bottoms > 0, (tops / bottoms) ** 2 * (1 + _MARGIN), np.inf)
@@ -177,7 +190,11 @@ def _exponent(side: _Side) -> int:
 
 
 def _layer_weights(lefts: _Side, rights: _Side) -> np.ndarray:
-    """gamma_l = alpha_l / sum alpha, computed from logarithms, which do not under- or overflow."""
+    """The weights gamma_l = alpha_l / sum alpha of Lemma 2, (L,), nan where all alpha are 0.
+
+    alpha_l is the product of the squared smallest singular values of the layers after the l-th
+    (``lefts``) and before it (``rights``). The logarithms do not under- or overflow.
+    """
     with np.errstate(divide="ignore"):
         logs = 2 * np.log([[e.smallest for e in side] for side in (lefts, rights)]).sum(axis=0)
     peak = logs.max()
@@ -186,6 +203,11 @@ def _layer_weights(lefts: _Side, rights: _Side) -> np.ndarray:
 
 
 def _why_not_applicable(lefts: _Side, rights: _Side) -> str:
+    """Why Lemma 2 does not apply: the products of layers that may have no full rank; or "".
+
+    A lower bound of 0 on the smallest singular value says so. ``lefts`` are the singular values of
+    the products after each layer, and ``rights`` those before it.
+    """
     for name, side in (("W^{L:l+1}", lefts), ("W^{1:l-1}", rights)):
         layers = [str(layer) for layer, extremes in enumerate(side, start=1) if extremes.below == 0]
         if layers:

@@ -48,6 +48,7 @@ def weyl(a: ArrayLike, b: ArrayLike) -> Sides:
         sizes = len(first.values), len(second.values)
         msg = f"A and B must have the same size, got {sizes[0]} and {sizes[1]}"
         raise ValueError(msg)
+    # The intervals of lambda_j(A) and lambda_{n+1-j}(B), (lower end, upper end) each.
     crossed = list(zip(first.intervals, reversed(second.intervals), strict=True))
     top = max(below(a + b) for (a, _), (b, _) in crossed)
     bottom = min(above(a + b) for (_, a), (_, b) in crossed)
@@ -60,7 +61,10 @@ def weyl(a: ArrayLike, b: ArrayLike) -> Sides:
 
 
 def _symmetric_eigenvalues(matrix: ArrayLike) -> Eigenvalues:
-    """Eigenvalues with proved errors; of (M + M^T) / 2 where M is symmetric up to rounding."""
+    """The eigenvalues of M with proved errors; a matrix far from symmetric is refused.
+
+    Where M is symmetric up to rounding only, they are those of (M + M^T) / 2.
+    """
     check_matrix("A and B", matrix)
     host = np.asarray(matrix, np.float64)
     if host.shape[0] != host.shape[1] or np.abs(host - host.T).max() > 1e-8 * np.abs(host).max():

@@ -42,10 +42,15 @@ class ProductErrors:
 def worst_errors(
     layers: Layers, skip: float, root: CovarianceRoot, lefts: _Products, rights: _Products
 ) -> ProductErrors:
-    """Worst-case bounds on the errors of all S_l and T_l, by recursion along the chain:
+    """Worst-case bounds on the errors of all S_l and T_l, by recursion along the layers.
 
-    ||fl(PW) - exact|| <= e_P ||W|| + (||P|| + e_P) e_W + gamma ||P||_F ||W||_F, where e_P and e_W
-    are the errors of P and of the stored W_l + beta I. A product with the identity is exact.
+    ``lefts`` are the computed S_l = W_L .. W_{l+1}, and ``rights`` the computed
+    T_l = Sigma^{1/2} (W_{l-1} .. W_1)^T, with W_l + beta I for beta = ``skip`` in place of W_l. For
+    a product P of layers and the next layer W,
+
+        ||fl(PW) - exact|| <= e_P ||W|| + (||P|| + e_P) e_W + gamma ||P||_F ||W||_F,
+
+    where e_P and e_W are the errors of P and of the stored W. A product with the identity is exact.
     """
     chain = [_layer(layers, index, skip) for index in range(len(layers.stored))]
     backward = [(w.T, e) for w, e in chain[:0:-1]]
@@ -63,7 +68,13 @@ def _layer(layers: Layers, index: int, skip: float) -> tuple[np.ndarray, float]:
 def _chain_errors(
     error: float, products: _Products, chain: list[tuple[np.ndarray, float]], exact: bool
 ) -> list[float]:
-    """The recursion for products P W^T; ``exact`` says that the first product is a copy of W."""
+    """Bounds on the errors of the partial ``products``, each P W^T of the one before, P.
+
+    ``error`` is that of the first, and ``chain`` has the layers W with the errors e_W of what is
+    stored. By a step an error e grows to e ||W|| + (||P|| + e) e_W + gamma ||P||_F ||W||_F, for the
+    exact W, whose norms are at most those of the stored one plus e_W, and what underflows. With
+    ``exact`` the first P is the identity, so that the first step rounds nothing.
+    """
     errors = [error]
     for step, ((w, layer_error), product) in enumerate(zip(chain, products[:-1], strict=True)):
         norm, frobenius = _norms(w)
@@ -77,8 +88,11 @@ def _chain_errors(
 
 
 def _norms(w: np.ndarray) -> tuple[float, float]:
-    """Upper bounds on ||W||_2 and ||W||_F. LAPACK's proofs give a polynomial of low degree in the
-    size for the first: n^2 eps is far above what was ever seen."""
+    """Upper bounds on ||W||_2 and ||W||_F.
+
+    LAPACK's proofs give an error of the first that is a polynomial of low degree in the size n,
+    times eps. Ten times n^2 eps is taken, which is far above what was ever seen.
+    """
     lost = 1 + 10 * max(w.shape) ** 2 * float(np.finfo(np.float64).eps)
     frobenius = frobenius_norm(w)
     return min(float(np.linalg.norm(w, 2)) * lost, frobenius), frobenius
@@ -87,18 +101,22 @@ def _norms(w: np.ndarray) -> tuple[float, float]:
 def probed_errors(
     layers: Layers, skip: float, root: CovarianceRoot, lefts: _Products, rights: _Products
 ) -> ProductErrors:
-    """Freivalds' check: the products on random vectors against the layers one after the other.
+    """Probable bounds on the errors of all S_l and T_l, by Freivalds' check with random vectors.
 
-    For the error E of a product, its top right singular vector v and a Gaussian G of eight columns,
-    ||E G||_F >= ||E||_2 |v^T G|, which is above 0.088 ||E||_2 except with probability 1e-11. The
-    layers act on G in about twice the working precision, as W v + beta v with the weights as they
-    were given, and what the check itself rounds is bounded and added (see
-    :mod:`gnjax.papers.closed_form.layer_products`). A copy of a layer needs no check. An error of
-    Sigma^{1/2} is carried along by the norm of the layers after it, probed in the same way.
+    A computed product times random vectors is compared with its layers, applied to them one after
+    the other. ``lefts`` are the computed S_l = W_L .. W_{l+1}, and ``rights`` the computed
+    T_l = Sigma^{1/2} (W_{l-1} .. W_1)^T. For the error E of a product, its top right singular
+    vector v and a Gaussian G of eight columns, ||E G||_F >= ||E||_2 |v^T G|, which is above 0.088
+    ||E||_2 except with probability 1e-11. The layers act on G in about twice the working precision,
+    as W v + beta v with the weights as they were given, and what the check itself rounds is bounded
+    and added (see :mod:`gnjax.papers.closed_form.layer_products`). A copy of a layer needs no
+    check. An error of Sigma^{1/2} is carried along by the norm of the layers after it, probed in
+    the same way.
     """
+    # ``rooted``: the number of factors Sigma^{1/2} before the layers, 0 for the identity.
     depth, rooted = len(layers.originals), int(root.matrix is not None)
     steps = [Map(np.asarray(w), skip) for w in layers.originals]
-    norms = middle_norms(steps[:-1], 1 - rooted, seed=1)
+    norms = middle_norms(steps[:-1], 1 - rooted, seed=1)  # of products of consecutive layers
     back = [Map(step.matrix.T, skip) for step in steps[:0:-1]]
     left = product_errors(
         back,
@@ -113,6 +131,7 @@ def probed_errors(
         lambda i, j: norms[i - rooted, j - rooted],
         seed=3,
     )
+    # How many probed bounds there are, each of which may fail.
     checks = sum(range(depth)) + max(depth - 2, 0) + max(depth - 2 + rooted, 0)
     left = [0.0, *left]
     if depth > 1:

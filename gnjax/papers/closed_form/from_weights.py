@@ -90,7 +90,11 @@ def linear_gauss_newtons(
 def linear_factors(
     weights: Sequence[ArrayLike], covariance: ArrayLike | None = None, skip: float = 0.0
 ) -> KroneckerFactors:
-    """S_l = W^{L:l+1} and T_l = Sigma^{1/2} W^{1:l-1}, with their rounding and rank bounds."""
+    """S_l = W_L .. W_{l+1} and T_l = Sigma^{1/2} (W_{l-1} .. W_1)^T, with rounding and rank bounds.
+
+    The W_l are ``weights`` with beta = ``skip`` times the identity added, and Sigma is
+    ``covariance``, by default the identity.
+    """
     layers, skip = checked_layers(weights), check_finite_number("skip", skip)
     root = square_root(covariance, layers.inputs, layers.dtype)
     return _factors(layers, skip, root, _products(layers.stored, skip, root.matrix))
@@ -99,6 +103,11 @@ def linear_factors(
 def _factors_by_skip(
     layers: Layers, skips: list[float], root: CovarianceRoot
 ) -> Iterator[KroneckerFactors]:
+    """The factors S_l and T_l of a linear network for every beta of ``skips``.
+
+    Their products are computed together if they fit into ``LIMITS.chain_bytes``, else one beta
+    after the other. ``root`` is Sigma^{1/2}.
+    """
     if len(skips) * _product_bytes(layers.stored) > LIMITS.chain_bytes:
         for skip in skips:
             yield _factors(layers, skip, root, _products(layers.stored, skip, root.matrix))
@@ -119,7 +128,12 @@ def _product_bytes(weights: list[jax.Array]) -> int:
 def _factors(
     layers: Layers, skip: float, root: CovarianceRoot, products: _Products
 ) -> KroneckerFactors:
-    """The products with the bounds on their rounding and on their ranks."""
+    """The ``products`` S_l and T_l of layers with bounds on their rounding and on their ranks.
+
+    ``root`` is Sigma^{1/2}, and ``skip`` times the identity was added to each layer. The rounding
+    is bounded by the worst case for narrow layers, and else measured with random vectors. Products
+    with Inf or NaN are refused.
+    """
     lefts, rights = products
     if not all(map(all_finite, (*lefts, *rights))):
         msg = (
@@ -145,7 +159,12 @@ def _factors(
 
 
 def _rank_bounds(layers: Layers, skip: float, root: CovarianceRoot) -> tuple[tuple[int, ...], ...]:
-    """Bounds on the ranks of S_l and of T_l: disjoint paths to the outputs and from the inputs."""
+    """Bounds (L,) on the ranks of S_l = W_L .. W_{l+1} and of T_l = Sigma^{1/2} (W_{l-1} .. W_1)^T.
+
+    The rank of a product is at most the number of disjoint paths through its layers, along entries
+    that are not zero: to the outputs for S_l, and for T_l from the inputs that Sigma has. That of
+    T_l is also at most the rank of Sigma.
+    """
     edges = [pattern(np.asarray(w), skip) for w in layers.originals]
     outputs = np.ones(layers.stored[-1].shape[0], bool)
     lefts = path_counts([transposed(e) for e in edges[:0:-1]], outputs)[::-1]
@@ -154,7 +173,7 @@ def _rank_bounds(layers: Layers, skip: float, root: CovarianceRoot) -> tuple[tup
 
 
 def from_factors(factors: KroneckerFactors) -> LinearGaussNewton:
-    """sum_l (S_l S_l^T) (x) (T_l T_l^T), with a bound on its rounding."""
+    """G = sum_l (S_l S_l^T) (x) (T_l T_l^T) of a linear network, with a bound on its rounding."""
     lefts = tuple(times_transposed(s, s) for s in factors.lefts)
     first, *later = factors.rights
     first = first if factors.whitened else times_transposed(first, first)  # I I^T = I
@@ -193,7 +212,10 @@ def _products(weights: list[jax.Array], skip: float, root: jax.Array | None) -> 
 def _batched_products(
     weights: list[jax.Array], skips: jax.Array, root: jax.Array | None
 ) -> list[_Products]:
-    """S_l and T_l at every beta."""
+    """S_l and T_l of a linear network for every beta of ``skips``, in one compiled computation.
+
+    beta I is added to each of the ``weights`` W_l, and ``root`` is Sigma^{1/2}, None for I.
+    """
 
     def at(skip: jax.Array) -> _Products:
         layers = [_shifted(w, skip) for w in weights]
@@ -204,7 +226,7 @@ def _batched_products(
 
 
 def _left_products(layers: list[jax.Array], unit: _Identity) -> tuple[jax.Array, ...]:
-    """S_l = W^{L:l+1} for l = 1 .. L, S_L = I."""
+    """S_l = W_L .. W_{l+1} for l = 1 .. L, with S_L = I made by ``unit``."""
     last = layers[-1]
     products = [unit(last.shape[0], dtype=last.dtype)]
     for depth, w in enumerate(layers[:0:-1]):
@@ -215,11 +237,14 @@ def _left_products(layers: list[jax.Array], unit: _Identity) -> tuple[jax.Array,
 def _right_products(
     layers: list[jax.Array], root: jax.Array | None, unit: _Identity
 ) -> tuple[jax.Array, ...]:
-    """T_l = Sigma^{1/2} W^{1:l-1} for l = 1 .. L, T_1 = Sigma^{1/2}."""
+    """T_l = Sigma^{1/2} (W_{l-1} .. W_1)^T for l = 1 .. L, with T_1 = Sigma^{1/2} = ``root``.
+
+    Without a root it is the identity, made by ``unit``, and T_2 is W_1^T itself.
+    """
     first = layers[0]
     products = [unit(first.shape[1], dtype=first.dtype) if root is None else root]
     for depth, w in enumerate(layers[:-1]):
-        copied = depth == 0 and root is None
+        copied = depth == 0 and root is None  # nothing is to be multiplied
         products.append(on_device(by_numpy(w).T) if copied else times_transposed(products[-1], w))
     return tuple(products)
 

@@ -54,7 +54,10 @@ class LinearGaussNewton(SumOfKroneckers):
         return Error(super().error(norm).value, evidence, failure, reason)
 
     def _exponents(self) -> list[tuple[int | None, int | None]]:
-        """Those of S_l S_l^T and of T_l T_l^T, which may underflow where S_l and T_l do not."""
+        """e with 2^e near A_l = S_l S_l^T and near B_l = T_l T_l^T, for every l; None for zeros.
+
+        They are twice those of S_l and T_l, as the products may underflow where the factors do not.
+        """
         sides = (
             [largest_exponent(s) for s in side]
             for side in (self.factors.lefts, self.factors.rights)

@@ -51,6 +51,7 @@ class Map:
         return raised(squared + abs(self.skip) * min(self.matrix.shape) ** 0.5)
 
     def times(self, vectors: _Array) -> _Array:
+        """(W + beta I) on columns (n, b), in float64."""
         image = np.asarray(self.matrix, np.float64) @ vectors
         if self.skip:
             shared = min(self.matrix.shape)
@@ -68,9 +69,11 @@ class Vectors:
 
 
 def probes(size: int, seed: int) -> tuple[_Array, float]:
-    """Gaussian columns G of few bits, and a factor c with ||M||_2 <= c ||M G||_F.
+    """Gaussian columns G (size, 8) of few bits, and a factor c with ||M||_2 <= c ||M G||_F.
 
-    Rounding G by D gives ||M G|| <= ||M (G + D)|| + ||M|| ||D||.
+    For exact Gaussian columns ||M||_2 <= ``_FACTOR`` ||M G||_F, but for the probability
+    ``FAILURE``. Rounding G by D gives ||M G|| <= ||M (G + D)|| + ||M|| ||D||, so that c is
+    ``_FACTOR`` / (1 - ``_FACTOR`` ||D||).
     """
     exact = np.random.default_rng((seed, size)).standard_normal((size, _PROBES))
     short = _leading(exact.T, _BITS).T
@@ -84,9 +87,12 @@ def product_errors(
     norms: Callable[[int, int], float],
     seed: int,
 ) -> list[float]:
-    """Bounds on ||P_i - M_i .. M_1||_2 for the stored P_i, each with a chance of ``FAILURE``.
+    """Bounds on ||P_i - M_i .. M_1||_2 for the ``steps`` M_i and the stored ``products`` P_i.
 
-    ``norms(i, j)`` bounds ||M_i .. M_(j+1)||_2. For a product that is None, 0 is returned.
+    Each fails with a probability of at most ``FAILURE``. For a product that is None, 0 is returned.
+    Both P_i and the M_i one after the other are applied to random columns G, and c ||difference||
+    bounds the norm, for the factor c of :func:`probes`. The rounding of step j runs through the
+    later ones, and is multiplied by ``norms(i, j)`` >= ||M_i .. M_(j+1)||_2.
     """
     if all(product is None for product in products):
         return [0.0] * len(products)
@@ -108,14 +114,15 @@ def product_errors(
 
 
 def middle_norms(steps: Sequence[Map], first: int, seed: int) -> _Array:
-    """N_ab >= ||W_a .. W_(b+1)||_2 for first <= b <= a <= L, L = len(steps), 1 for b = a.
+    """Bounds N_ab >= ||W_a .. W_(b+1)||_2 on the products of consecutive ``steps`` W_1 .. W_L.
 
-    The smaller of two bounds: the product of Frobenius norms, and probes that start behind each
-    layer b, multiplied in float64. What that rounds at layer i runs through the layers i + 1 .. a.
+    They are for first <= b <= a <= L, with N_aa = 1, in an array (L + 1, L + 1). The smaller of two
+    bounds: the product of Frobenius norms, and probes that start behind each layer b, multiplied in
+    float64. What that rounds at layer i runs through the layers i + 1 .. a.
     """
     depth = len(steps)
     norms, local = np.eye(depth + 1), np.zeros((depth + 1, depth + 1))
-    blocks: dict[int, _Array] = {}
+    blocks: dict[int, _Array] = {}  # W_a .. W_(b+1) on the random columns that start behind b
     factors: dict[int, float] = {}
     for a, step in enumerate(steps, start=1):
         frobenius, columns = step.norm(), step.matrix.shape[1]
@@ -136,7 +143,12 @@ def middle_norms(steps: Sequence[Map], first: int, seed: int) -> _Array:
 
 
 def apply(step: Map, vectors: Vectors) -> Vectors:
-    """(W + beta I) (y + c), with the error of this step alone."""
+    """(W + beta I) (y + c) in about twice the working precision, with the error of this step alone.
+
+    ``vectors`` are y + c: y has few bits, so that W = H + R with few bits in H gives H y exactly,
+    and c is the small rest. In the same way beta is split for the part of the identity. The sum of
+    the exact products is again split into a part of few bits and a rest.
+    """
     main, rest, norm, low = _split_product(step.matrix, vectors)
     y, c = _norm(vectors.main), _norm(vectors.rest)
     columns = step.matrix.shape[1]
@@ -148,7 +160,8 @@ def apply(step: Map, vectors: Vectors) -> Vectors:
         added = high * vectors.main[:shared]
         total = main[:shared] + added
         high_part = total - main[:shared]
-        lost = (main[:shared] - (total - high_part)) + (added - high_part)  # exactly
+        # What the sum has lost by rounding, exactly (Knuth's two-sum).
+        lost = (main[:shared] - (total - high_part)) + (added - high_part)
         main[:shared] = total
         small = (step.skip - high) * vectors.main[:shared] + step.skip * vectors.rest[:shared]
         rest[:shared] += lost + small
@@ -161,12 +174,16 @@ def apply(step: Map, vectors: Vectors) -> Vectors:
 
 
 def _split_product(matrix: NDArray, vectors: Vectors) -> tuple[_Array, _Array, float, float]:
-    """H y exactly, R y + W c, and bounds on ||W||_F and ||R||_F."""
+    """H y exactly, R y + W c, and bounds on ||W||_F and ||R||_F, for W = H + R and y + c.
+
+    ``matrix`` is W, and ``vectors`` have y as ``main`` and c as ``rest``. Each row of H has so few
+    bits that H y, a sum of as many terms as W has columns, is exact in the 53 bits of float64.
+    """
     rows, columns = matrix.shape
     bits = 53 - _BITS - math.ceil(math.log2(columns + 1))
     main = np.empty((rows, vectors.main.shape[1]))
     rest, norm, low = np.empty_like(main), 0.0, 0.0
-    plain = vectors.rest.any()
+    has_rest = vectors.rest.any()
     for begin in range(0, rows, _ROWS):
         part = slice(begin, begin + _ROWS)
         block = np.asarray(matrix[part], np.float64)
@@ -174,7 +191,7 @@ def _split_product(matrix: NDArray, vectors: Vectors) -> tuple[_Array, _Array, f
         main[part] = high @ vectors.main
         remainder = np.subtract(block, high, out=high)
         rest[part] = remainder @ vectors.main
-        if plain:
+        if has_rest:
             rest[part] += block @ vectors.rest
         norm, low = math.hypot(norm, _norm(block)), math.hypot(low, _norm(remainder))
     lost = 1 + gamma(matrix.size, _DOUBLE)
@@ -182,7 +199,10 @@ def _split_product(matrix: NDArray, vectors: Vectors) -> tuple[_Array, _Array, f
 
 
 def _leading(rows: _Array, bits: int) -> _Array:
-    """Every row rounded to multiples of 2^-bits times the power of two above its largest entry."""
+    """Every row rounded to multiples of 2^-bits times the power of two above its largest entry.
+
+    A large number is added and subtracted again, after which only these leading bits are left.
+    """
     _, exponents = np.frexp(np.abs(rows).max(axis=1, keepdims=True))
     shift = np.ldexp(1.5, exponents + 52 - bits)
     leading = rows + shift

@@ -44,7 +44,9 @@ class Layers:
     def error(self, index: int, skip: float) -> float:
         """A bound on the error in Frobenius norm of the stored W_l + beta I, for l = ``index`` + 1.
 
-        With a skip connection, beta is converted to the working precision and the diagonal rounded.
+        The conversion of beta = ``skip`` to the working precision moves the diagonal, of length r,
+        by r^{1/2} |beta - stored beta|. The rounding of the sums moves it by at most
+        eps (||diag W|| + r^{1/2} |stored beta|).
         """
         if skip == 0.0:
             return self.errors[index]
@@ -86,8 +88,9 @@ class CovarianceRoot:
 
 
 def square_root(covariance: ArrayLike | None, inputs: int, dtype: jnp.dtype) -> CovarianceRoot:
-    """Sigma^{1/2}, from the covariance as it was given, in float64 whatever ``dtype`` is.
+    """Sigma^{1/2} of the covariance (d, d), computed in float64 and stored in ``dtype``.
 
+    d is the number of ``inputs``; without a covariance, the root is the identity.
     Inputs whose row of Sigma is zero are left out exactly. Of the others, eigenvalues below
     d eps lambda_max, which rounding can have made of zero, are set to zero: an assumption. If Sigma
     moves by delta, the root moves by at most delta / sqrt(lambda_r) on its range, because
@@ -122,7 +125,7 @@ def square_root(covariance: ArrayLike | None, inputs: int, dtype: jnp.dtype) -> 
 
 
 def _diagonal_root(variances: np.ndarray, dtype: jnp.dtype) -> CovarianceRoot:
-    """Sigma^{1/2} for data in their principal axes: the eigenvalues are given, not computed.
+    """Sigma^{1/2} of a diagonal Sigma with the entries ``variances`` (d,), stored in ``dtype``.
 
     Variances below zero, which are rounding, count as zero: an assumption.
     """

@@ -106,7 +106,7 @@ def leaky_relu_gauss_newtons(
     >>> [op.shape for op in ops]
     [(6, 6), (6, 6)]
     """
-    both_pass = None
+    both_pass = None  # the product over pairs of samples, once it is needed
     for slope in slopes:
         layer = leaky_layer(V, W, X, slope)
         if _is_small(layer, limits):
@@ -120,7 +120,11 @@ def leaky_relu_gauss_newtons(
 
 
 def _is_small(layer: LeakyLayer, limits: Limits) -> bool:
-    """Whether J is small enough for its singular values; a matrix that is too large is refused."""
+    """Whether J is small enough for its singular values, by ``limits.factor_work``.
+
+    J has k n rows and, once X has been reduced to at most n rows, m (min(d, n) + k) columns. If
+    it is not small and J J^T has more than ``limits.matrix_rows`` rows, a ValueError says so.
+    """
     hidden, samples = layer.hidden.shape
     outputs = layer.outer.shape[0]
     rows, columns = outputs * samples, hidden * (min(layer.inputs.shape) + outputs)
@@ -136,7 +140,11 @@ def _is_small(layer: LeakyLayer, limits: Limits) -> bool:
 
 
 def leaky_layer(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> LeakyLayer:
-    """The checked network with its slopes and activations."""
+    """The checked network F(x) = W sigma(V x), with its slopes and activations on X (d, n).
+
+    The error of the activations is that of V X, which is gamma_n |V| |X| by rounding, and what
+    storing V, X and the slope in the working precision rounds.
+    """
     inner, outer, inputs = (check_matrix(name, x) for name, x in (("V", V), ("W", W), ("X", X)))
     slope = check_finite_number("slope", slope)
     if not 0 <= slope <= 1:
@@ -169,7 +177,11 @@ def leaky_layer(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> Leaky
 def _activations(
     inner: jax.Array, inputs: jax.Array, slope: float
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """V X, sigma'(V X), sigma(V X), and sigma'(V X) o |V| |X|, which bounds the rounding."""
+    """V X, sigma'(V X), sigma(V X), and sigma'(V X) o |V| |X|, each (m, n).
+
+    ``inner`` is V (m, d), ``inputs`` X (d, n), and ``slope`` that of sigma for negative arguments.
+    The last result bounds, times gamma, the rounding of sigma(V X).
+    """
     before = jnp.matmul(inner, inputs, precision="highest")
     slopes = jnp.where(before >= 0, 1.0, slope).astype(before.dtype)
     absolute = jnp.matmul(jnp.abs(inner), jnp.abs(inputs), precision="highest")
@@ -177,7 +189,10 @@ def _activations(
 
 
 def _factored(layer: LeakyLayer) -> Factored:
-    """J as in Lemma 3, with a bound on its error."""
+    """J J^T as an operator with the factor J of Lemma 3 and a bound on its error.
+
+    X enters by X^T X alone, and is replaced by a factor of this with at most n rows.
+    """
     data = np.asarray(layer.inputs).T  # (n, d); X enters Eq 10 as X^T X alone
     compaction = compaction_error(data.shape, data.dtype, float(np.linalg.norm(data)))
     inputs = on_device(compact(data).T)
@@ -191,7 +206,12 @@ def _factored(layer: LeakyLayer) -> Factored:
 def _jacobian(
     outer: jax.Array, inputs: jax.Array, slopes: jax.Array, hidden: jax.Array
 ) -> jax.Array:
-    """[w_ci Lambda^i_jj x_aj, sigma(V X)^T (x) I_k], rows (j, c)."""
+    """The Jacobian J of all outputs by V and then by W, (n k, m d + m k).
+
+    The row of output c on sample j has w_ci Lambda^i_jj x_aj for V_ia, and sigma(V X)_ij for W_ci.
+    ``outer`` is W (k, m), ``inputs`` X (d, n), ``slopes`` Lambda^i_jj (m, n) and ``hidden``
+    sigma(V X) (m, n).
+    """
     samples, outputs = inputs.shape[1], outer.shape[0]
     first = jnp.einsum("ci,ij,aj->jcia", outer, slopes, inputs, precision="highest")
     first = first.reshape(samples * outputs, -1)
@@ -222,13 +242,17 @@ def _passes(layer: LeakyLayer) -> jax.Array:
 
 
 def _both_pass(layer: LeakyLayer) -> jax.Array:
-    """sum_i w_ci w_ei s_ij s_il, (n, k, n, k): P P^T of ReLU."""
+    """sum_i w_ci w_ei s_ij s_il, (n, k, n, k), over the units i that pass both samples j and l."""
     return _gram_of_paths(layer.outer, _passes(layer))
 
 
 @jax.jit
 def _gram_of_paths(outer: jax.Array, passes: jax.Array) -> jax.Array:
-    """P P^T (j, c, l, e) for P_(jc),i = w_ci passes_ij."""
+    """P P^T with the indices (j, c, l, e), (n, k, n, k), for P_(jc),i = w_ci passes_ij.
+
+    ``outer`` is W (k, m), and ``passes`` (m, n) is 1 where unit i has a positive slope of 1 on
+    sample j, and 0 elsewhere.
+    """
     units, samples = passes.shape
     outputs = outer.shape[0]
     paths = (passes.T[:, None, :] * outer[None, :, :]).reshape(samples * outputs, units)
@@ -245,10 +269,15 @@ def _form(
     slope: float,
     both_pass: jax.Array,
 ) -> jax.Array:
-    """(X^T X (x) 1 1^T) o (P P^T) + Gamma (x) I with P_(jc),i = w_ci Lambda^i_jj.
+    """J J^T (n k, n k): (X^T X (x) 1 1^T) o (P P^T) + Gamma (x) I with P_(jc),i = w_ci Lambda^i_jj.
 
-    With a the slope, P P^T is (1 - a)^2 B + a (1 - a) (M + M^T) + a^2 (1 1^T (x) W W^T),
-    where B is ``both_pass``, and M_(jc),(le) = sum_i w_ci w_ei s_ij is the same for all l.
+    W is ``outer`` (k, m), X ``inputs`` (d, n), Gamma = ``hidden``^T ``hidden``, and with the slope
+    a and ``passes`` s (m, n), Lambda^i_jj = a + (1 - a) s_ij. P P^T is
+
+        (1 - a)^2 B + a (1 - a) (M + M^T) + a^2 (1 1^T (x) W W^T),
+
+    where B is ``both_pass``, the P P^T of slope 0, and M_(jc),(le) = sum_i w_ci w_ei s_ij, which
+    is the same for all l.
     """
     units, samples = passes.shape
     outputs = outer.shape[0]
@@ -266,22 +295,25 @@ def _form(
 
 
 def _form_error(layer: LeakyLayer) -> float:
-    """A bound on the error of the matrix, from rounding and from the errors of the stored W and X.
+    """A bound on the error of :func:`_form`, by rounding and by the errors of the stored W and X.
 
-    The rounding of the first term is at most gamma |J_V| |J_V|^T entry by entry, also where it is
-    put together from the terms for each slope, none of which has a negative factor. Its norm is at
-    most ||J_V||_F^2 <= ||W||_F^2 ||X||_F^2 because slopes are at most 1, where the sum over the
-    entries is taken unit by unit: sum_ij |w_i|^2 (Lambda^i_jj)^2 |x_j|^2.
+    The matrix is J_V J_V^T + Gamma (x) I, where J_V is the Jacobian by V. If J_V moves by s, the
+    first term moves by at most (2 ||J_V|| + s) s, and Gamma in the same way. The rounding of the
+    first term is at most gamma |J_V| |J_V|^T entry by entry, also where it is put together from the
+    terms for each slope, none of which has a negative factor. Its norm is at most ||J_V||_F^2,
+    computed unit by unit as sum_ij |w_i|^2 (Lambda^i_jj)^2 |x_j|^2.
     """
     dtype, (units, samples) = layer.outer.dtype, layer.slopes.shape
     outer, inputs = frobenius_norm(layer.outer), frobenius_norm(layer.inputs)
     hidden, error_of_hidden = frobenius_norm(layer.hidden), layer.hidden_error
+    # ||J_V||_F^2, with room for its own rounding.
     energy = frobenius_norm(_weighted_slopes(layer.outer, layer.inputs, layer.slopes)) ** 2
     energy *= 1 + gamma(4 * (units + samples), dtype)
     lost = abs(layer.slope - float(np.asarray(layer.slope, dtype)))
     shift = layer.inputs_error * outer + (inputs + layer.inputs_error) * layer.outer_error
     shift += lost * outer * inputs
     rows = layer.outer.shape[0] * samples
+    # An entry sums over units and inputs; 13 more roundings allow for how it is put together.
     error = gamma(units + layer.inputs.shape[0] + 13, dtype) * energy
     error += (2 * math.sqrt(energy) + shift) * shift
     error += gamma(units + 2, dtype) * hidden**2 + (2 * hidden + error_of_hidden) * error_of_hidden

@@ -52,7 +52,12 @@ def toeplitz(kernels: ArrayLike, length: int, stride: int = 1, padding: int = 0)
 
 
 def _toeplitz(fibres: np.ndarray, length: int, stride: int, padding: int) -> np.ndarray:
-    """The matrix (f positions, c length) of a convolution with the fibres (f, c, size)."""
+    """The matrix (f positions, c length) of a 1-D convolution with the kernels ``fibres``.
+
+    They are (f, c, size) for f filters on c channels of ``length`` entries. Position p of the
+    output meets entry q of the input with the kernel's entry q - p stride + padding, if there is
+    one.
+    """
     filters, channels, size = fibres.shape
     positions = output_length(length, size, stride, padding)
     taps = np.arange(length)[None, :] - stride * np.arange(positions)[:, None] + padding
@@ -140,7 +145,7 @@ def linear_cnn_gauss_newton(
 
 
 def _check_kernels(kernels: ArrayLike) -> np.ndarray:
-    """(filters, channels, kernel), one channel where a matrix comes."""
+    """The kernels as an array (filters, channels, kernel); a matrix is one of a single channel."""
     host = np.asarray(kernels)
     if host.ndim not in (2, 3) or 0 in host.shape:
         msg = (
@@ -155,7 +160,10 @@ def _check_kernels(kernels: ArrayLike) -> np.ndarray:
 def _check_head(
     head: ArrayLike, kernels: jax.Array, length: int, stride: int, padding: int
 ) -> jax.Array:
-    """The head as an array, with a column for every filter and position."""
+    """The output layer H as an array (k, filters positions); other widths are refused.
+
+    ``kernels`` (filters, kernel) are those of the convolution on inputs of ``length`` entries.
+    """
     outer = check_matrix("head", head)
     filters, size = kernels.shape
     positions = output_length(length, size, stride, padding)
@@ -172,7 +180,12 @@ def _check_head(
 def _shared_weights(
     head: jax.Array, root: jax.Array, shape: tuple[int, ...], stride: int, padding: int
 ) -> jax.Array:
-    """The columns vec(H_f S_t Sigma^{1/2}), (k d, filters * kernel)."""
+    """The columns vec(H_f S_t Sigma^{1/2}) for every filter f and tap t, (k d, filters kernel).
+
+    They are the derivatives of H T(w) Sigma^{1/2} by the kernel weights w_ft. H_f (k, positions) is
+    the part of the head for filter f, ``root`` is Sigma^{1/2} (d, d), and S_t picks the inputs that
+    tap t meets at each position, so that S_t Sigma^{1/2} is a slice of the padded root.
+    """
     filters, size = shape
     outputs, length = head.shape[0], root.shape[0]
     blocks = head.reshape(outputs, filters, -1)  # (k, filters, positions)
@@ -188,8 +201,12 @@ def _shared_weights(
 def _shared_error(
     head: jax.Array, root: jax.Array, size: int, root_error: float, head_error: float
 ) -> float:
-    """Each of the ``size`` taps moves by at most ||H||_F (e + gamma ||Sigma^{1/2}||_F), and by
-    ||Sigma^{1/2}||_F times what H was rounded by."""
+    """A bound in Frobenius norm on the error of the columns vec(H_f S_t Sigma^{1/2}).
+
+    ``root_error`` e is that of Sigma^{1/2}, and ``head_error`` h that of H. The columns of each of
+    the ``size`` taps move by at most (||H||_F + h) e + h ||Sigma^{1/2}||_F, and by rounding
+    gamma ||H||_F ||Sigma^{1/2}||_F and underflow. The taps' squares add up.
+    """
     norm, spread = frobenius_norm(head), frobenius_norm(root)
     rounding = gamma(head.shape[1], head.dtype) * spread
     distance = (norm + head_error) * root_error + norm * rounding + head_error * spread
@@ -209,7 +226,11 @@ def _form(inner: jax.Array, shared: jax.Array, outputs: int) -> jax.Array:
 
 
 def _gram_error(factor: jax.Array, distance: float) -> float:
-    """||fl(F F^T) - exact|| where F is ``distance`` from exact; one term more for the sum."""
+    """A bound on ||fl(F F^T) - exact|| for a factor F that is within ``distance`` of the exact one.
+
+    It is (2 ||F|| + distance) distance, and the rounding gamma ||F||_F^2 of sums of one term more
+    than F has columns, as the result is added to another matrix.
+    """
     norm, (rows, columns) = frobenius_norm(factor), factor.shape
     rounding = gamma(columns + 1, factor.dtype) * norm**2 + underflow(
         columns, rows**2, factor.dtype

@@ -44,12 +44,13 @@ class _Network:
 def batch_norm_gauss_newton(
     V: ArrayLike, W: ArrayLike, x: ArrayLike, *, statistics: str = "batch", epsilon: float = 1e-5
 ) -> Factored:
-    """J J^T / n for F(x) = W BN(V x) on the k (r + 1) coordinates of its range, r = rank of X_c.
+    """The Gauss-Newton matrix J J^T / n of F(x) = W BN(V x), for BatchNorm without an activation.
 
-    With centred samples X_c (n, d), R (r, d) such that R^T R = X_c^T X_c / n, and
-    s_i^2 = |R v_i|^2 + epsilon, the outputs on the batch are X_c C^T + 1 c^T with
-    C = W diag(gamma / s) V and c = W beta. So J J^T / n has the non-zero eigenvalues of J' J'^T for
-    the Jacobian J' of (C R^T, c), whose columns, with u_i = R v_i / s_i, are those of
+    It comes on the k (r + 1) coordinates of its range, r the rank of the centred samples X_c (n,
+    d). With R (r, d) such that R^T R = X_c^T X_c / n, and s_i^2 = |R v_i|^2 + epsilon, the outputs
+    on the batch are X_c C^T + 1 c^T with C = W diag(gamma / s) V and c = W beta. So J J^T / n has
+    the non-zero eigenvalues of J' J'^T for the Jacobian J' of (C R^T, c), whose columns, with
+    u_i = R v_i / s_i, are those of
 
         w_i (x) (I - u_i u_i^T) R / s_i   by v_i, because the statistics move with it,
         e_c (x) u_i by W_ci,   w_i (x) u_i by gamma_i,   w_i (x) e_0 by beta_i,
@@ -96,10 +97,11 @@ def batch_norm_gauss_newton(
 def layer_norm_gauss_newton(
     V: ArrayLike, W: ArrayLike, x: ArrayLike, *, epsilon: float = 1e-5
 ) -> Factored:
-    """J J^T / n for F(x) = W LN(V x) on k (d + 1) + n coordinates that contain its range.
+    """The Gauss-Newton matrix J J^T / n of F(x) = W LN(V x), for LayerNorm without an activation.
 
-    With M = V less the mean of its rows, s_j^2 = |M x_j|^2 / m + epsilon, y_j = x_j / s_j,
-    h_j = M y_j and f_j = W h_j, a change of the parameters changes the outputs by
+    It comes on k (d + 1) + n coordinates that contain its range. With M = V less the mean of its
+    rows, s_j^2 = |M x_j|^2 / m + epsilon, y_j = x_j / s_j, h_j = M y_j and f_j = W h_j, a change of
+    the parameters changes the outputs by
 
         dF_j = A y_j - b_j f_j + dc,   b_j = h_j^T dV y_j / m,   dc = W dbeta,
         A = W P dV + dW M + W diag(dgamma) M,   P = I - 1 1^T / m.
@@ -126,23 +128,27 @@ def layer_norm_gauss_newton(
 
 
 def batch_norm_rank(d: int, k: int, m: int) -> int:
-    """The rank of J for BatchNorm with any statistics, on data with X_c of rank d.
+    """The rank of the Jacobian J of F(x) = W BN(V x), on data that have the rank d when centred.
 
-    gamma_i moves C along its row u_i, which v_i cannot, so that C takes every change W Y + Z V, and
-    c every W beta: k d + k less what deficient factors leave out. The other directions of the
-    m (d + k + 2) parameters change nothing, as scaling w_i against gamma_i does.
+    V is (m, d), W (k, m), and BN has any statistics. A change of the parameters changes the map
+    C = W diag(gamma / s) V (k, d) and the constant c = W beta. gamma_i moves C along its row u_i,
+    which v_i cannot, so that C takes every change W Y + Z V, and c every W beta: k d + k less what
+    deficient factors leave out. The other directions of the m (d + k + 2) parameters change
+    nothing, as scaling w_i against gamma_i does.
     """
     missing = (k - min(k, m)) * (d - min(d, m))
     return k * d - missing + min(k, m)
 
 
 def layer_norm_rank(d: int, k: int, m: int, n: int, epsilon: float) -> int:
-    """The rank of J for LayerNorm with m > d >= k >= 2 on n samples of rank d in general position.
+    """The rank of the Jacobian J of F(x) = W LN(V x) for m > d >= k >= 2, with V (m, d), W (k, m).
 
-    A takes all k d values, dc k, and b_j = x_j^T B x_j / (m s_j^2) for any symmetric B, so that
+    The n samples have the rank d and are in general position. A change of the parameters changes
+    the output on sample j by A y_j - b_j f_j + dc (:func:`layer_norm_gauss_newton`). A takes all
+    k d values, dc k, and b_j = x_j^T B x_j / (m s_j^2) for any symmetric B, so that
     min(n, d (d + 1) / 2) of them are free. A = C with all b_j equal changes nothing: C y_j = f_j.
-    Such b are within reach where n <= d (d + 1) / 2, and else for epsilon = 0 alone, by B = M^T M.
-    And J has n k rows.
+    Such b are within reach where n <= d (d + 1) / 2, and else for epsilon = 0 alone, by
+    B = M^T M. And J has n k rows.
     """
     if not m > d:
         msg = f"LayerNorm of {m} units on inputs of rank {d}: the rank is known for m > d only"
@@ -196,10 +202,12 @@ def _root(x: _Array, mean: _Array) -> tuple[_Array, float]:
 
 
 def _batch_norm_error(net: _Network, root: _Array, root_error: float, deviations: _Array) -> float:
-    """A bound on ||stored factor - exact||_F, where ||stored R - exact||_F is ``root_error``.
+    """A bound on ||computed factor - exact||_F of BatchNorm's matrix, but for its last product.
 
-    With e_i the share of s_i by which R v_i is off, u_i moves by 2 e_i and the block D_i by
-    (root_error + 5 e_i ||[R; mean^T]||) / s_i.
+    R, with R^T R the covariance of the samples, is within ``root_error`` of the exact one, and s_i
+    are the ``deviations`` of the hidden units. The factor has the blocks w_i (x) D_i, e_c (x) u_i
+    and w_i (x) u_i, with u_i = R v_i / s_i. With e_i the share of s_i by which R v_i is off, u_i
+    moves by 2 e_i and the block D_i by (root_error + 5 e_i ||[R; mean^T]||) / s_i.
     """
     size = float(np.linalg.norm(net.x)) / len(net.x) ** 0.5  # the Frobenius norm of [R; mean^T]
     product = spectral_error(net.x.shape[1], net.x.dtype) * size
@@ -215,7 +223,12 @@ def _rounding(factor: _Array) -> float:
 
 
 def _one_by_one(outer: _Array, by_inner: _Array, units: _Array) -> _Array:
-    """[w_i (x) D_i, e_c (x) u_i, w_i (x) u_i, w_i (x) e_0], rows (c, b), for D_i (r + 1, d)."""
+    """The factor of BatchNorm's matrix (k (r + 1), ..), the derivatives by V, W, gamma and beta.
+
+    Its blocks are w_i (x) D_i, e_c (x) u_i, w_i (x) u_i and w_i (x) e_0, for the columns w_i of
+    ``outer`` (k, m), D_i of ``by_inner`` (m, r + 1, d), u_i of ``units`` (m, r + 1), unit vectors
+    e_c, and the coordinate e_0 of the constant, which is the last.
+    """
     outputs, size = len(outer), units.shape[1]
     blocks = [
         np.einsum("ci,iba->cbia", outer, by_inner),
@@ -227,7 +240,11 @@ def _one_by_one(outer: _Array, by_inner: _Array, units: _Array) -> _Array:
 
 
 def _layer_norm_outputs(rows: _Array, outputs: _Array) -> _Array:
-    """Phi / sqrt(n): rows (j, c), columns for A, b and dc."""
+    """Phi / sqrt(n), (n k, k d + n + k), by which LayerNorm's outputs change with A, b and dc.
+
+    Output c of sample j changes by (A y_j)_c - b_j f_jc + dc_c, with ``rows`` y (n, d) and
+    ``outputs`` f (n, k).
+    """
     (n, d), k = rows.shape, outputs.shape[1]
     phi = np.zeros((n, k, k * d + n + k), rows.dtype)
     samples = np.arange(n)
@@ -239,11 +256,16 @@ def _layer_norm_outputs(rows: _Array, outputs: _Array) -> _Array:
 
 
 def _layer_norm_moves(outer: _Array, centred: _Array, rows: _Array) -> _Array:
-    """T: rows for A, b and dc, columns for V, W, gamma and beta."""
+    """T: how A, b and dc (rows) change with V, W, gamma and beta (columns), for LayerNorm.
+
+    A = W P dV + dW M + W diag(dgamma) M, b_j = h_j^T dV y_j / m and dc = W dbeta, with ``outer`` W
+    (k, m), ``centred`` M (m, d), h_j = M y_j and ``rows`` y (n, d). The columns for V and W are in
+    an orthonormal basis of the q directions of W P and M among the m hidden units.
+    """
     (k, m), d, n = outer.shape, centred.shape[1], len(rows)
     spanned = np.concatenate([(outer - outer.mean(axis=1, keepdims=True)).T, centred], axis=1)
-    compact = triangular_factor(spanned)  # (min(m, k + d), k + d)
-    after, before = compact[:, :k].T, compact[:, k:]
+    compact = triangular_factor(spanned)  # (q, k + d), q = min(m, k + d)
+    after, before = compact[:, :k].T, compact[:, k:]  # W P and M in that basis
     q = len(compact)
     moves = np.zeros((k * d + n + k, q * d + k * q + 2 * m), rows.dtype)
     by_inner, by_outer, by_scale, by_shift = np.split(moves, np.cumsum([q * d, k * q, m]), axis=1)

@@ -31,7 +31,10 @@ _LARGEST_FLOW = 2_000_000  # most edges for which a maximum flow is computed: ab
 
 
 def pattern(matrix: np.ndarray, skip: float = 0.0) -> Pattern:
-    """The entries of W + beta I, with a rectangular identity, that are not zero."""
+    """Where W + beta I is not zero, for a rectangular identity and beta = ``skip``.
+
+    A boolean array like W, or the shape of W if no entry is zero.
+    """
     edges = matrix != 0
     if skip:
         diagonal = np.arange(min(matrix.shape))
@@ -46,7 +49,11 @@ def transposed(edges: Pattern) -> Pattern:
 
 
 def path_counts(chain: Sequence[Pattern], starts: NDArray[np.bool_]) -> tuple[int, ...]:
-    """The numbers of disjoint paths from the units ``starts`` to each of the layers 0 .. L.
+    """The largest numbers of disjoint paths from the units ``starts`` to each layer 0 .. L.
+
+    ``chain`` says where the matrices W_1 .. W_L are not zero: an edge joins unit j of a layer to
+    unit i of the next if W_ij is not zero, and disjoint paths share no unit. The number up to layer
+    l bounds the rank of W_l .. W_1 from the inputs ``starts`` (d_0,).
 
     The numbers are never too small, and they are exact for graphs of up to two million edges. Paths
     are prolonged layer by layer through maximum matchings. If that finds fewer paths than the
@@ -76,7 +83,11 @@ def _reachable(edges: Pattern, units: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _prolonged(edges: Pattern, ends: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Prolong as many of the paths that end in ``ends`` as possible; return their new ends."""
+    """Prolong as many of the disjoint paths as possible by a layer; return their new ends.
+
+    The paths end in the units where ``ends`` (columns,) is True, and ``edges`` (rows, columns) is
+    True where an edge leads on. At most as many go on as a matching of units has pairs.
+    """
     if isinstance(edges, tuple):
         return np.arange(edges[0]) < ends.sum()
     if not ends.any():
@@ -92,12 +103,13 @@ def _size(chain: Sequence[Pattern]) -> int:
 
 
 def _flow(chain: Sequence[Pattern], starts: NDArray[np.bool_]) -> tuple[int, NDArray[np.bool_]]:
-    """The number of disjoint paths from ``starts`` to the last layer, and where they end.
+    """The largest number of disjoint paths from ``starts`` to the last layer, and where they end.
 
-    It is the maximum flow in this graph: every unit is an edge of capacity one from its entry to
-    its exit, so that one path uses it, and every entry of a matrix that is not zero an edge from
-    the exit of one unit to the entry of another. A matrix without zeros, given as its shape, is
-    one node, a hub, between its layers, through which any number of paths may run.
+    ``chain`` says where each matrix is not zero. The number is the maximum flow in this graph:
+    every unit is an edge of capacity one from its entry to its exit, so that one path uses it, and
+    every entry of a matrix that is not zero an edge from the exit of one unit to the entry of
+    another. A matrix without zeros, given as its shape, is one node, a hub, between its layers,
+    through which any number of paths may run.
     """
     widths = [len(starts), *(e[0] if isinstance(e, tuple) else len(e) for e in chain)]
     first = np.concatenate([[0], np.cumsum(widths)])  # entries; exits come ``units`` later

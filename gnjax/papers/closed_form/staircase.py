@@ -84,13 +84,18 @@ def _gram_distance(norms: _Array, distances: _Array, rounding: float) -> _Array:
 
 
 def adapt(factors: KroneckerFactors) -> Staircase:
-    """The factors of both sides in bases adapted to the flags, without directions in no flag.
+    """The factors S_l and T_l in orthonormal bases of R^k and R^d that follow their column spaces.
 
-    Rows that are exactly zero are left out exactly; other directions are found by rotations.
+    The column spaces of S_l grow with l, and those of T_l shrink. That of S_l lies in the span of
+    the first u_l vectors of the left basis, and that of T_l in that of the first v_l of the right
+    one, for the bounds u_l and v_l on their ranks. So sum_l (S_l S_l^T) (x) (T_l T_l^T) is zero but
+    for a staircase of pairs of basis vectors. Rows that are exactly zero are left out exactly;
+    other directions are found by rotations.
     """
     lefts, left_distances, left_rounding = _adapted(factors.lefts[::-1], factors.left_ranks[::-1])
     rights, right_distances, right_rounding = _adapted(factors.rights, factors.right_ranks)
     rows = np.arange(factors.left_ranks[-1])
+    # The first l whose S_l reaches row i: with T_l it decides how far the row goes.
     first_level = np.searchsorted(np.asarray(factors.left_ranks), rows + 1)
     return Staircase(
         lefts[::-1],
@@ -106,12 +111,15 @@ def adapt(factors: KroneckerFactors) -> Staircase:
 def _adapted(
     factors: tuple[jax.Array, ...], ranks: tuple[int, ...]
 ) -> tuple[tuple[_Array, ...], _Array, float]:
-    """Coordinates in one orthonormal basis whose first ranks[l] vectors span col(factors[l]).
+    """Factors (n, a_l) in one orthonormal basis; the first ranks[l] vectors span their columns.
 
-    Also returned are the norms of what was dropped, and a bound on the rounding of the rotations
-    relative to the Gram matrices. The spaces shrink along the tuple. Where a rank drops, rows of
-    zeros are dropped first. If that is not enough, the remaining rows are rotated so that the
-    column spaces of all later factors lie in the first ranks[l] rows.
+    The column spaces and ``ranks`` shrink along the tuple. Where a rank drops, rows of zeros are
+    left out first. If that is not enough, the remaining rows are rotated so that the column spaces
+    of all later factors lie in the first ranks[l] rows.
+
+    Returns:
+      the factors in the new coordinates (ranks[l], a_l), the Frobenius norms of what was left out
+      (L,), and a bound on the rounding of the rotations relative to the Gram matrices.
     """
     coordinates = _longest_lived_first([np.asarray(f) for f in factors])
     size, rotations = len(coordinates[0]), 0
@@ -135,7 +143,11 @@ def _adapted(
 
 
 def _longest_lived_first(factors: list[_Array]) -> list[_Array]:
-    """Order the rows so that those that become zero in earlier factors come last."""
+    """The factors (rows, a_l) with their rows in a common new order.
+
+    The later in the list a row is zero for good, the earlier it comes, so that rows that are zero
+    from some factor on are the last ones of that factor.
+    """
     nonzero = np.stack([f.any(axis=1) for f in factors])  # (L, rows)
     lives = np.where(nonzero, np.arange(1, len(factors) + 1)[:, None], 0).max(axis=0)
     order = np.argsort(-lives, kind="stable")

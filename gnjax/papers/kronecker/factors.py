@@ -90,8 +90,8 @@ class KroneckerFactors:
 def of_kroneckers(factors: KroneckerFactors) -> Factorisation:
     """J = [S_1 (x) T_1, .., S_L (x) T_L], so that J J^T = sum_l S_l S_l^T (x) T_l T_l^T.
 
-    A factor S or T with more columns than rows is replaced by the triangular factor of its
-    transpose, which has the same product with its own transpose.
+    A factor S (k, a) or T (d, a') with more columns than rows is replaced by the transposed R of
+    S^T = Q R, since R^T R = S S^T. J is formed when the result's ``form`` is called.
     """
     pairs = list(zip(factors.lefts, factors.rights, strict=True))
     rows = pairs[0][0].shape[0] * pairs[0][1].shape[0]
@@ -105,7 +105,12 @@ def of_kroneckers(factors: KroneckerFactors) -> Factorisation:
 
 
 def _kronecker_error(factors: KroneckerFactors) -> Error:
-    """The root of the sum of squares of the errors of all S_l (x) T_l."""
+    """A bound on the error of J = [S_1 (x) T_1, .., S_L (x) T_L] in the 2-norm.
+
+    It is the root of the sum of squares of the errors of all S (x) T. With errors e of S and f of
+    T, one of these is at most e ||T|| + (||S|| + e) f, and the rounding of the product. A factor
+    with more columns than rows is compacted first by a QR factorisation, whose error is measured.
+    """
     squared, compacted = 0.0, False
     sides = zip(
         factors.lefts, factors.rights, factors.left_errors, factors.right_errors, strict=True

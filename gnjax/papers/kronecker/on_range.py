@@ -48,7 +48,11 @@ class OnRange(Algebra):
         return jnp.asarray(packed_matrix(self.reduced))
 
     def error(self, norm: float) -> Error:
-        """The error of the whole matrix, and the rounding of the rotation to its range."""
+        """How far an eigenvalue can be from that of the exact matrix, for the 2-norm ``norm``.
+
+        It is the error of the restricted sum, with the evidence of the whole one's. If the basis of
+        the range came from singular vectors, LAPACK's rounding is a part of the evidence.
+        """
         error_on_range = error_of(self.reduced.operator, norm).value
         error = error_of(self.whole, norm).to(error_on_range)
         return error + LAPACK if self.reduced.rotated else error

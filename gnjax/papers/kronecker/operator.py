@@ -78,7 +78,11 @@ class SumOfKroneckers(Algebra):
         ]
 
     def _trace(self) -> tuple[float, Error]:
-        """sum_l tr A_l tr B_l."""
+        """The trace sum_l tr A_l tr B_l, and its rounding.
+
+        A sum of products of n terms in float64 has an error of at most gamma_n times the sum of
+        their absolute values.
+        """
         sides = [np.asarray(side, np.float64) for side in (self.lefts, self.rights)]
         lefts, rights = (np.trace(side, axis1=1, axis2=2) for side in sides)
         outer, inner = (np.abs(np.diagonal(s, axis1=1, axis2=2)).sum(axis=1) for s in sides)
@@ -101,7 +105,11 @@ class SumOfKroneckers(Algebra):
         return self.rights.dtype
 
     def scaled(self, factor: float) -> SumOfKroneckers:
-        """``factor`` times the operator, for a positive factor: it multiplies every B_l."""
+        """``factor`` times the operator, for a positive factor: it multiplies every B_l.
+
+        The error grows in proportion, by the rounding of the factor and of its product with each
+        entry (relative to sum_l ||A_l||_F ||B_l||_F), and by what underflows.
+        """
         multiple = np.asarray(factor, self.dtype)
         rounding = gamma(2, self.dtype)
         pairs = zip(np.asarray(self.lefts), np.asarray(self.rights), strict=True)
@@ -124,12 +132,16 @@ class SumOfKroneckers(Algebra):
 
 @jax.jit
 def _product(lefts: jax.Array, rights: jax.Array, v: jax.Array) -> jax.Array:
-    """One (L d, d) by (d, k b) product for a block of b columns: O(L k d^2) for each column."""
+    """sum_l A_l (x) B_l on columns v (k d, b), or on one vector (k d,).
+
+    A column is a (k, d) matrix M row by row, and its image is sum_l A_l M B_l. All B_l are applied
+    by one (L d, d) by (d, k b) product, in O(L k d^2) operations for each column.
+    """
     depth, k, _ = lefts.shape
     d = rights.shape[-1]
     columns = v.reshape(k, d, -1).transpose(1, 0, 2)  # (d, k, b)
-    below = rights.reshape(depth * d, d)
-    images = jnp.matmul(below, columns.reshape(d, -1), precision="highest")
+    stacked_rights = rights.reshape(depth * d, d)
+    images = jnp.matmul(stacked_rights, columns.reshape(d, -1), precision="highest")
     images = images.reshape(depth, d, k, -1)
     mixed = jnp.einsum("lij,ldjb->idb", lefts, images, precision="highest")
     return mixed.reshape(v.shape)
@@ -143,7 +155,10 @@ def _formed(lefts: jax.Array, rights: jax.Array) -> jax.Array:
 
 
 def product_rounding(op: SumOfKroneckers) -> float:
-    """A bound on the rounding of one product with a unit vector."""
+    """A bound on the rounding of one product of sum_l A_l (x) B_l with a unit vector.
+
+    It is gamma_n sum_l ||A_l||_F ||B_l||_F for the n = L k + d terms that an entry sums.
+    """
     depth, k, _ = op.lefts.shape
     terms = zip(np.asarray(op.lefts), np.asarray(op.rights), strict=True)
     norms = sum(frobenius_norm(left) * frobenius_norm(right) for left, right in terms)
@@ -174,7 +189,11 @@ def sum_of_kroneckers(lefts: Sequence[ArrayLike], rights: Sequence[ArrayLike]) -
 def _symmetric_terms(
     name: str, matrices: Sequence[ArrayLike]
 ) -> tuple[tuple[jax.Array, ...], tuple[float, ...]]:
-    """The matrices of one side, checked, and how far each stored matrix is from the original."""
+    """The symmetric parts of ``matrices``, and how far each as stored is from the original's.
+
+    They are the A_l or the B_l of a sum of Kronecker products, called ``name`` where one is
+    refused.
+    """
     arrays = [check_matrix(name, matrix) for matrix in matrices]
     for matrix in arrays:
         if matrix.shape != arrays[0].shape or matrix.ndim != 2 or len(set(matrix.shape)) != 1:
@@ -192,11 +211,12 @@ def sum_error(
     right_errors: Sequence[float],
     dtype: jnp.dtype,
 ) -> float:
-    """sum_l (||A_l|| + a_l) b_l + a_l ||B_l||, for stored A_l and B_l in Frobenius norms.
+    """A bound on the error of sum_l A_l (x) B_l, from the norms and errors of stored A_l and B_l.
 
-    The exact A_l has norm at most ||A_l|| + a_l, so that A_l (x) B_l moves by a_l ||B_l|| +
-    (||A_l|| + a_l) b_l. To this comes the rounding of the terms and of their sum, which forming the
-    matrix adds.
+    ``lefts`` and ``rights`` are their Frobenius norms, ``left_errors`` a_l and ``right_errors``
+    b_l. The exact A_l has norm at most ||A_l|| + a_l, so that A_l (x) B_l moves by
+    a_l ||B_l|| + (||A_l|| + a_l) b_l. To this comes the rounding of the terms and of their sum,
+    which forming the matrix adds.
     """
     total = 0.0
     for left, right, a, b in zip(lefts, rights, left_errors, right_errors, strict=True):

@@ -25,7 +25,12 @@ TermGroups = tuple[tuple[int, int], ...]
 def packed_product(
     op: SumOfKroneckers, groups: TermGroups, rows: jax.Array | np.ndarray
 ) -> jax.Array:
-    """G on packed rows (b, n): unpack the staircase, multiply, pack."""
+    """G = sum_l A_l (x) B_l on packed vectors, (b, n) to (b, n), on the range of G.
+
+    A packed vector has the entries of a (k, d) matrix that lie in a staircase: ``groups`` are
+    (rows, columns) of its runs of rows of equal length. It is filled up with zeros, multiplied by
+    G, and packed again.
+    """
     d = op.rights.shape[-1]
     parts = parts_of(groups, jnp.asarray(rows))
     padded = [jnp.pad(part, ((0, 0), (0, 0), (0, d - part.shape[-1]))) for part in parts]
@@ -46,7 +51,11 @@ def packed(parts: Iterable[jax.Array]) -> jax.Array:
 
 
 def parts_of(groups: TermGroups, rows: _Rows) -> list[_Rows]:
-    """Unpack vectors (b, n) into the matrices (b, rows, columns) of every group."""
+    """Unpack vectors (b, n) into the matrices (b, rows, columns) of every group.
+
+    A packed vector has these matrices one after the other, each row by row, for the groups
+    (rows, columns).
+    """
     parts: list[_Rows] = []
     offset = 0
     for count, columns in groups:

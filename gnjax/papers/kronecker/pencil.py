@@ -36,9 +36,10 @@ _MARGIN = 1e-12  # the least distance of a shift from the spectrum of D, relativ
 def ends(
     reduced: Reduced, *, rtol: float, missed: float, seed: int = 0
 ) -> tuple[Enclosed, Enclosed]:
-    """The largest and the smallest eigenvalue, each missed with probability ``missed`` at most.
+    """The largest and the smallest eigenvalue of G = sum_l A_l (x) B_l on its range, with bounds.
 
-    Most of the tolerance ``rtol`` goes to the smallest, which is far harder to separate.
+    Each bound is wrong with a probability of at most ``missed``. The tolerance ``rtol`` is that of
+    their quotient, and most of it goes to the smallest, which is far harder to separate.
     """
     with beside_xla():
         compressed = compressions(reduced)
@@ -59,7 +60,12 @@ class Compression:
 
 
 def compressions(reduced: Reduced) -> tuple[Compression, ...]:
-    """One compression of G for each group of rows of the staircase."""
+    """The mean of sum_l (A_l)_ii B_l over the rows i of each group, by its eigenpairs.
+
+    G = sum_l A_l (x) B_l has the diagonal blocks sum_l (A_l)_ii B_l. On its range, the staircase,
+    the rows i of a group (rows, columns) have the same number of columns. The means are a
+    preconditioner for G, as the A_l are near multiples of the identity.
+    """
     diagonals = np.diagonal(np.asarray(reduced.operator.lefts), axis1=1, axis2=2)  # (L, k)
     several, row = [], 0
     for rows, columns in reduced.groups:
@@ -111,7 +117,11 @@ class KroneckerEnd:
         return Products(images, images @ rows.T)
 
     def admissible(self, shift: float) -> float:
-        """The shift, moved outwards if needed so that P is safely positive definite."""
+        """The shift, moved outwards if needed so that sign (D - shift I) is positive definite.
+
+        D is the compression of G in each group, of which the preconditioner is made. A little
+        distance from its spectrum is kept, relative to ||D||.
+        """
         edge = min(float((self.sign * c.values).min()) for c in self.compressed)
         width = max(float(np.abs(c.values).max()) for c in self.compressed)
         return self.sign * min(self.sign * shift, edge - _MARGIN * width)
@@ -137,6 +147,11 @@ class KroneckerPencil:
     def congruence(
         self, rows: np.ndarray, beside: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """C v, R v and G R v for every row v of ``rows`` (b, n).
+
+        C = R^T sign (G - shift I) R for the preconditioner R. With orthonormal rows X in
+        ``beside``, (I - X^T X) R takes the place of R.
+        """
         reduced = self.end.reduced
         removed = np.zeros((_BLOCK, reduced.size))  # of one shape, as JAX compiles for each
         if beside is not None:
@@ -154,6 +169,7 @@ class KroneckerPencil:
         return np.asarray(image), np.asarray(inner), np.asarray(products)
 
     def inner(self, rows: np.ndarray) -> np.ndarray:
+        """R on every row (b, n): Q (Lambda - shift)^{-1/2} in each group of its entries."""
         return np.concatenate(
             [
                 ((part * np.asarray(s)) @ np.asarray(c.vectors).T).reshape(len(rows), -1)
@@ -169,9 +185,10 @@ class KroneckerPencil:
         return self._rotated(rows, -1)
 
     def moved(self, count: int, longest: float, size: float) -> float:
-        """R is a rotation and a scaling: its rounding is that of a product with G.
+        """A bound on what rounding does to C in a Lanczos run of ``count`` products, in the 2-norm.
 
-        Each moves C v by at most ||R|| times the rounding of the product G R v.
+        A product moves C v by at most ||R|| times the rounding of G R v, which is relative to
+        |R v| <= ``longest``. R is a rotation and a scaling, whose rounding is about as large.
         """
         del size
         return 2 * self.inverse * self.end.rounding * longest * count**0.5
@@ -183,9 +200,9 @@ class KroneckerPencil:
     def _rotated(self, rows: np.ndarray, power: int) -> np.ndarray:
         """R^T on each row for ``power`` 1, and R^{-1} for -1.
 
-        With the eigenpairs Lambda, Q of each group of the compressed matrix, R is
-        Q (Lambda - shift)^{-1/2} there. ``_parts`` has of each group its share (k, copies, size) of
-        the k rows, the eigenpairs, and the scales (Lambda - shift)^{-1/2}.
+        In each group of entries R is Q (Lambda - shift)^{-1/2} for the eigenpairs Lambda, Q of its
+        compression of G. For every group, ``_parts`` yields the entries (b, group rows, columns) of
+        the b rows, the eigenpairs, and the scales (Lambda - shift)^{-1/2}.
         """
         rotated_parts = (
             (part @ np.asarray(pairs.vectors)) * np.asarray(scales) ** power
@@ -195,7 +212,12 @@ class KroneckerPencil:
 
 
 def _pencil(end: KroneckerEnd, shift: float) -> KroneckerPencil:
-    """The pencil with R R^T = P^{-1} for a shift that is admissible."""
+    """C for a shift outside of the spectrum of the compressions, with the preconditioner R.
+
+    In each group, with the eigenpairs Lambda, Q of the compression of G, R is
+    Q (sign (Lambda - shift))^{-1/2}. The rounding of C, ``noise``, grows with the condition number
+    of R R^T.
+    """
     gaps = [end.sign * (c.values - shift) for c in end.compressed]
     widest = max(float(gap.max() / gap.min()) for gap in gaps)
     return KroneckerPencil(
@@ -223,7 +245,11 @@ def _congruence(
     rows: jax.Array | np.ndarray,
     removed: jax.Array | np.ndarray,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """C, R and G R on rows, with G compressed to the complement of the rows removed."""
+    """C v, R v and G R v for every row v of ``rows`` (b, n), for C = R^T sign (G - shift I) R.
+
+    R is Q s in each group of entries, for its ``vectors`` Q and ``scales`` s. With the orthonormal
+    rows X = ``removed``, some of them zero, (I - X^T X) R takes the place of R.
+    """
     parts = parts_of(groups, jnp.asarray(rows))
     scaled_parts = [part * s for part, s in zip(parts, scales, strict=True)]
     inner = packed(_times(part, q.T) for part, q in zip(scaled_parts, vectors, strict=True))
@@ -244,7 +270,12 @@ def _times(part: jax.Array, matrix: jax.Array) -> jax.Array:
 
 
 def _start(reduced: Reduced, compressed: tuple[Compression, ...], sign: float) -> np.ndarray:
-    """Start vectors u (x) v: v of the compression with the extreme eigenvalue, u the best for v."""
+    """Packed vectors (b, n) near the end of the spectrum of G, from which a search begins.
+
+    They are u (x) v in the group of rows whose compression of G has the outermost eigenvalue, at
+    the end that ``sign`` says. v are the outermost eigenvectors of that compression, and u is that
+    of sum_l (v^T B_l v) A_l, the restriction of G to all u (x) v.
+    """
     group = int(np.argmin([(sign * c.values).min() for c in compressed]))
     rows, columns = reduced.groups[group]
     first = sum(r for r, _ in reduced.groups[:group])

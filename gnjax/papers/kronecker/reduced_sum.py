@@ -34,7 +34,11 @@ class Reduced:
 
 
 def reduce(op: SumOfKroneckers, factors: KroneckerFactors) -> Reduced:
-    """sum_l A_l (x) B_l on a space that contains its range, of the size that the ranks allow."""
+    """sum_l A_l (x) B_l on a space that contains its range, of the size that the ranks allow.
+
+    The A_l are (k, k) and the B_l (d, d), with the factors S_l and T_l. Their column spaces are
+    nested, so that the first left rank and the last right rank are the smallest.
+    """
     _, k, _ = op.lefts.shape
     d = op.rights.shape[-1]
     if (min(factors.left_ranks[0], k), factors.right_ranks[-1]) == (k, d):
@@ -56,7 +60,11 @@ def _larger_side_right(op: SumOfKroneckers, groups: TermGroups) -> Reduced:
 
 
 def _restricted(op: SumOfKroneckers, factors: KroneckerFactors) -> Reduced:
-    """G in the bases of the staircase, with its larger side on the right."""
+    """G = sum_l A_l (x) B_l in bases in which only a staircase of entries can be non-zero.
+
+    Pairs (i, j) of basis vectors with j < lengths[i] hold the range. The larger of both sides is
+    put on the right, where the preconditioner works best; the staircase is then transposed.
+    """
     stairs = adapt(factors)
     lefts = _padded_grams(stairs.lefts)
     rights = _padded_grams(stairs.rights)
@@ -74,6 +82,7 @@ def _restricted(op: SumOfKroneckers, factors: KroneckerFactors) -> Reduced:
 
 
 def _padded_grams(factors: tuple[np.ndarray, ...]) -> np.ndarray:
+    """F F^T of every factor F, with zeros behind so that all have one size: (L, size, size)."""
     size = max(len(f) for f in factors)
     grams = np.zeros((len(factors), size, size), factors[0].dtype)
     for gram, factor in zip(grams, factors, strict=True):
@@ -82,7 +91,11 @@ def _padded_grams(factors: tuple[np.ndarray, ...]) -> np.ndarray:
 
 
 def packed_matrix(reduced: Reduced) -> np.ndarray:
-    """The dense matrix on the range, rows and columns in the order of packed vectors."""
+    """The dense matrix of the sum on its range (n, n), in the order of packed vectors.
+
+    These have the entries (i, j) of a staircase, row after row: row i has as many columns as its
+    group says.
+    """
     d = reduced.operator.rights.shape[-1]
     rows = np.repeat([c for _, c in reduced.groups], [r for r, _ in reduced.groups])
     inside = np.concatenate([row * d + np.arange(columns) for row, columns in enumerate(rows)])

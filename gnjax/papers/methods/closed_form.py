@@ -25,7 +25,8 @@ def closed_form_spectrum(factors: KroneckerFactors) -> Spectrum:
     T_2 = Sigma^{1/2} W_1^T, a rotation of the outputs turns G into k blocks
     sigma_i(W_2)^2 Sigma + T_2 T_2^T, which have the factors [sigma_i(W_2) Sigma^{1/2}, T_2]. For
     whitened data the blocks have the same eigenvectors, and the eigenvalues of G are
-    sigma_i(W_2)^2 + sigma_j(W_1)^2.
+    sigma_i(W_2)^2 + sigma_j(W_1)^2. A singular value known to e gives its square to
+    (2 sigma + e) e.
     """
     k, d = (side[0].shape[0] for side in (factors.lefts, factors.rights))
     inner, inner_error = _sigma(factors.rights[-1], factors.right_errors[-1])
@@ -55,7 +56,12 @@ def _certificate(factors: KroneckerFactors) -> Certificate:
 def _blocks(
     factors: KroneckerFactors, outer: np.ndarray, outer_error: float, rests_on: Certificate
 ) -> Spectrum:
-    """The singular values of [sigma_i T_1, T_2] for every singular value sigma_i of W_2."""
+    """The squares of the singular values of [sigma_i T_1, T_2] for every sigma_i of W_2.
+
+    ``outer`` (k,) are the singular values sigma_i of W_2, within ``outer_error``, and T_1 and T_2
+    are the right factors. A change of sigma_i, T_1 or T_2 moves the singular values by at most the
+    norm of what it changes in the block.
+    """
     first, second = (np.asarray(t) for t in factors.rights)
     sigma = [singular_values(np.concatenate([s * first, second], axis=1)) for s in outer]
     norm = max(values[0] for values in sigma)
@@ -84,6 +90,7 @@ def _factors(problem: Problem) -> KroneckerFactors:
 
 
 def _refuses(problem: Problem) -> str:
+    """Why there is no closed form, or "": it is known for one and two layers alone."""
     depth = len(_factors(problem).lefts)
     if depth in _DEPTHS:
         return ""
@@ -94,6 +101,7 @@ def _refuses(problem: Problem) -> str:
 
 
 def _cost(problem: Problem) -> float:
+    """About how many operations the singular values take: of each d x d block, and of W_2."""
     factors = _factors(problem)
     k, d = (side[0].shape[0] for side in (factors.lefts, factors.rights))
     blocks = 1 if factors.whitened or len(factors.lefts) == 1 else k
@@ -101,6 +109,11 @@ def _cost(problem: Problem) -> float:
 
 
 def _ends(problem: Problem) -> Ends | None:
+    """Both ends of the spectrum from the closed form; None if no eigenvalue is told from zero.
+
+    With singular values known to e, the error of a zero is e^2, and an eigenvalue can be told from
+    zero, above its own error, from ``FLOOR_OF_SQUARES`` times e^2 on.
+    """
     ends = ends_of_spectrum(problem, closed_form_spectrum(_factors(problem)))
     return None if ends is None else replace(ends, floor=FLOOR_OF_SQUARES * ends.floor)
 

@@ -19,6 +19,7 @@ _PRODUCTS = 600.0  # the number of products that a run is assumed to make, to es
 
 
 def _refuses(problem: Problem) -> str:
+    """Why the method has no answer, or "": it has none for an assumed rank below the rank bound."""
     if problem.rank in (None, problem.rank_bound):
         return ""
     return (
@@ -28,6 +29,7 @@ def _refuses(problem: Problem) -> str:
 
 
 def _cost(problem: Problem) -> float:
+    """About how many operations the runs take, with A_l (k, k) and B_l (d, d), l = 1 .. depth."""
     op: Any = problem.op
     depth, k, _ = op.lefts.shape
     d = op.rights.shape[-1]
@@ -35,11 +37,12 @@ def _cost(problem: Problem) -> float:
 
 
 def _ends(problem: Problem) -> Ends | None:
-    """Both ends on the largest range that structure allows.
+    """The largest and the smallest non-zero eigenvalue of G = sum_l A_l (x) B_l, with bounds.
 
-    The smallest eigenvalue on that range is lambda_rank. Where the terms are far from their mean
-    the rounding of preconditioned products can hide that it is positive; then the matrix answers,
-    if it may be formed.
+    G is restricted to the largest range that structure allows, of dimension ``rank_bound``, so that
+    the smallest eigenvalue there is lambda_rank. Where the terms are far from their mean, the
+    rounding of preconditioned products can hide that it is positive; then a factorisation of the
+    matrix answers, if that is small enough. None where no eigenvalue exceeds its error.
     """
     if problem.rank_bound == 0:
         return None

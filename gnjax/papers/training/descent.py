@@ -100,7 +100,10 @@ def _descend(
     gaps: jax.Array,
     rate: ArrayLike,
 ) -> Path:
-    """Scan over the kept epochs, with a loop over the epochs between each two of them."""
+    """The path of :func:`descend`: a scan over the kept epochs, with a loop between each two.
+
+    ``gaps`` (kept,) are the numbers of epochs from each kept one to the next, from 0 on.
+    """
     dtype = jnp.result_type(*jax.tree.leaves(params))
 
     def segment(state: _State, gap: jax.Array) -> tuple[_State, Path]:
@@ -113,7 +116,11 @@ def _descend(
 
 
 def _epoch(loss: DescentLoss, halving: Halving | None, data: Data, state: _State) -> _State:
-    """One epoch: test the loss at every ``halving.every``-th epoch, then make a step."""
+    """The state after one epoch of gradient descent, a step with the whole data.
+
+    At every ``halving.every``-th epoch the loss is tested first: the rate halves unless the loss
+    has improved by the share ``halving.improvement`` since the last test.
+    """
     value, gradient = jax.value_and_grad(loss)(state.params, data)
     rate, last_loss = state.rate, state.tested
     if halving is not None:

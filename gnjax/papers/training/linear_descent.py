@@ -103,7 +103,10 @@ def _weighed(w: jax.Array, covariance: jax.Array) -> jax.Array:
 
 
 def floor(data: Moments) -> float:
-    """The smallest loss of any W, |Y|^2 / 2n - tr(B C^+ B^T) / 2, the least-squares optimum."""
+    """The smallest loss of any W, |Y|^2 / 2n - tr(B C^+ B^T) / 2, the least-squares optimum.
+
+    C = x^T x / n and B = y^T x / n. Eigenvalues of C that are rounding count as zero in C^+.
+    """
     values, vectors = axes(data.covariance)
     nonzero = values > len(values) * np.finfo(np.float64).eps * values.max()
     explained = (np.asarray(data.cross) @ vectors[:, nonzero]) ** 2 / values[nonzero]
@@ -124,9 +127,11 @@ def principal_axes(weights: Weights, data: Moments) -> ReducedProblem:
 
 
 def row_space(weights: Weights, data: Moments) -> ReducedProblem:
-    """Rotate the inputs onto the min(d, k + m) directions of B and W_1, for C = c I.
+    """Reduce the inputs to the min(d, k + m) directions of the rows of B and W_1, for C = c I.
 
-    W_1 moves by S_1^T (c W - B), whose rows are combinations of those of W_1 and of B.
+    C = x^T x / n and B = y^T x / n are the moments of the data, W = W_L .. W_1 and
+    S_1 = W_L .. W_2. Gradient descent moves W_1 (m, d) by a multiple of S_1^T (c W - B), whose rows
+    are combinations of those of W_1 and of B (k, d), so that it never leaves their span.
     """
     variance = _isotropic(data.covariance)
     rows = np.concatenate([np.asarray(data.cross), np.asarray(weights[0])])
@@ -135,7 +140,7 @@ def row_space(weights: Weights, data: Moments) -> ReducedProblem:
 
 
 def _isotropic(covariance: jax.Array) -> float:
-    """c of C = c I."""
+    """c of a covariance C = c I, given whole or by its diagonal; any other C is refused."""
     c = np.asarray(covariance)
     c = np.diag(c) if c.ndim == 1 else c
     variance = float(np.trace(c) / len(c))
@@ -152,6 +157,11 @@ def _isotropic(covariance: jax.Array) -> float:
 def _rotated(
     weights: Weights, data: Moments, covariance: jax.Array, basis: _Array
 ) -> ReducedProblem:
+    """The problem in new coordinates of the inputs, x = U_0 z for ``basis`` U_0 (d, r).
+
+    W_1 and B are multiplied by U_0. ``covariance`` is C in the new coordinates, whole or its
+    diagonal. All other layers keep their coordinates.
+    """
     first, *later = weights
     inputs = on_device(basis)
     return ReducedProblem(
@@ -162,11 +172,13 @@ def _rotated(
 
 
 def core(weights: Weights, data: Moments, rank: int) -> ReducedProblem:
-    """Shrink every hidden width to ``rank``, the dimension of what W_l and W_{l+1} share.
+    """Shrink every hidden width to ``rank``, in coordinates in which gradient descent is the same.
 
-    Weights whose columns (of W_l) and rows (of W_{l+1}) lie in one span U_l of that dimension stay
-    in it, because W_l moves by S_l^T E P_l^T and S_l^T ends in W_{l+1}^T while P_{l+1} begins with
-    W_l. Strongly balanced weights of rank r (Assumption 3) have r.
+    If the columns of W_l and the rows of W_{l+1} lie in one space of that dimension, with the
+    orthonormal basis U_l, they stay in it: W_l moves by a multiple of S_l^T E P_l^T, where
+    S_l = W_L .. W_{l+1}, P_l = W_{l-1} .. W_1 and E = W C - B, so that S_l^T begins with W_{l+1}^T
+    and P_{l+1} with W_l. The new weights are U_l^T W_l U_{l-1}. Strongly balanced weights of rank r
+    (Assumption 3) allow ``rank`` r.
     """
     hidden_bases = [_span(after, before, rank) for before, after in pairwise(weights)]
     bases = (None, *hidden_bases, None)
@@ -175,7 +187,11 @@ def core(weights: Weights, data: Moments, rank: int) -> ReducedProblem:
 
 
 def _span(after: jax.Array, before: jax.Array, rank: int) -> jax.Array:
-    """Orthonormal columns that span those of ``before`` and the rows of ``after``."""
+    """Orthonormal columns U (a, rank) that span those of ``before`` and the rows of ``after``.
+
+    ``before`` (a, ..) is the layer that ends in a hidden layer of width a, and ``after`` (.., a)
+    the one that begins there. Weights that do not lie in such a space are refused.
+    """
     vectors = np.concatenate([np.asarray(before), np.asarray(after).T], axis=1)
     basis = np.linalg.svd(vectors, full_matrices=False)[0][:, :rank]
     outside = float(np.linalg.norm(vectors - basis @ (basis.T @ vectors)))
@@ -195,7 +211,10 @@ def _inside(w: jax.Array, after: jax.Array | None, before: jax.Array | None) -> 
 
 
 def lift(weights: Weights, reduced: ReducedProblem) -> list[jax.Array]:
-    """W_l = U_l w_l U_{l-1}^T: weights of the reduced problem in the original coordinates."""
+    """The weights w_l of a reduced problem in the original coordinates, W_l = U_l w_l U_{l-1}^T.
+
+    ``reduced`` has the bases U_l; None stands for the identity.
+    """
     sides = zip(weights, reduced.bases, reduced.bases[1:], strict=False)
     return [
         _inside(w, None if after is None else after.T, None if before is None else before.T)

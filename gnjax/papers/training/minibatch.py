@@ -80,11 +80,12 @@ def begin(
     augment: Augment | None = None,
     dtype: str = "float32",
 ) -> tuple[TrainingProblem, State]:
-    """The problem, and its state before the first step.
+    """The training problem of a network, and its state before the first step.
 
     Args:
       model: see :func:`gnjax.functional`; a Flax NNX module trains in its training mode.
       x, y: inputs (n, ...); integer labels (n,) or targets (n, k).
+      recipe: the optimiser, its rates, the batch size and the loss.
       key: draws the mini-batches; with None every epoch takes the samples as they stand.
       mask: of pruned weights (0); they start at zero and stay there.
       augment: a function of (key, samples) that changes the samples of every step at random.
@@ -117,15 +118,17 @@ def _check_that_labels_count(loss: Any, targets: Any) -> None:
 
 
 def trainable(model: Any) -> tuple[_Forward, Params, Statistics]:
-    """(forward, params, statistics) with forward(params, statistics, x) -> (outputs, statistics).
+    """A model as a pure function, its parameters, and its statistics.
 
-    Statistics are those of BatchNorm in a Flax NNX module; there are none in other models.
+    The function maps (params, statistics, x) to (outputs, new statistics). Statistics are the
+    running averages of BatchNorm in a Flax NNX module, and empty for other models.
     """
     if not isinstance(model, nnx.Module):
         apply, params = functional(model)
         return Partial(_stateless, apply), params, ()
     training = nnx.clone(model)
     training.train()
+    # ``...`` takes all other variables, such as random keys, which training does not change.
     graph, params, *states = nnx.split(training, nnx.Param, nnx.BatchStat, ...)
     statistics, constants = states
     return Partial(_NnxForward(graph), constants), params, statistics
@@ -146,6 +149,10 @@ class _NnxForward:
     def __call__(
         self, constants: Any, params: Params, statistics: Statistics, x: jax.Array
     ) -> tuple[jax.Array, Statistics]:
+        """The outputs of the module on ``x``, and the statistics of BatchNorm after it.
+
+        ``constants`` are the module's variables that are neither parameters nor statistics.
+        """
         model = nnx.merge(self.graph, params, statistics, constants, copy=True)
         outputs = model(x)
         return outputs, nnx.state(model, nnx.BatchStat)
@@ -193,7 +200,8 @@ def _convolves_on_cpu(problem: TrainingProblem, state: State) -> bool:
     """Whether the forward pass has a convolution that would run on a CPU."""
     if jax.default_backend() != "cpu":
         return False
-    networks = state.epoch.ndim  # the axis that a forward pass of one network lacks
+    # 1 for a state of several networks, whose leaves have an axis more than those of one, else 0.
+    networks = state.epoch.ndim
     learned, structure = jax.tree.flatten((state.params, state.statistics))
     fixed, forward = jax.tree.flatten(problem.forward)
     shapes = [
@@ -206,7 +214,11 @@ def _convolves_on_cpu(problem: TrainingProblem, state: State) -> bool:
 
 @lru_cache(maxsize=64)
 def _convolves(forward: Any, learned: Any, shapes: tuple[tuple[Any, Any], ...]) -> bool:
-    """Whether a forward pass of leaves with these shapes has convolutions."""
+    """Whether a forward pass has convolutions, from the shapes of its arrays; traced once for each.
+
+    ``forward`` and ``learned`` are the tree structures of the forward pass, with its constants, and
+    of (params, statistics). ``shapes`` has (shape, dtype) of their leaves, and last of the input.
+    """
 
     def of_leaves(*leaves: jax.Array) -> Any:
         fixed = forward.num_leaves
@@ -220,7 +232,11 @@ def _convolves(forward: Any, learned: Any, shapes: tuple[tuple[Any, Any], ...]) 
 def _epochs_by_scan(
     problem: TrainingProblem, state: State, epochs: int
 ) -> tuple[State, list[jax.Array]]:
-    """The state after some epochs, each one compiled scan, and the summed losses of its steps."""
+    """The state ``epochs`` later, each epoch one compiled scan, and the losses of the steps.
+
+    The losses are an array (steps,) for each epoch, or (networks, steps), each the sum over the
+    samples of a step. The state is passed as leaves, which is faster (:func:`_of_leaves`).
+    """
     problem_leaves, problem_structure = jax.tree.flatten(problem)
     leaves, structure = jax.tree.flatten(state)
     one_epoch, losses = _of_leaves(_scanned_epoch, problem_structure, structure), []
@@ -233,7 +249,11 @@ def _epochs_by_scan(
 def _epochs_by_loop(
     problem: TrainingProblem, state: State, epochs: int
 ) -> tuple[State, list[jax.Array]]:
-    """The state after some epochs, and the summed losses of their steps, by a loop of Python."""
+    """The state ``epochs`` later, by a Python loop of compiled steps, and the losses of the steps.
+
+    The losses are an array (steps,) for each epoch, or (networks, steps), each the sum over the
+    samples of a step. The state is passed as leaves, which is faster (:func:`_of_leaves`).
+    """
     problem_leaves, problem_structure = jax.tree.flatten(problem)
     leaves, structure = jax.tree.flatten(state)
     one_step, losses = _of_leaves(_stacked_step, problem_structure, structure), []
@@ -251,16 +271,19 @@ def _epochs_by_loop(
 
 @lru_cache(maxsize=16)
 def _of_leaves(function: Callable[..., Any], problem: Any, state: Any) -> Callable[..., Any]:
-    """A compiled function of (problem, state, ..) that takes both as lists of leaves.
+    """``function`` of (problem, state, ..), compiled, with both given as lists of leaves.
 
-    At every call JAX would take the state of a module apart and compare its structure with that
-    of the call before, which takes longer than a step of a small network of many layers.
+    ``problem`` and ``state`` are their tree structures. The function returns a new state, of which
+    the leaves are returned, and losses. At every call JAX would take the state of a module apart
+    and compare its structure with that of the call before, which takes longer than a step of a
+    small network of many layers.
     """
 
     @jax.jit
     def of_leaves(
         problem_leaves: Any, leaves: Any, *arguments: Any
     ) -> tuple[list[jax.Array], jax.Array]:
+        """The leaves of the new state, and the losses."""
         new_state, losses = function(
             jax.tree.unflatten(problem, problem_leaves),
             jax.tree.unflatten(state, leaves),
@@ -278,7 +301,10 @@ def _scanned_epoch(problem: TrainingProblem, state: State) -> tuple[State, jax.A
 
 
 def _scanned_one(problem: TrainingProblem, state: State) -> tuple[State, jax.Array]:
-    """One epoch: its full batches in a scan, and then the last batch."""
+    """One epoch of one network: the new state, and the summed loss of each step (steps,).
+
+    The full batches run in a scan, and the last batch, which may have fewer samples, after it.
+    """
     n, batch = len(problem.x), problem.recipe.batch
     full_batches, last_batch = _batches(n, batch, state.key, state.epoch)
     state, losses = lax.scan(partial(_step, problem), state, full_batches)
@@ -292,7 +318,11 @@ def _scanned_one(problem: TrainingProblem, state: State) -> tuple[State, jax.Arr
 def _stacked_batches(
     n: int, batch: int, key: jax.Array | None, epoch: jax.Array
 ) -> list[jax.Array]:
-    """The indices of the samples in every step of an epoch: (batch,), or (networks, batch)."""
+    """The indices of the samples in every step of an epoch: (batch,), or (networks, batch).
+
+    ``n`` is the number of samples. ``key`` and ``epoch`` have an axis for networks if several train
+    side by side.
+    """
     batches_of = partial(_batches, n, batch)
     full_batches, last_batch = (jax.vmap(batches_of) if epoch.ndim else batches_of)(key, epoch)
     return [*jnp.moveaxis(full_batches, -2, 0), *([last_batch] if last_batch.size else [])]
@@ -301,6 +331,7 @@ def _stacked_batches(
 def _stacked_step(
     problem: TrainingProblem, state: State, indices: jax.Array
 ) -> tuple[State, jax.Array]:
+    """One step (:func:`_step`) of one network, or of several, each on indices of its own."""
     if state.epoch.ndim:
         return jax.vmap(_step, (None, 0, 0))(problem, state, indices)
     return _step(problem, state, indices)
@@ -309,7 +340,11 @@ def _stacked_step(
 def _batches(
     n: int, batch: int, key: jax.Array | None, epoch: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """The indices of the samples in an epoch's full steps (steps, batch), and the rest (rest,)."""
+    """The indices of the samples in an epoch's full batches (steps, batch), and the rest (rest,).
+
+    ``n`` is the number of samples. Their order is drawn from ``key`` and ``epoch``; with None it is
+    0 .. n - 1.
+    """
     order = jnp.arange(n)
     if key is not None:
         order = jax.random.permutation(jax.random.fold_in(key, epoch), n)
@@ -319,7 +354,10 @@ def _batches(
 
 
 def _step(problem: TrainingProblem, state: State, indices: jax.Array) -> tuple[State, jax.Array]:
-    """One step of the optimiser on the mean loss of these samples, and the sum of their losses."""
+    """The state after one step on the mean loss of the samples ``indices``, and their summed loss.
+
+    The mean is over the labels that count. Pruned weights have no gradient.
+    """
     x, y = _drawn(problem, state, indices)
     count = jnp.maximum(_labels_that_count(problem.recipe.loss, y), 1)
 
@@ -329,10 +367,10 @@ def _step(problem: TrainingProblem, state: State, indices: jax.Array) -> tuple[S
         total = problem.recipe.scale * losses.sum()
         return total / count, (total, statistics)
 
-    slope, (total, statistics) = jax.grad(objective, has_aux=True)(state.params)
-    slope = _masked(slope, state.mask)
+    gradient, (total, statistics) = jax.grad(objective, has_aux=True)(state.params)
+    gradient = _masked(gradient, state.mask)
     optimizer = optimizer_of(problem.recipe, _steps(problem))
-    updates, memory = optimizer.update(slope, state.optimizer, state.params)
+    updates, memory = optimizer.update(gradient, state.optimizer, state.params)
     params = optax.apply_updates(state.params, updates)
     return replace(state, params=params, statistics=statistics, optimizer=memory), total
 
@@ -396,13 +434,14 @@ def _right_answers(loss: Any, outputs: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def _summed(problem: TrainingProblem, state: State) -> tuple[State, jax.Array]:
-    """The sums over samples of the loss and of right answers, of a network that stays as it is.
+    """The unchanged state, and the sums over samples of the loss and of right answers (2,).
 
     A sample with several answers counts by the share of them that is right; for the cross-entropy
     all answers are added up.
     """
 
     def of_batch(sums: jax.Array, indices: jax.Array) -> tuple[jax.Array, None]:
+        """Add the loss and the right answers of a batch of samples to both ``sums`` (2,)."""
         x, y = _drawn(problem, state, indices)
         outputs, _ = problem.forward(state.params, state.statistics, x)
         losses = problem.recipe.scale * jax.vmap(sample_loss(problem.recipe.loss))(outputs, y)
@@ -413,7 +452,7 @@ def _summed(problem: TrainingProblem, state: State) -> tuple[State, jax.Array]:
 
     n, batch = len(problem.x), problem.recipe.batch
     full_batches, last_batch = _batches(n, batch, state.key, state.epoch)
-    # The samples may be integers, and the loss is not.
+    # The sums have the dtype of the loss, which is not that of the samples if these are integers.
     described = jax.eval_shape(lambda: of_batch(jnp.zeros(2, bool), full_batches[0])[0])
     sums, _ = lax.scan(of_batch, jnp.zeros(2, described.dtype), full_batches)
     if last_batch.size:

@@ -59,10 +59,14 @@ def magnitude_mask(
 def _largest_entries(
     leaf: np.ndarray, dropped: int, ties: np.random.Generator | None
 ) -> np.ndarray:
-    """True for all entries but the smallest; of equal ones the first go, or those drawn first."""
+    """A mask like ``leaf``, False for the ``dropped`` entries of the smallest absolute value.
+
+    Of equal ones the first are dropped, or with a generator ``ties`` those that it draws.
+    """
     order = np.arange(leaf.size) if ties is None else ties.permutation(leaf.size)
     mask = np.ones(leaf.size, bool)
-    mask[order[np.argsort(np.abs(leaf).ravel()[order], kind="stable")[:dropped]]] = False
+    by_magnitude = order[np.argsort(np.abs(leaf).ravel()[order], kind="stable")]
+    mask[by_magnitude[:dropped]] = False
     return mask.reshape(leaf.shape)
 
 

@@ -36,6 +36,7 @@ class Recipe:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
+        """Refuse values that are out of range."""
         check_loss(self.loss)
         if self.optimizer not in OPTIMIZERS:
             msg = f"optimizer={self.optimizer!r} is not one of {', '.join(OPTIMIZERS)}"
@@ -51,8 +52,10 @@ class Recipe:
 def optimizer_of(recipe: Recipe, steps: int) -> optax.GradientTransformation:
     """The optimiser of a recipe; ``steps`` is the number of steps in an epoch.
 
-    SGD adds weight decay before momentum, as PyTorch does. A weight of 0 with slope 0 stays at 0.
+    SGD adds weight decay before momentum, as PyTorch does. A weight of 0 whose gradient is always
+    0, as a pruned one, stays at 0.
     """
+    # The step at which the rate drops, and the factor.
     drops = {recipe.drop_after * steps: recipe.drop} if recipe.drop_after else {}
     rate = optax.piecewise_constant_schedule(recipe.rate, drops)
     if recipe.optimizer == "adamw":
