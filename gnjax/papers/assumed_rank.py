@@ -57,7 +57,7 @@ class RankSensitivity(Result):
         return np.arange(1, len(self.values) + 1)
 
     def __str__(self) -> str:
-        """A table of the ranks around the largest gap, and of the first and last resolved rank."""
+        """A table of some ranks: around the largest gap, the last resolved one, both ends."""
         size = len(self.values)
         around_gap = range(self.largest_gap - _AROUND, self.largest_gap + _AROUND + 1)
         ranks = sorted({1, max(self.floor_rank, 1), size, *around_gap} & set(self.ranks.tolist()))

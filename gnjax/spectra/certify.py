@@ -72,6 +72,7 @@ def certify(
     operator = as_operator(op)
     rows = _rows(vectors, operator.shape[0])
     approximations = None if values is None else _values(values, len(rows))
+    # The vectors and two steps of the run have to fit in memory.
     refused = too_large(operator.shape[0], len(rows) + _LEAST_ROWS, limits)
     if refused:
         raise ValueError(refused)

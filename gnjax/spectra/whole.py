@@ -30,7 +30,7 @@ def whole_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
 
 
 def stated_spectrum(op: Operator) -> Spectrum | None:
-    """The spectrum that the operator states, or None."""
+    """The spectrum that the operator states, all values with one error; None if it states none."""
     eigenvalues = facts_of(op).eigenvalues
     if eigenvalues is None:
         return None

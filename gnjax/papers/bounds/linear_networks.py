@@ -145,9 +145,9 @@ def _bound(lefts: _Side, rights: _Side, sigma: Condition, product_error: Error) 
     """The bounds of Lemma 2 on kappa(G), from extreme singular values.
 
     ``lefts`` are those of S_l = W_L .. W_{l+1} and ``rights`` those of T_l^T = W_{l-1} .. W_1 for
-    all l, and ``sigma`` is kappa(Sigma). With t_l and b_l the products of their largest and of
-    their smallest, the convex bound is kappa(Sigma) sum_l t_l^2 / sum_l b_l^2, and ``maximum`` is
-    kappa(Sigma) max_l t_l^2 / b_l^2. Where a product has no full rank, neither is stated.
+    all l, and ``sigma`` is kappa(Sigma). With M_l and m_l the products of their largest and of
+    their smallest, the convex bound is kappa(Sigma) sum_l M_l^2 / sum_l m_l^2, and ``maximum`` is
+    kappa(Sigma) max_l M_l^2 / m_l^2. Where a product has no full rank, neither is stated.
     """
     tops, bottoms = _products_of_ends(lefts, rights)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

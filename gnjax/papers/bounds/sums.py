@@ -61,9 +61,10 @@ def weyl(a: ArrayLike, b: ArrayLike) -> Sides:
 
 
 def _symmetric_eigenvalues(matrix: ArrayLike) -> Eigenvalues:
-    """The eigenvalues of M with proved errors; a matrix far from symmetric is refused.
+    """The eigenvalues of ``matrix`` M with proved errors; one that is not symmetric is refused.
 
-    Where M is symmetric up to rounding only, they are those of (M + M^T) / 2.
+    Up to 1e-8 of its largest entry M may differ from M^T, by rounding. The eigenvalues are then
+    those of (M + M^T) / 2.
     """
     check_matrix("A and B", matrix)
     host = np.asarray(matrix, np.float64)

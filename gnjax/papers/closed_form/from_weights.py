@@ -118,7 +118,7 @@ def _factors_by_skip(
 
 
 def _product_bytes(weights: list[jax.Array]) -> int:
-    """The memory of S_1 .. S_L and T_1 .. T_L."""
+    """The bytes of all S_l = W_L .. W_{l+1} (k, a_l) and T_l = (W_{l-1} .. W_1)^T (d, a_{l-1})."""
     outputs, inputs = weights[-1].shape[0], weights[0].shape[1]
     return weights[0].dtype.itemsize * sum(
         outputs * after + inputs * before for after, before in (w.shape for w in weights)

@@ -34,9 +34,11 @@ class LinearGaussNewton(SumOfKroneckers):
     factors: KroneckerFactors
 
     def facts(self) -> Facts:
-        """A proved bound on the rank; for almost all weights it is the rank.
+        """What is known of the operator, beside what is known of any sum of Kronecker products.
 
-        Where ``factors.assumed``, it is a bound for the numerical rank of Sigma that was assumed.
+        This is a proved bound on the rank, which is the rank for almost all weights (where
+        ``factors.assumed``, for the numerical rank of Sigma that was assumed), a factor J with
+        G = J J^T, the restriction to the range, and methods of its own to compute kappa.
         """
         return replace(
             super().facts(),

@@ -90,11 +90,11 @@ class CovarianceRoot:
 def square_root(covariance: ArrayLike | None, inputs: int, dtype: jnp.dtype) -> CovarianceRoot:
     """Sigma^{1/2} of the covariance (d, d), computed in float64 and stored in ``dtype``.
 
-    d is the number of ``inputs``; without a covariance, the root is the identity.
-    Inputs whose row of Sigma is zero are left out exactly. Of the others, eigenvalues below
-    d eps lambda_max, which rounding can have made of zero, are set to zero: an assumption. If Sigma
-    moves by delta, the root moves by at most delta / sqrt(lambda_r) on its range, because
-    ||A^{1/2} - B^{1/2}|| <= ||A - B|| / (sqrt lambda_min(A) + sqrt lambda_min(B)) there.
+    d is the number of ``inputs``; without a covariance, the root is the identity. Inputs whose row
+    of Sigma is zero are left out exactly. Of the others, eigenvalues below d eps lambda_max, which
+    rounding can have made of zero, are set to zero: an assumption. If Sigma moves by delta, the
+    root moves by at most delta / sqrt(lambda_r) on its range, because ||A^{1/2} - B^{1/2}|| <= ||A
+    - B|| / (sqrt lambda_min(A) + sqrt lambda_min(B)) there.
     """
     if covariance is None:
         return CovarianceRoot(None, 0.0, inputs, np.ones(inputs, bool))
@@ -106,7 +106,7 @@ def square_root(covariance: ArrayLike | None, inputs: int, dtype: jnp.dtype) -> 
     if not (sigma - np.diag(np.diagonal(sigma))).any():
         return _diagonal_root(np.diagonal(sigma), dtype)
     block = sigma[np.ix_(nonzero_rows, nonzero_rows)]
-    # MRRR, the default, was seen to be off by 40 eps in an eigenvalue that is zero.
+    # By divide and conquer: MRRR was seen to be off by 40 eps in an eigenvalue that is zero.
     values, vectors = lapack.eigenpairs(block)
     nonzero = values > max(8, inputs) * float(jnp.finfo(precision).eps) * max(values[-1], 0.0)
     roots = np.where(nonzero, np.sqrt(np.where(nonzero, values, 0.0)), 0.0)

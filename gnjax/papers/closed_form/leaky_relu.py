@@ -220,11 +220,12 @@ def _jacobian(
 
 
 def _jacobian_error(layer: LeakyLayer, inputs: jax.Array, compaction: float) -> float:
-    """A bound on ||stored J - exact||_2 up to a rotation of its columns.
+    """A bound on ||stored J - exact||_2 for the Jacobian J, up to a rotation of its columns.
 
-    The first block is the Khatri-Rao product of X and W with slopes of at most 1: it moves by at
-    most ||E_X|| ||W|| + ||X|| ||E_W|| + ||E_X|| ||E_W||, and by two roundings of each entry.
-    Where the slope itself was rounded, so was every entry with it.
+    The block of V is the Khatri-Rao product of X and W with slopes of at most 1. With the errors
+    E_X of ``inputs``, ``compaction`` included, and E_W of W it moves by at most
+    ||E_X|| ||W|| + ||X|| ||E_W|| + ||E_X|| ||E_W||, and by the roundings of each entry, also of the
+    slope. The block of W moves by the error of the activations.
     """
     dtype = layer.outer.dtype
     outer, data = frobenius_norm(layer.outer), frobenius_norm(inputs)

@@ -145,7 +145,7 @@ def linear_cnn_gauss_newton(
 
 
 def _check_kernels(kernels: ArrayLike) -> np.ndarray:
-    """The kernels as an array (filters, channels, kernel); a matrix is one of a single channel."""
+    """The kernels as an array (filters, channels, kernel), from that or (filters, kernel)."""
     host = np.asarray(kernels)
     if host.ndim not in (2, 3) or 0 in host.shape:
         msg = (

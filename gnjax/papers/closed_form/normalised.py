@@ -46,11 +46,11 @@ def batch_norm_gauss_newton(
 ) -> Factored:
     """The Gauss-Newton matrix J J^T / n of F(x) = W BN(V x), for BatchNorm without an activation.
 
-    It comes on the k (r + 1) coordinates of its range, r the rank of the centred samples X_c (n,
+    It has k (r + 1) rows, coordinates of its range, for the rank r of the centred samples X_c (n,
     d). With R (r, d) such that R^T R = X_c^T X_c / n, and s_i^2 = |R v_i|^2 + epsilon, the outputs
     on the batch are X_c C^T + 1 c^T with C = W diag(gamma / s) V and c = W beta. So J J^T / n has
-    the non-zero eigenvalues of J' J'^T for the Jacobian J' of (C R^T, c), whose columns, with
-    u_i = R v_i / s_i, are those of
+    the non-zero eigenvalues of J' J'^T for the Jacobian J' of (C R^T, c), whose columns, with u_i =
+    R v_i / s_i, are those of
 
         w_i (x) (I - u_i u_i^T) R / s_i   by v_i, because the statistics move with it,
         e_c (x) u_i by W_ci,   w_i (x) u_i by gamma_i,   w_i (x) e_0 by beta_i,
@@ -85,8 +85,8 @@ def batch_norm_gauss_newton(
         images[:, -1] = 0  # the mean of V x is subtracted
     variances = np.square(images).sum(axis=1) if statistics != "initial" else np.ones(len(images))
     deviations = np.sqrt(variances + net.epsilon)
-    units = images / deviations[:, None]
-    by_inner = np.broadcast_to(affine, (len(units), *affine.shape))
+    units = images / deviations[:, None]  # u_i
+    by_inner = np.broadcast_to(affine, (len(units), *affine.shape))  # times s_i
     if statistics == "batch":
         by_inner = by_inner - units[:, :, None] * (units @ affine)[:, None, :]
         by_inner[:, -1] = 0
@@ -99,9 +99,9 @@ def layer_norm_gauss_newton(
 ) -> Factored:
     """The Gauss-Newton matrix J J^T / n of F(x) = W LN(V x), for LayerNorm without an activation.
 
-    It comes on k (d + 1) + n coordinates that contain its range. With M = V less the mean of its
-    rows, s_j^2 = |M x_j|^2 / m + epsilon, y_j = x_j / s_j, h_j = M y_j and f_j = W h_j, a change of
-    the parameters changes the outputs by
+    It has k (d + 1) + n rows, coordinates of a space that contains its range. With M = V less the
+    mean of its rows, s_j^2 = |M x_j|^2 / m + epsilon, y_j = x_j / s_j, h_j = M y_j and f_j = W h_j,
+    a change of the parameters changes the outputs by
 
         dF_j = A y_j - b_j f_j + dc,   b_j = h_j^T dV y_j / m,   dc = W dbeta,
         A = W P dV + dW M + W diag(dgamma) M,   P = I - 1 1^T / m.

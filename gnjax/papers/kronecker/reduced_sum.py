@@ -44,7 +44,7 @@ def reduce(op: SumOfKroneckers, factors: KroneckerFactors) -> Reduced:
     if (min(factors.left_ranks[0], k), factors.right_ranks[-1]) == (k, d):
         return _larger_side_right(op, ((k, d),))  # the whole space: no null space is known
     if factors.left_ranks[-1] == 0 or factors.right_ranks[0] == 0:
-        return Reduced(op, ())
+        return Reduced(op, ())  # the sum is zero
     return _restricted(op, factors)
 
 
@@ -68,15 +68,15 @@ def _restricted(op: SumOfKroneckers, factors: KroneckerFactors) -> Reduced:
     stairs = adapt(factors)
     lefts = _padded_grams(stairs.lefts)
     rights = _padded_grams(stairs.rights)
-    rotated = stairs.error(*(np.linalg.norm(side, axis=(1, 2)) for side in (lefts, rights)))
+    rotation_error = stairs.error(*(np.linalg.norm(side, axis=(1, 2)) for side in (lefts, rights)))
     lengths = stairs.lengths
     if len(lefts[0]) > len(rights[0]):
         lefts, rights = rights, lefts
         lengths = np.array([(lengths > column).sum() for column in range(lengths.max())])
-    groups = tuple(
+    groups = tuple(  # the runs of rows of equal length, as (rows, columns)
         (len(list(equal)), int(columns)) for columns, equal in groupby(lengths) if columns
     )
-    error = stored_bound(float(op.stored_error) + rotated, op.dtype)
+    error = stored_bound(float(op.stored_error) + rotation_error, op.dtype)
     operator = SumOfKroneckers(on_device(lefts), on_device(rights), error)
     return Reduced(operator, groups, stairs.left_rounding + stairs.right_rounding > 0)
 

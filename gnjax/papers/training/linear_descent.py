@@ -140,7 +140,10 @@ def row_space(weights: Weights, data: Moments) -> ReducedProblem:
 
 
 def _isotropic(covariance: jax.Array) -> float:
-    """c of a covariance C = c I, given whole or by its diagonal; any other C is refused."""
+    """c of a covariance C = c I, given whole or by its diagonal.
+
+    A C that differs from that by more than 1e-8 c in an entry is refused.
+    """
     c = np.asarray(covariance)
     c = np.diag(c) if c.ndim == 1 else c
     variance = float(np.trace(c) / len(c))

@@ -411,7 +411,10 @@ def evaluated(problem: TrainingProblem, state: State) -> tuple[float, float]:
 
 
 def _labels_that_count(loss: Any, y: jax.Array) -> Any:
-    """The number over which mean losses are taken: of samples, for the cross-entropy of labels."""
+    """How many numbers a mean loss averages: one for each sample of ``y``.
+
+    For the cross-entropy it is one for each label that is not -1, or for each row of probabilities.
+    """
     if loss != "cross_entropy":
         return len(y)
     if jnp.issubdtype(y.dtype, jnp.floating):  # probabilities (n, .., classes)

@@ -128,25 +128,28 @@ class Run:
 
 
 def lanczos(apply: HostProduct, start: np.ndarray, **options: Any) -> Run:
-    """One run with the operator ``apply`` from the orthonormal rows ``start``.
+    """One run of block Lanczos from the orthonormal rows ``start`` (b, n).
 
-    The options are those of :func:`steps_of`.
+    ``apply`` multiplies rows by A. The options are those of :func:`steps_of`: ``max_steps``,
+    ``noise``, when the run is ``enough``, and others.
     """
     return side_by_side(apply, [start], **options)[0]
 
 
 def side_by_side(apply: HostProduct, starts: Sequence[np.ndarray], **options: Any) -> list[Run]:
-    """One run from every start, where a single product multiplies the next rows of all runs.
+    """One run of block Lanczos from every start, orthonormal rows (b, n).
 
-    The options are those of :func:`steps_of`.
+    A single product by ``apply``, A on rows, multiplies the next rows of all runs. The options are
+    those of :func:`steps_of`: ``max_steps``, ``noise``, when a run is ``enough``, and others.
     """
     return _driven(apply, [steps_of(start, **options) for start in starts])
 
 
 def extended(apply: HostProduct, run: Run, *, rows: int, **options: Any) -> Run:
-    """Continue a restarted run until its basis has ``rows`` rows.
+    """Continue a restarted run until its basis has ``rows`` rows, by products ``apply`` with A.
 
-    The options are those of :func:`steps_of`, without ``max_steps``.
+    The options are those of :func:`steps_of` without ``max_steps``: ``noise``, when the run is
+    ``enough``, and others.
     """
     block = len(run.diagonals[0])
     return _driven(apply, [_steps(run, block=block, rows=rows, **options)])[0]

@@ -43,10 +43,12 @@ class Space:
     def ritz(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
         """The ``count`` outermost Ritz values of A on the span of W, with vectors and residuals.
 
-        With T = V C V^T = sign W (A - s I) W^T = L L^T, the values are theta = s + sign / mu for
-        the eigenvalues mu of W W^T u = mu T u. These mu are the squared singular values of
-        L^{-1} W, so that a theta far from s costs the others no digits. The values are computed
-        through R, and guide the search alone.
+        The space has orthonormal rows V, and W = V R^T are their images under the preconditioner R.
+        C = R^T sign (A - s I) R for a shift s outside of the spectrum of A. With T = V C V^T = sign
+        W (A - s I) W^T = L L^T, the values are theta = s + sign / mu for the eigenvalues mu of W
+        W^T u = mu T u. These mu are the squared singular values of L^{-1} W, so that a theta far
+        from s costs the others no digits. The values are computed through R, and guide the search
+        alone.
 
         Returns:
           the values theta, unit rows w, and the preconditioned residuals R^T sign (A - theta I) w,

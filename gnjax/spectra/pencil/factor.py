@@ -114,7 +114,7 @@ def _write(tiles: Sequence[np.ndarray], part: np.ndarray, first: int) -> float:
         begin, end = max(first, index * width), min(last, (index + 1) * width)
         columns = part[:, begin - first : end - first]
         target = tiles[index][:, begin - index * width : end - index * width]
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore"):  # beyond float32, infinite, and so is its rounding
             target[:] = columns
         if target.dtype != columns.dtype:
             rounding = columns - target

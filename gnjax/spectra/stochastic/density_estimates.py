@@ -131,8 +131,9 @@ class SpectralDensity(Result):
             np.zeros(at.shape) if exact else height * _variation(at, theta, w, width, edge)
             for theta, w, exact in zip(nodes, self.weights, self._exact, strict=True)
         ]
-        # A change of A by e in norm changes the density by at most e times the product of these
-        # factors, which :meth:`_estimate` multiplies one by one.
+        # A change of A by e in norm changes exp(-(A - t)^2 / (2 width^2)) by at most
+        # (2 / pi)^{1/2} e / width in norm. So the density changes by at most e times the product of
+        # these factors, which :meth:`_estimate` multiplies one by one.
         slopes = [_GAUSSIAN * height, 1 / width]
         if log:
             slopes = [height, 1 / width, _steepest_in_decades(at, width, edge)]
@@ -195,7 +196,7 @@ class SpectralDensity(Result):
         return 10.0**even if log else even
 
     def _height(self, width: float) -> float:
-        """The largest value of a Gaussian of this standard deviation."""
+        """1 / (width (2 pi)^{1/2}), the largest value of the density of N(0, width^2)."""
         spread = width * math.sqrt(2 * math.pi)
         if spread * float(np.finfo(float).max) < 1:
             msg = f"the density at width={width} is beyond the largest float; use log=True, or cdf"
