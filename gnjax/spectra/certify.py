@@ -145,6 +145,7 @@ def _pairs(product: HostProduct, rows: np.ndarray, approximations: np.ndarray | 
     images = product(basis)
     projection = images @ basis.T
     projection = (projection + projection.T) / 2  # symmetric but for rounding
+    # The norm of the part of A that couples the space of the vectors with its complement.
     beta = float(np.linalg.norm(images - projection @ basis, 2))
     are_independent = len(basis) == len(rows)
     radii = group_radii(values, residuals / sigma[-1]) if are_independent else residuals

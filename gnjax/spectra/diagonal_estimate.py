@@ -88,6 +88,7 @@ def estimate_diagonal(
     if not isinstance(probes, int | np.integer) or isinstance(probes, bool) or probes < 1:
         msg = f"probes={probes!r} is not an integer of at least 1"
         raise ValueError(msg)
+    # refuses numbers so large or small that squares of them over- or underflow, if op states that
     check_stated_near_one(operator)
     block, rng = together(operator, limits), probe_stream(seed)
     with watching(progress, int(probes), stoppable=True) as watch:

@@ -62,8 +62,10 @@ def eigenvalues(
 def nonzero(inputs: int, outputs: int, rank: int, last: int | None = None) -> int:
     """How many eigenvalues are not 0 for L >= 2: d_0 d_L - (d_0 - r)(d_L - r) = r (d_0 + d_L - r).
 
-    The paper counts r^2. For two layers that are not balanced, ``rank`` is the rank r_1 of W_1 and
-    ``last`` the rank r_2 of W_2, and the number is d_0 d_2 - (d_0 - r_1)(d_2 - r_2).
+    They are those of the Gauss-Newton matrix of a balanced linear network with d_0 ``inputs``, d_L
+    ``outputs`` and layers of the rank r. The paper counts r^2. For two layers that are not
+    balanced, ``rank`` is the rank r_1 of W_1 and ``last`` the rank r_2 of W_2, and the number is
+    d_0 d_2 - (d_0 - r_1)(d_2 - r_2).
 
     >>> gnjax.papers.balanced.nonzero(inputs=5, outputs=4, rank=3)
     18

@@ -49,10 +49,11 @@ def layer_singular_values(
 
 
 def sharpness(norm: ArrayLike, depth: ArrayLike, sigma_x: float = 1.0) -> np.ndarray:
-    """Eq 14: L sigma_x^2 norm^{2 - 2/L}, the largest eigenvalue at a balanced point.
+    """Eq 14: L sigma_x^2 norm^{2 - 2/L}, the largest eigenvalue of G at a balanced point.
 
-    ``norm`` is |W_L .. W_1|_2, at a global minimum the norm of the matrix of Eq 12. ``norm`` and
-    ``depth`` may be numbers or arrays.
+    G is the Gauss-Newton matrix of a linear network with L = ``depth`` layers, on whitened inputs
+    of the scale sigma_x; at a global minimum it is the Hessian. ``norm`` is |W_L .. W_1|_2, at a
+    global minimum the norm of the matrix of Eq 12. ``norm`` and ``depth`` may be numbers or arrays.
 
     >>> gnjax.papers.balanced.sharpness([1.0, 4.0], depth=2).tolist()
     [2.0, 8.0]
@@ -90,9 +91,10 @@ def least_sharpness(x: ArrayLike, y: ArrayLike, depth: int, sigma_x: float = 1.0
 def printed_sharpness(x: ArrayLike, y: ArrayLike, depth: int, sigma_x: float = 1.0) -> float:
     """Eq 14 as printed, with sigma_max(y) / (sqrt(n) sigma_x) in place of the norm of Eq 12.
 
-    It equals :func:`least_sharpness` where the labels can be fitted, and is not below it elsewhere,
-    because |y^T x|_2 <= |y|_2 |x|_2 = |y|_2 sqrt(n) sigma_x. For one-hot labels sigma_max(y)^2 / n
-    is alpha_max, the share of the largest class.
+    x (n, d_0) are the whitened inputs and y (n, d_L) the labels. It equals :func:`least_sharpness`,
+    the largest eigenvalue at a balanced global minimum, where the labels can be fitted, and is not
+    below it elsewhere, because |y^T x|_2 <= |y|_2 |x|_2 = |y|_2 sqrt(n) sigma_x. For one-hot labels
+    sigma_max(y)^2 / n is alpha_max, the share of the largest class.
 
     >>> x, y = np.sqrt(2) * np.eye(2), np.sqrt(2) * np.diag([9.0, 4.0])  # y can be fitted exactly
     >>> round(gnjax.papers.balanced.printed_sharpness(x, y, depth=2), 9)

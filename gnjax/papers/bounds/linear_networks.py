@@ -88,7 +88,7 @@ def linear(
 def linear_on_each(
     weights: Sequence[ArrayLike], covariances: Iterable[ArrayLike | None], skip: float = 0.0
 ) -> tuple[LinearBound, ...]:
-    """The bounds of :func:`linear` of one network on data of each covariance.
+    """The bounds of :func:`linear` on kappa(G) for one network on data of each covariance.
 
     The singular values of the products of weights do not depend on the data: they are taken once.
 
@@ -102,7 +102,7 @@ def linear_on_each(
 
 
 def of_operator(op: LinearGaussNewton) -> LinearBound:
-    """The bound of :func:`linear` for the operator of a linear network on whitened data.
+    """The bound of :func:`linear` on kappa(G), for the operator G of a network on whitened data.
 
     It uses the products of weights that the operator holds.
 
@@ -174,7 +174,9 @@ def _bound(lefts: _Side, rights: _Side, sigma: Condition, product_error: Error) 
 def _products_of_ends(lefts: _Side, rights: _Side) -> tuple[np.ndarray, np.ndarray]:
     """Bounds above sigma_max(S_l) sigma_max(T_l) and below sigma_min(S_l) sigma_min(T_l): (L,).
 
-    Both are divided by one power of two, so that their squares do not under- or overflow.
+    ``lefts`` has the singular values of S_l, the product of the layers after the l-th, and
+    ``rights`` those of T_l, of the layers before it. Both are divided by one power of two, so that
+    their squares do not under- or overflow.
     """
     left_power, right_power = (_exponent(side) for side in (lefts, rights))
     tops, bottoms = [], []

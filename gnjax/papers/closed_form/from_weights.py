@@ -48,7 +48,9 @@ def linear_gauss_newton(
     """The Gauss-Newton matrix of a linear or residual network (Eqs 4, 5, 7).
 
     G = sum_l (W^{L:l+1} W^{l+1:L}) (x) (Sigma^{1/2} W^{1:l-1} W^{l-1:1} Sigma^{1/2}), k d x k d,
-    which has the non-zero eigenvalues of (1/n) sum_i J_i^T J_i. A skip connection of strength
+    where W^{L:l+1} = W_L .. W_{l+1}, W^{l+1:L} is its transpose, and W^{l-1:1} = W_{l-1} .. W_1. It
+    has the non-zero eigenvalues of (1/n) sum_i J_i^T J_i for the Jacobians J_i of the outputs on
+    each sample. A skip connection of strength
     beta around every layer puts W_l + beta I, with a rectangular identity, in place of W_l.
 
     Args:
@@ -190,7 +192,7 @@ def from_factors(factors: KroneckerFactors) -> LinearGaussNewton:
 
 
 def _with_skip(weight: jax.Array, skip: float) -> jax.Array:
-    """W_l + beta I with I of shape (a_l, a_{l-1})."""
+    """W_l + beta I for beta = ``skip`` and I of the shape of W_l, (a_l, a_{l-1})."""
     if skip == 0.0:
         return weight
     if on_cpu(weight):

@@ -59,7 +59,10 @@ class Layers:
 
 
 def checked_layers(weights: Sequence[ArrayLike]) -> Layers:
-    """The checked weights."""
+    """W_1 .. W_L as given and in the working precision, and how far the two differ.
+
+    Matrices whose shapes do not chain are refused.
+    """
     arrays = check_weights(weights)
     originals = tuple(w if isinstance(w, jax.Array) else np.asarray(w) for w in weights)
     errors = tuple(conversion_error(w, s) for w, s in zip(originals, arrays, strict=True))

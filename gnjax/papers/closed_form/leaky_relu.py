@@ -62,8 +62,10 @@ def leaky_relu_gauss_newton(
 ) -> Dense | Factored:
     """sum_i Lambda^i X^T X Lambda^i (x) w_i w_i^T + Gamma (x) I_k, kn x kn (Eq 10).
 
-    w_i is column i of W, v_i row i of V, and Gamma = sum_i Lambda^i X^T v_i^T v_i X Lambda^i. This
-    is J J^T for the Jacobian J of all outputs, sample by sample, with respect to V and W; no 1/n.
+    The network is F(x) = W sigma(V x) with Leaky ReLU sigma. w_i is column i of W, v_i row i of V,
+    Lambda^i (n, n) the diagonal matrix of the slopes of unit i on the samples, and Gamma = sum_i
+    Lambda^i X^T v_i^T v_i X Lambda^i. This is J J^T for the Jacobian J of all outputs, sample by
+    sample, with respect to V and W; no 1/n.
 
     Small problems come back as ``Factored``, so that the condition number comes from the singular
     values of J. Otherwise J, with m (d + k) columns, is far larger than the matrix, which is formed

@@ -113,7 +113,7 @@ def linear_cnn_gauss_newton(
     outer = _check_head(head, taps, length, stride, padding)
     matrix = _toeplitz(np.asarray(kernels)[:, None], length, stride, padding)
     factors = linear_factors([matrix, head], covariance)
-    root, inner = factors.rights
+    root, inner = factors.rights  # Sigma^{1/2}, and Sigma^{1/2} T(w)^T
     norm = float(np.linalg.norm(np.asarray(inner)))
     inner_error = float(factors.right_errors[1]) + compaction_error(inner.shape, inner.dtype, norm)
     inner = on_device(compact(np.asarray(inner)))
@@ -216,7 +216,10 @@ def _shared_error(
 
 @partial(jax.jit, static_argnames="outputs")
 def _form(inner: jax.Array, shared: jax.Array, outputs: int) -> jax.Array:
-    """I_k (x) inner inner^T + shared shared^T."""
+    """I_k (x) inner inner^T + shared shared^T, (k d, k d), for k = ``outputs``.
+
+    ``inner`` (d, ..) is a factor of the block of H, and ``shared`` (k d, ..) that of the kernels.
+    """
     length = inner.shape[0]
     gram = jnp.matmul(inner, inner.T, precision="highest")
     matrix = jnp.matmul(shared, shared.T, precision="highest")

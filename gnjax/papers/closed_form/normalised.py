@@ -188,8 +188,8 @@ def _checked(V: ArrayLike, W: ArrayLike, x: ArrayLike, epsilon: float) -> _Netwo
 def _root(x: _Array, mean: _Array) -> tuple[_Array, float]:
     """R (r, d) with R^T R = X_c^T X_c / n, and a bound on ||stored - exact||_F.
 
-    X_c has at most the rank r = min(n - 1, d - c), c the number of constant features: its rows add
-    up to zero, and those columns are zero.
+    X_c = x - 1 ``mean``^T are the centred samples (n, d). X_c has at most the rank r = min(n - 1, d
+    - c), c the number of constant features: its rows add up to zero, and those columns are zero.
     """
     constant = (x == x[:1]).all(axis=0)
     centred = np.where(constant, 0.0, x - mean) / len(x) ** 0.5
@@ -285,6 +285,7 @@ def _layer_norm_error(net: _Network, rows: _Array, triangle: _Array, moves: _Arr
     have their errors. These are multiplied by the norms of Phi and T, and so is the rounding of
     Q R and of the product.
     """
+    # The largest ||V||_F |x_j| / (m^{1/2} s_j): the rounding of M x_j in units of eps m^{1/2} s_j.
     reach = float((np.linalg.norm(rows, axis=1) * np.linalg.norm(net.inner)).max())
     reach /= len(net.inner) ** 0.5
     size = max(len(net.x) * len(net.outer), sum(net.inner.shape))

@@ -69,8 +69,9 @@ class Staircase:
     def error(self, left_norms: _Array, right_norms: _Array) -> float:
         """How far sum_l A_l (x) B_l is from its restriction, for ||A_l||_F and ||B_l||_F.
 
-        A_l moves by a_l = (2 ||S_l|| + e) e and its share of rounding, B_l by b_l in the same way,
-        and their product by a_l ||B_l|| + ||A_l|| b_l + a_l b_l.
+        If S_l moves by e, its distance from the space it is restricted to, A_l = S_l S_l^T moves by
+        a_l = (2 ||S_l|| + e) e and its share of rounding, B_l by b_l in the same way, and their
+        product by a_l ||B_l|| + ||A_l|| b_l + a_l b_l.
         """
         a = _gram_distance(left_norms, self.left_distances, self.left_rounding)
         b = _gram_distance(right_norms, self.right_distances, self.right_rounding)

@@ -47,6 +47,7 @@ class SumOfKroneckers(Algebra):
     stored_error: jax.Array | float
 
     def facts(self) -> Facts:
+        """What is known of the operator: how it is multiplied and scaled, its error and trace."""
         return Facts(
             error=self.error,
             symmetric=True,

@@ -93,7 +93,11 @@ class KroneckerEnd:
 
     @property
     def rounding(self) -> float:
-        """About |G w computed - G w| for unit vectors w, with the same for both sides of R."""
+        """About |G w computed - G w| for unit vectors w: some eps times the norm of G.
+
+        ||G|| is about that of its compressions, the block means that the preconditioner R is made
+        of. The rounding of products with R and R^T is included.
+        """
         largest = max(float(np.abs(c.values).max()) for c in self.compressed)
         rows = self.reduced.operator.lefts.shape[-1]
         return _UNITS * rows**0.5 * float(jnp.finfo(self.reduced.operator.dtype).eps) * largest

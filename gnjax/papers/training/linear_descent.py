@@ -70,7 +70,7 @@ class ReducedProblem(NamedTuple):
 
 
 def moments(x: ArrayLike, y: ArrayLike) -> Moments:
-    """The moments of inputs (n, d) and targets (n, k)."""
+    """C = x^T x / n, B = y^T x / n and |y|^2 / 2n for inputs x (n, d) and targets y (n, k)."""
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or not len(x):
         msg = f"x has shape {x.shape} and y {y.shape}; give (n, d) and (n, k), n >= 1"
@@ -82,7 +82,7 @@ def moments(x: ArrayLike, y: ArrayLike) -> Moments:
 
 
 def end_to_end(weights: Weights) -> jax.Array:
-    """W_L .. W_1, multiplied from the few outputs on."""
+    """The map W_L .. W_1 (k, d), multiplied from the outputs on, because these are few."""
     w = weights[-1]
     for layer in reversed(weights[:-1]):
         w = w @ layer
@@ -90,9 +90,10 @@ def end_to_end(weights: Weights) -> jax.Array:
 
 
 def loss(weights: Weights, data: Moments) -> jax.Array:
-    """tr(W C W^T) / 2 - <W, B> + |Y|^2 / 2n.
+    """The squared error of f(x) = W x from the moments: tr(W C W^T) / 2 - <W, B> + |Y|^2 / 2n.
 
-    Differentiated in reverse, it multiplies the gradient from the output side as well.
+    W = W_L .. W_1, C = x^T x / n and B = y^T x / n. Differentiated in reverse, it multiplies the
+    gradient from the output side as well.
     """
     w = end_to_end(weights)
     return jnp.vdot(w, _weighed(w, data.covariance) / 2 - data.cross) + data.energy

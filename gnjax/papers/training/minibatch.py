@@ -178,11 +178,12 @@ def member(state: State, index: int) -> State:
 def train(
     problem: TrainingProblem, state: State, epochs: int, *, scan: bool | None = None
 ) -> tuple[State, np.ndarray]:
-    """The state ``epochs`` later, and the mean loss of each epoch over its steps, (epochs,).
+    """Train a network by mini-batches: the state ``epochs`` later, and each epoch's mean loss.
 
-    The mean is over the samples as their steps saw them; for the cross-entropy over the labels that
-    count, which those of -1 do not. A step without a label that counts has the gradient 0. A
-    stacked state trains under ``vmap``, and its losses are (epochs, networks).
+    The losses are (epochs,). A mean is over the samples as their steps saw them; for the
+    cross-entropy over the labels that count, which those of -1 do not. A step without a label that
+    counts has the gradient 0. A stacked state trains under ``vmap``, and its losses are (epochs,
+    networks).
 
     Args:
       scan: True runs an epoch as one ``lax.scan``, False as a Python loop of compiled steps. None

@@ -218,7 +218,7 @@ def _step(run: DeviceRun, product: DeviceProduct, dtype: Any) -> None:
     image = as_row(form, product(as_vector(form, row_of(run.basis, step), dtype)))
     run.products, run.filled = run.products + 1, step + 1
     eps = float(jnp.finfo(form.dtype).eps)
-    negligible = BREAKDOWN * eps * max(run.scale, norm(image))
+    negligible = BREAKDOWN * eps * max(run.scale, norm(image))  # a few roundings of A's norm
     image, projected, remaining = orthogonalised(run.basis, image, run.filled, negligible)
     run.projection[: step + 1, step] = run.projection[step, : step + 1] = projected
     run.scale = max(run.scale, float(np.linalg.norm(projected)))

@@ -39,7 +39,7 @@ class NotFinite(ValueError):
 
 
 def check_products(products: np.ndarray | float) -> None:
-    """Refuse what an operator made of NaN or Inf returns."""
+    """Raise :class:`NotFinite` for products with an operator that contain NaN or Inf."""
     if not np.isfinite(products).all():
         msg = (
             "the operator returns NaN or Inf; look for them in its weights and data, and for "

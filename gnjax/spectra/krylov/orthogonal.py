@@ -69,7 +69,7 @@ def directions(rows: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray, 
 def padded_basis(
     rows: np.ndarray, count: int, basis: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """``rows``, followed by random rows up to ``count``.
+    """The rows (r, n), followed by count - r random rows that are orthonormal too.
 
     The random rows are orthogonal to ``rows`` and to ``basis``, both of which are orthonormal.
     """

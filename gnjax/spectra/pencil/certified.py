@@ -65,7 +65,8 @@ def certified(
 
     A bound lies a fraction of rtol beyond its Ritz value. It holds if C = R^T sign (A - s I) R is
     positive definite for the bound as shift s, where R is the preconditioner of the end. After the
-    vectors near the end are deflated, a Lanczos run with C from a random start shows that. An
+    vectors near the end are deflated, a Lanczos run with C from a random start shows that: C on
+    their complement has to exceed a floor, by which deflation and rounding may lower it. An
     attempt may be wrong with a probability of at most ``share``, and these probabilities add up to
     at most ``missed``.
 

@@ -33,7 +33,7 @@ class Space:
         self.add(rows)
 
     def add(self, rows: np.ndarray) -> None:
-        """Add orthonormal rows that are orthogonal to V, by one product."""
+        """Add orthonormal rows v that are orthogonal to V, with R v and C v from one product."""
         images, inner, _ = self.pencil.congruence(rows)
         self.products += len(rows)
         self._basis = np.concatenate([self._basis, rows])

@@ -66,7 +66,8 @@ def has_all_steps(run: krylov.Run, steps: int) -> bool:
 def exhausted(run: krylov.Run) -> bool:
     """Whether the run found no new direction, so that the Krylov space of its start is exhausted.
 
-    It is not continued from another random direction, which would change the weights.
+    ``remainder`` has a row for every new direction that follows the basis. The run is not continued
+    from another random direction, which would change the weights.
     """
     return len(run.remainder) == 0
 
