@@ -96,8 +96,8 @@ def square_root(covariance: ArrayLike | None, inputs: int, dtype: jnp.dtype) -> 
     d is the number of ``inputs``; without a covariance, the root is the identity. Inputs whose row
     of Sigma is zero are left out exactly. Of the others, eigenvalues below d eps lambda_max, which
     rounding can have made of zero, are set to zero: an assumption. If Sigma moves by delta, the
-    root moves by at most delta / sqrt(lambda_r) on its range, because ||A^{1/2} - B^{1/2}|| <= ||A
-    - B|| / (sqrt lambda_min(A) + sqrt lambda_min(B)) there.
+    root moves by at most delta / sqrt(lambda_r) on its range, because
+    ||A^{1/2} - B^{1/2}|| <= ||A - B|| / (sqrt lambda_min(A) + sqrt lambda_min(B)) there.
     """
     if covariance is None:
         return CovarianceRoot(None, 0.0, inputs, np.ones(inputs, bool))

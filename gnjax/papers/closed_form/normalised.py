@@ -49,8 +49,8 @@ def batch_norm_gauss_newton(
     It has k (r + 1) rows, coordinates of its range, for the rank r of the centred samples X_c (n,
     d). With R (r, d) such that R^T R = X_c^T X_c / n, and s_i^2 = |R v_i|^2 + epsilon, the outputs
     on the batch are X_c C^T + 1 c^T with C = W diag(gamma / s) V and c = W beta. So J J^T / n has
-    the non-zero eigenvalues of J' J'^T for the Jacobian J' of (C R^T, c), whose columns, with u_i =
-    R v_i / s_i, are those of
+    the non-zero eigenvalues of J' J'^T for the Jacobian J' of (C R^T, c), whose columns, with
+    u_i = R v_i / s_i, are those of
 
         w_i (x) (I - u_i u_i^T) R / s_i   by v_i, because the statistics move with it,
         e_c (x) u_i by W_ci,   w_i (x) u_i by gamma_i,   w_i (x) e_0 by beta_i,
@@ -188,8 +188,8 @@ def _checked(V: ArrayLike, W: ArrayLike, x: ArrayLike, epsilon: float) -> _Netwo
 def _root(x: _Array, mean: _Array) -> tuple[_Array, float]:
     """R (r, d) with R^T R = X_c^T X_c / n, and a bound on ||stored - exact||_F.
 
-    X_c = x - 1 ``mean``^T are the centred samples (n, d). X_c has at most the rank r = min(n - 1, d
-    - c), c the number of constant features: its rows add up to zero, and those columns are zero.
+    X_c = x - 1 ``mean``^T are the centred samples (n, d). X_c has at most the rank r = min(n - 1,
+    d - c), c the number of constant features: its rows add up to zero, and those columns are zero.
     """
     constant = (x == x[:1]).all(axis=0)
     centred = np.where(constant, 0.0, x - mean) / len(x) ** 0.5
