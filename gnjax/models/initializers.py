@@ -26,7 +26,9 @@ _GRAIN = 2**16  # longer draws are rounded up to multiples of this, shorter ones
 def kaiming_normal(
     key: jax.Array, shape: Shape, gain: float = 2.0, dtype: jnp.dtype | None = None
 ) -> jax.Array:
-    """N(0, gain / fan_in). ``gain`` 2 is PyTorch's default, 1 what paper A's Appendix G writes.
+    """Entries N(0, gain / fan_in) for a matrix of ``shape`` (fan_out, fan_in).
+
+    ``gain`` 2 is PyTorch's default, 1 what paper A's Appendix G writes.
 
     >>> weight = gnjax.initializers.kaiming_normal(jax.random.key(0), (200, 100))
     >>> weight.shape, bool(abs(weight.var() - 2 / 100) < 1e-3)
@@ -38,7 +40,7 @@ def kaiming_normal(
 def kaiming_uniform(
     key: jax.Array, shape: Shape, gain: float = 2.0, dtype: jnp.dtype | None = None
 ) -> jax.Array:
-    """Uniform with mean 0 and variance gain / fan_in.
+    """Uniform entries of mean 0 and variance gain / fan_in, for ``shape`` (fan_out, fan_in).
 
     >>> weight = gnjax.initializers.kaiming_uniform(jax.random.key(0), (200, 100))
     >>> bool(abs(weight).max() <= (3 * 2 / 100) ** 0.5)
@@ -48,7 +50,7 @@ def kaiming_uniform(
 
 
 def xavier_normal(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> jax.Array:
-    """N(0, 2 / (fan_in + fan_out)).
+    """Entries N(0, 2 / (fan_in + fan_out)) for a matrix of ``shape`` (fan_out, fan_in).
 
     >>> weight = gnjax.initializers.xavier_normal(jax.random.key(0), (200, 100))
     >>> bool(abs(weight.var() - 2 / 300) < 4e-4)
@@ -58,7 +60,7 @@ def xavier_normal(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) 
 
 
 def xavier_uniform(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> jax.Array:
-    """Uniform with mean 0 and variance 2 / (fan_in + fan_out).
+    """Uniform entries of mean 0 and variance 2 / (fan_in + fan_out), ``shape`` (fan_out, fan_in).
 
     >>> weight = gnjax.initializers.xavier_uniform(jax.random.key(0), (200, 100))
     >>> bool(abs(weight).max() <= (3 * 2 / 300) ** 0.5)
@@ -68,7 +70,9 @@ def xavier_uniform(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None)
 
 
 def pytorch_default(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> jax.Array:
-    """U(-1/sqrt(fan_in), 1/sqrt(fan_in)), what PyTorch's linear layer starts from.
+    """Entries U(-1/sqrt(fan_in), 1/sqrt(fan_in)), as PyTorch's linear layer starts.
+
+    ``shape`` is (fan_out, fan_in).
 
     >>> weight = gnjax.initializers.pytorch_default(jax.random.key(0), (200, 100))
     >>> bool(abs(weight).max() <= 1 / 10)
@@ -78,7 +82,7 @@ def pytorch_default(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None
 
 
 def orthogonal(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> jax.Array:
-    """Orthonormal rows or columns, whichever are fewer, uniformly distributed.
+    """A matrix with orthonormal rows or columns, whichever are fewer, uniformly distributed.
 
     >>> weight = gnjax.initializers.orthogonal(jax.random.key(0), (2, 5))
     >>> np.allclose(weight @ weight.T, np.eye(2))

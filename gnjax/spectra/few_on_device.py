@@ -89,7 +89,8 @@ def few_on_device(
     unknown, because it is not known whether other eigenvalues are close.
     """
     size = op.shape[0]
-    # How a vector is divided over the devices, and how many vectors the basis has.
+    # How a vector is divided over the devices, and how many vectors the basis has: up to twice the
+    # least number, as more save few products.
     form = layout(size, jnp.dtype(f"float{8 * width}"), devices_of(op))
     rows = min(limits.basis_rows(size, width), max(_ROOM * least_rows(k), limits.vectors or 0))
     product, dtype = _run_product(op, k, limits, width)
@@ -99,7 +100,7 @@ def few_on_device(
             form,
             k,
             sign=-1.0 if which == "largest" else 1.0,
-            rtol=_MARGIN * rtol,
+            rtol=_MARGIN * rtol,  # a little less, as the residuals are computed again
             rows=rows,
             dtype=dtype,
             stop=watch.is_stopped,

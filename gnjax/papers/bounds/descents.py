@@ -11,11 +11,11 @@ from gnjax.numerics.outward import above, below
 def descent(rates: ArrayLike, curvatures: ArrayLike) -> np.ndarray:
     """Eqs 3, 28: |theta_k - theta*|^2 / |theta_0 - theta*|^2 <= prod_{i<k} (1 - eta_i mu_i).
 
-    theta_k are the iterates of gradient descent, and theta* is the minimum. One step with constant
-    mu is Eq 2 (27). It holds for gradient descent where, on the segment from theta_i to theta*, the
-    Hessian is at least mu_i I and at most I / eta_i. The paper calls mu the smoothness constant; it
-    is that of strong convexity. Constants at theta_i alone are not enough, and a singular Hessian,
-    as that of any network with a flat direction, has mu = 0.
+    A bound on how far gradient descent is from the minimum theta*, for its iterates theta_k. One
+    step with constant mu is Eq 2 (27). It holds for gradient descent where, on the segment from
+    theta_i to theta*, the Hessian is at least mu_i I and at most I / eta_i. The paper calls mu the
+    smoothness constant; it is that of strong convexity. Constants at theta_i alone are not enough,
+    and a singular Hessian, as that of any network with a flat direction, has mu = 0.
 
     Args:
       rates: the step sizes eta_0, eta_1, ...

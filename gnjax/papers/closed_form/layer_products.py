@@ -108,6 +108,7 @@ def product_errors(
         image = apply(Map(product), Vectors(start, np.zeros_like(start), 0.0))
         carried = sum(norms(index, j) * e for j, e in enumerate(local, start=1))
         gap = (image.main - state.main) + (image.rest - state.rest)
+        # The rounding of both differences and of their sum.
         rounding = 2 * _UNIT * (_norm(image.rest) + _norm(state.rest) + 2 * _norm(gap))
         errors.append(raised(factor * (_norm(gap) + rounding + image.error + carried)))
     return errors

@@ -168,6 +168,7 @@ def leaky_layer(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> Leaky
     terms = inner.shape[1] + 1
     error = gamma(terms, hidden.dtype) * frobenius_norm(magnitudes)
     error += underflow(terms, hidden.size, hidden.dtype)
+    # What V and X, and then the slope, have lost in storage.
     error += (frobenius_norm(inner) + errors[0]) * errors[2] + errors[0] * frobenius_norm(inputs)
     error += abs(slope - float(np.asarray(slope, hidden.dtype))) * frobenius_norm(before)
     return LeakyLayer(

@@ -203,9 +203,11 @@ def _shared_error(
 ) -> float:
     """A bound in Frobenius norm on the error of the columns vec(H_f S_t Sigma^{1/2}).
 
-    ``root_error`` e is that of Sigma^{1/2}, and ``head_error`` h that of H. The columns of each of
-    the ``size`` taps move by at most (||H||_F + h) e + h ||Sigma^{1/2}||_F, and by rounding
-    gamma ||H||_F ||Sigma^{1/2}||_F and underflow. The taps' squares add up.
+    There is one for each filter f and each of ``size`` taps t of the kernel, for the head H and the
+    part S_t of the inputs under the tap. ``root_error`` e is that of Sigma^{1/2}, and
+    ``head_error`` h that of H. The columns of each of the ``size`` taps move by at most (||H||_F +
+    h) e + h ||Sigma^{1/2}||_F, and by rounding gamma ||H||_F ||Sigma^{1/2}||_F and underflow. The
+    taps' squares add up.
     """
     norm, spread = frobenius_norm(head), frobenius_norm(root)
     rounding = gamma(head.shape[1], head.dtype) * spread

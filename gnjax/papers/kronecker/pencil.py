@@ -251,7 +251,8 @@ def _congruence(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """C v, R v and G R v for every row v of ``rows`` (b, n), for C = R^T sign (G - shift I) R.
 
-    R is Q s in each group of entries, for its ``vectors`` Q and ``scales`` s. With the orthonormal
+    In each group of entries R is Q (sign (Lambda - shift))^{-1/2}, from its ``vectors`` Q and these
+    ``scales``. With the orthonormal
     rows X = ``removed``, some of them zero, (I - X^T X) R takes the place of R.
     """
     parts = parts_of(groups, jnp.asarray(rows))

@@ -84,7 +84,11 @@ def complement(
     start = lanczos.random_rows(size, _BLOCK, seed, orthogonal_to=basis)
 
     def enough(run: lanczos.Run) -> bool:
-        """Whether the run has missed no eigenvalue beyond either target, or is to stop."""
+        """Whether the run has missed no eigenvalue beyond both points, or is to stop.
+
+        The points are ``below`` and ``above``, or lie just outside of the Ritz values
+        (:func:`_targets`).
+        """
         if stop():
             return True
         targets = _targets(np.linalg.eigvalsh(run.projection), below, above)

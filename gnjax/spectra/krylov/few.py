@@ -80,22 +80,23 @@ def outer_ritz_pairs(
     seed: int = 0,
     stop: Callable[[], bool] = never,
 ) -> OuterRitzPairs:
-    """The k outermost Ritz pairs of an operator of ``size`` rows.
+    """The k outermost Ritz pairs of a symmetric operator, those of its largest or smallest values.
 
-    The first run starts from one vector. As long as one of the k eigenvalues may be hidden, another
-    run starts from twice as many vectors, since a run from k vectors finds k copies of a repeated
-    eigenvalue. A basis has ``most`` rows, or 2 k + 6 if those are more. A restart and the search
-    for hidden eigenvalues need up to as many again. If 20 products for each row of a basis and 1000
-    more do not suffice, or once ``stop`` returns True, the best values so far come back with
-    ``converged`` False.
+    Lanczos from one vector cannot see further copies of a repeated eigenvalue, which are hidden
+    from it. The first run starts from one vector. As long as one of the k eigenvalues may be
+    hidden, another run starts from twice as many vectors, since a run from k vectors finds k copies
+    of a repeated eigenvalue. A basis has ``most`` rows, or 2 k + 6 if those are more. A restart and
+    the search for hidden eigenvalues need up to as many again. If 20 products for each row of a
+    basis and 1000 more do not suffice, or once ``stop`` returns True, the best values so far come
+    back with ``converged`` False.
 
     Args:
       apply: the product of the operator with rows.
       size: the number of rows of the operator.
       k: the number of eigenvalues.
       sign: -1 for the largest eigenvalues, 1 for the smallest.
-      rtol: the tolerance of residuals, relative to the scale.
-      noise: the rounding of a product, relative to the scale.
+      rtol: the tolerance of residuals, relative to the largest absolute Ritz value.
+      noise: the rounding of a product, relative to the same.
       most: the largest number of rows of a basis.
       seed: the seed of the random starts.
       stop: returns whether to end with the best values so far.

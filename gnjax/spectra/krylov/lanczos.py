@@ -263,6 +263,7 @@ def _steps(
     # A restarted run has made products, so that its random numbers are new ones.
     rng = np.random.default_rng([STREAM, seed, 1 + run.products])
     first, dropped_norms = run, [0.0]
+    # Whether all rows so far are of one Krylov space, and the largest entry of T, about ||A||.
     unbroken, scale = not filled, float(np.abs(run.projection).max(initial=0.0))
     step = 0
     while True:
@@ -277,22 +278,22 @@ def _steps(
         diagonals, couplings = run.diagonals, run.couplings
         if unbroken and filled:
             couplings = (*couplings, coupling)
+        # The rows of the last block and of the new one.
         before, now = slice(filled - last_width, filled), slice(filled, filled + len(fresh))
         basis[now], projection[now, before], projection[before, now] = fresh, coupling, coupling.T
         room_before, filled = size - codimension - filled, now.stop
-        image = yield basis[now]
+        image = yield basis[now]  # the products of A with the new rows
         alpha = image @ basis[now].T
         all_rows = storage[: codimension + filled]
         # First against the last two blocks, where the image is long, then against all rows.
         image = outside(outside(image, basis[before.start : filled]), all_rows)
         projection[now, now] = (alpha + alpha.T) / 2
         scale = max(scale, float(np.abs(alpha).max()))
-        level = max(noise, relative_noise * scale)
+        level = max(noise, relative_noise * scale)  # shorter directions are rounding
         following, remainder, dropped_norm = directions(image, level)
         dropped_norms.append(dropped_norm)
-        if lost_digits(
-            remainder, scale
-        ):  # short rows, divided by their length, are less orthogonal
+        # Short rows, divided by their length, are less orthogonal.
+        if lost_digits(remainder, scale):
             following = orthonormal(outside(outside(following, all_rows), all_rows))
         if unbroken:
             diagonals = (*diagonals, projection[now, now])
