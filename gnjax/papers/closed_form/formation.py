@@ -117,6 +117,7 @@ def probed_errors(
     depth, rooted = len(layers.originals), int(root.matrix is not None)
     steps = [Map(np.asarray(w), skip) for w in layers.originals]
     norms = middle_norms(steps[:-1], 1 - rooted, seed=1)  # of products of consecutive layers
+    # S_l^T = W_{l+1}^T .. W_L^T is checked from l = L - 2 on: S_L is I, and S_(L-1) is W_L.
     back = [Map(step.matrix.T, skip) for step in steps[:0:-1]]
     left = product_errors(
         back,
@@ -124,6 +125,7 @@ def probed_errors(
         lambda i, j: norms[depth - j, depth - i],
         seed=2,
     )
+    # T_l^T = W_{l-1} .. W_1 Sigma^{1/2}, from the first product of two factors on.
     ahead = steps[:-1] if root.matrix is None else [Map(np.asarray(root.matrix).T), *steps[:-1]]
     right = product_errors(
         ahead,

@@ -142,6 +142,10 @@ class DeflatedProducts:
     """
 
     def __init__(self, pencil: Pencil, deflated: Deflation) -> None:
+        """Products with the C of ``pencil`` beside the vectors of ``deflated``.
+
+        The deflated rows are multiplied at once where rounding may mix them into the run.
+        """
         self._pencil, self._deflated = pencil, deflated
         self._longest, self._size = 0.0, 0.0  # the largest |R v| and |C v| so far
         self.products = len(deflated.rows) if pencil.needs_size else 0
