@@ -21,7 +21,7 @@ class CertifiedPairs(Result):
         value has an eigenvalue of its own, so that a repeated one is counted as often as it occurs.
         Infinite where the error of the products is unknown.
       angles: a bound in radians on the angle of each vector with the exact one; infinite where its
-        eigenvalue cannot be told from the others.
+        eigenvalue cannot be distinguished from the others.
       independent: how many dimensions the vectors span. If it is below their number, some are
         copies of others, as Lanczos without reorthogonalisation makes them.
       rest: all other eigenvalues of A lie between these two numbers, as surely as ``certificate``

@@ -87,8 +87,8 @@ def spectral_density(
         norm = operator_norm(operator, limits)
         error = dense_error(operator, norm)
         known = error.kind != UNKNOWN
-        # Eigenvalues are told from zero down to ``floor``. A direction shorter than ``noise`` is
-        # rounding, which earlier steps have amplified, and ends the run of Lanczos.
+        # Eigenvalues are distinguished from zero down to ``floor``. A direction shorter than
+        # ``noise`` is rounding, which earlier steps have amplified, and ends the run of Lanczos.
         floor = error.value if known else spectral_error(size, operator.dtype) * norm
         noise = _BREAKDOWN * floor
         with beside_xla():

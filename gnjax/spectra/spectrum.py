@@ -26,7 +26,7 @@ class Spectrum(Result):
       converged: whether an iterative method reached the tolerance that was asked for.
       vectors: unit rows, one eigenvector for each value; None if they were not asked for.
       angles: a bound on the angle between each of the vectors and the exact one, in radians;
-        infinite where the eigenvalue cannot be told from its neighbours.
+        infinite where the eigenvalue cannot be distinguished from its neighbours.
 
     >>> spectrum = gnjax.eigenvalues(np.diag([4.0, 2.0, 1.0]))
     >>> spectrum.values.round(12).tolist(), spectrum.errors.max() < 1e-13

@@ -76,8 +76,8 @@ def gaussian_init(
     _check_sizes(d, k, m)
     var_v, var_w, cov_cond = _check_scales(var_v, var_w, cov_cond)
     t = _check_t(t)
-    ends = [gaussian_singular_values(m, n, t) for n in (k, d)]
-    bottoms, tops = ([end[side] ** 2 for end in ends] for side in (0, 1))  # of W, then of V
+    intervals = [gaussian_singular_values(m, n, t) for n in (k, d)]  # of W, then of V
+    bottoms, tops = ([interval[side] ** 2 for interval in intervals] for side in (0, 1))
     most = raised(var_w * tops[0] + var_v * tops[1])
     least = lowered(var_w * bottoms[0] + var_v * bottoms[1])
     failure = min(1.0, raised(8 * math.exp(-(t**2) / 2)))

@@ -75,7 +75,7 @@ def linear_gauss_newtons(
     """``linear_gauss_newton`` of the same weights at each beta of ``skips``, in their order.
 
     The products of all betas are one batched computation. If they take more than a gigabyte,
-    they are computed one beta after the other, so that only one network is held at a time.
+    they are computed one beta after the other, so that only one network is stored at a time.
 
     >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
     >>> first, second = gnjax.papers.linear_gauss_newtons(weights, skips=(0.0, 1.0))

@@ -109,10 +109,10 @@ def _cost(problem: Problem) -> float:
 
 
 def _ends(problem: Problem) -> Ends | None:
-    """Both ends of the spectrum from the closed form; None if no eigenvalue is told from zero.
+    """Both ends of the spectrum from the closed form; None if no eigenvalue is surely positive.
 
-    With singular values known to e, the error of a zero is e^2, and an eigenvalue can be told from
-    zero, above its own error, from ``FLOOR_OF_SQUARES`` times e^2 on.
+    With singular values known to e, the error of a zero is e^2, and an eigenvalue can be
+    distinguished from zero, above its own error, from ``FLOOR_OF_SQUARES`` times e^2 on.
     """
     ends = ends_of_spectrum(problem, closed_form_spectrum(_factors(problem)))
     return None if ends is None else replace(ends, floor=FLOOR_OF_SQUARES * ends.floor)

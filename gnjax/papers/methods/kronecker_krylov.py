@@ -14,7 +14,7 @@ from gnjax.papers.kronecker.on_range import OnRange
 from gnjax.papers.kronecker.operator import product_rounding
 from gnjax.spectra.krylov.missed import chance
 
-_FAR = 4.0  # times its error: an eigenvalue is told from zero from there on
+_FAR = 4.0  # times its error: an eigenvalue is distinguished from zero from there on
 _PRODUCTS = 600.0  # the number of products that a run is assumed to make, to estimate its cost
 
 

@@ -7,7 +7,7 @@ need nothing from the other devices, except for the sum of a few numbers.
 
 Sums over a slab are in the basis's own precision. Those over the slabs, and whatever is computed
 from them, are in float64 in host memory: a sum of 10^8 terms in float32, one after the other, would
-have no correct digit. An array that is changed is donated, so that a second basis is never held.
+have no correct digit. An array that is changed is donated, so that a second basis is never stored.
 """
 
 from __future__ import annotations

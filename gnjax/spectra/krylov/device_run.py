@@ -1,7 +1,7 @@
 """The k largest or smallest eigenvalues by Lanczos with its basis on the device.
 
 The run has thick restarts (Wu and Simon, 2000), as in :mod:`gnjax.spectra.krylov.few`. It serves
-operators whose basis in float64 does not fit in host memory. The basis is held once, in the
+operators whose basis in float64 does not fit in host memory. The basis is stored once, in the
 precision of the products, and has a fixed number of vectors: the rows of the run and the one that
 follows them. When the run has ended, the k vectors of the answer are copied to host memory, and the
 basis is freed.

@@ -144,9 +144,10 @@ def _more_vectors(search: Search, pairs: RitzPairs, block: int, hidden: bool | N
 
 
 def _copies(values: np.ndarray, errors: np.ndarray) -> int:
-    """The largest number of values that cannot be told from one of them, itself included.
+    """The largest number of values that cannot be distinguished from one of them, itself included.
 
-    Two values (k,) cannot be told apart if they differ by at most the sum of their ``errors`` (k,).
+    Two values (k,) cannot be distinguished if they differ by at most the sum of their ``errors``
+    (k,).
     """
     distinct = np.abs(np.subtract.outer(values, values)) > np.add.outer(errors, errors)
     return int((~distinct).sum(axis=1).max())

@@ -40,8 +40,8 @@ def threshold(search: Search, pairs: RitzPairs) -> float:
 
     For the largest eigenvalues (``search.sign`` is -1) further out means above t, and for the
     smallest (1) below t. t is further out than the k-th Ritz value and than all values that cannot
-    be told from it, because their intervals touch. An eigenvalue that is hidden among those does
-    not matter, since the k-th eigenvalue stays in the same place.
+    be distinguished from it, because their intervals touch. An eigenvalue that is hidden among
+    those does not matter, since the k-th eigenvalue stays in the same place.
     """
     errors = pairs.residuals[: search.k] + pairs.run.dropped
     # Signed values: the least is the outermost, whichever end of the spectrum is searched.

@@ -18,7 +18,7 @@ from gnjax.operators.protocol import Operator
 
 
 def too_large(size: int, vectors: int, limits: Limits = LIMITS, itemsize: int = 8) -> str:
-    """Why a Krylov basis of so many vectors cannot be held, or "" where it can.
+    """Why a Krylov basis of so many vectors cannot be stored, or "" where it can.
 
     Its numbers have ``itemsize`` bytes.
     """

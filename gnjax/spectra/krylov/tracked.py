@@ -59,7 +59,7 @@ class _Run:
     last: jax.Array  # row j + 1 of V, the next to be multiplied
     projection: jax.Array  # (rows, rows)
     done: jax.Array
-    ends: jax.Array  # the largest Ritz value, its residual, and the largest absolute value
+    outcome: jax.Array  # the largest Ritz value, its residual, and the largest absolute value
     coefficients: jax.Array  # those of the Ritz vector in the basis
 
 
@@ -78,7 +78,7 @@ def tracked(
         it is compiled once for bases of all sizes.
       start: a vector (n,), not zero.
       rtol: of the residual.
-      steps: the most products; as many vectors are held.
+      steps: the most products; as many vectors are stored.
     """
     run, done, exponent = _begun(start, min(_FIRST_ROWS, steps)), 0, 0
     while True:
@@ -87,10 +87,10 @@ def tracked(
         if exponent:
             image = times_power(image, -exponent)
         run, done = _advanced(run, image), done + 1
-        ends = np.asarray(run.ends)  # the Ritz value, its residual, and the largest absolute value
-        unfinished = ends[1] > rtol * ends[2]  # False for what is not finite
+        outcome = np.asarray(run.outcome)  # the Ritz value, its residual, the largest absolute one
+        unfinished = outcome[1] > rtol * outcome[2]  # False for what is not finite
         if done >= _LEAST and (done == steps or not unfinished):
-            value, residual, scale = _in_units(ends.astype(np.float64), exponent)
+            value, residual, scale = _in_units(outcome.astype(np.float64), exponent)
             return Tracked(value, _ritz_vector(run), residual, scale, done)
         if done == len(run.projection):
             run = _widened(run, min(2 * done, steps) - done)  # doubles the room of the basis
@@ -102,13 +102,13 @@ def _exponent_far_from_one(image: jax.Array) -> int:
     return exponent if abs(exponent) > reach(image.dtype) else 0
 
 
-def _in_units(ends: np.ndarray, exponent: int) -> tuple[float, float, float]:
-    """2^exponent times the Ritz value, its residual, and the scale, which are the three ``ends``.
+def _in_units(outcome: np.ndarray, exponent: int) -> tuple[float, float, float]:
+    """2^exponent times the Ritz value, its residual, and the scale, which are ``outcome`` (3,).
 
     The run was made with a product divided by that power of two, so that no square of its numbers
     under- or overflows. The residual is rounded up.
     """
-    value, residual, scale = ends.tolist()
+    value, residual, scale = outcome.tolist()
     if not exponent:
         return value, residual, scale
     values, errors = values_in_units(np.array([value, scale]), np.array([residual, 0.0]), exponent)
@@ -138,7 +138,7 @@ def _widened(run: _Run, added_rows: int) -> _Run:
         run.last,
         jnp.pad(run.projection, (0, added_rows)),
         run.done,
-        run.ends,
+        run.outcome,
         jnp.pad(run.coefficients, (0, added_rows)),
     )
 
@@ -160,8 +160,8 @@ def _advanced(run: _Run, image: jax.Array) -> _Run:
     image, projected = image - correction @ basis, projected + correction
     length = jnp.linalg.norm(image)
     # A direction that is only rounding is no new one. Its length is 0, and the run ends.
-    # ends[2] is the largest absolute Ritz value so far, an estimate of ||A||.
-    norm_estimate = jnp.maximum(run.ends[2], jnp.linalg.norm(projected))
+    # outcome[2] is the largest absolute Ritz value so far, an estimate of ||A||.
+    norm_estimate = jnp.maximum(run.outcome[2], jnp.linalg.norm(projected))
     is_new = length > BREAKDOWN * jnp.finfo(basis.dtype).eps * norm_estimate
     length = jnp.where(is_new, length, 0.0)
     following = jnp.where(length > 0, image / jnp.where(length > 0, length, 1.0), 0.0)
@@ -169,9 +169,9 @@ def _advanced(run: _Run, image: jax.Array) -> _Run:
     projection = run.projection.at[:, j].set(column).at[j, :].set(column)
     value, scale, coefficients = _largest(projection, j + 1)
     residual = jnp.abs(length * coefficients[j])  # ||A x - value x|| for the Ritz vector x
-    ends = jnp.stack([value, residual, scale])
+    outcome = jnp.stack([value, residual, scale])
     basis = basis.at[j + 1].set(following)
-    return _Run(basis, following, projection, j + 1, ends, coefficients)
+    return _Run(basis, following, projection, j + 1, outcome, coefficients)
 
 
 def _largest(

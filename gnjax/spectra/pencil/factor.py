@@ -1,9 +1,9 @@
 """A factor J with A = J J^T in memory, and products with A.
 
-J is held in tiles: all its rows and some of its columns, in float64 or rounded to float32. A
+J is stored in tiles: all its rows and some of its columns, in float64 or rounded to float32. A
 product with A reads every tile once, A w = sum_t J_t (J_t^T w). Products of a run are made in the
-precision in which J is held; whatever an answer rests on is computed in float64. On an accelerator
-the rows of J never leave it.
+precision in which J is stored; whatever an answer rests on is computed in float64. On an
+accelerator the rows of J never leave it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class StoredFactor:
     Attributes:
       tiles: J (m, c) some columns at a time, the last one filled up with zeros.
       shape: of J.
-      lost: a bound on ||J - J as held||_F from the rounding to the precision of the tiles.
+      lost: a bound on ||J - J as stored||_F from the rounding to the precision of the tiles.
       squared: ||J||_F^2.
     """
 
@@ -54,7 +54,7 @@ class StoredFactor:
         return _products(self.tiles, rows, np.dtype(np.float64))
 
     def light(self, rows: np.ndarray) -> np.ndarray:
-        """J J^T w for rows w, in the precision in which J is held."""
+        """J J^T w for rows w, in the precision in which J is stored."""
         return _products(self.tiles, rows, self.dtype).images
 
 
@@ -68,7 +68,7 @@ def store(
     on_block: Callable[[np.ndarray | jax.Array], object] = lambda block: None,
     on_accelerator: bool = False,
 ) -> StoredFactor:
-    """Hold J in tiles, from blocks of its rows or of its columns that come one after the other.
+    """Store J in tiles, from blocks of its rows or of its columns that come one after the other.
 
     Args:
       blocks: in float64, rows of J with ``by_rows``, and otherwise rows of J^T.
@@ -135,11 +135,11 @@ def _reported(
 def _from_rows(
     blocks: Iterable[jax.Array], shape: tuple[int, int], dtype: np.dtype, columns: int
 ) -> StoredFactor:
-    """Hold J on the device in tiles of ``columns`` columns each, the last one narrower.
+    """Store J on the device in tiles of ``columns`` columns each, the last one narrower.
 
     ``blocks`` yields some rows of J at a time, in float64. The tiles have the precision ``dtype``.
     With them go the Frobenius norm of what this precision cuts off, a bound on the error of the
-    held J, and the squared Frobenius norm of J.
+    stored J, and the squared Frobenius norm of J.
     """
     starts = range(0, shape[1], columns)
     tiles = [jnp.zeros((shape[0], min(columns, shape[1] - start)), dtype) for start in starts]
@@ -156,7 +156,7 @@ def _from_rows(
 def _from_columns(
     blocks: Iterable[jax.Array], shape: tuple[int, int], dtype: np.dtype
 ) -> StoredFactor:
-    """Hold J on the device, from blocks of rows of J^T in float64: each, transposed, is a tile.
+    """Store J on the device, from blocks of rows of J^T in float64: each, transposed, is a tile.
 
     ``dtype`` is the precision of the tiles. What it cuts off is measured, as in :func:`_from_rows`.
     """

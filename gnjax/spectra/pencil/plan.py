@@ -1,4 +1,4 @@
-"""How a factor J is held, and which preconditioner is made of it, by their cost."""
+"""How a factor J is stored, and which preconditioner is made of it, by their cost."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _STEPS = 10.0  # products with a block of vectors for each unit of kappa(M)^{1/2
 _READING = 20.0  # reading a number of J takes as long as so many multiplications with it
 _FREE = 0.7  # of the memory that is free
 _TRIANGLES = 3  # matrices as large as J J^T that a Cholesky factorisation takes
-_WIDE = 0.1  # of the memory allowed: a J that takes less in float64 is held in it
+_WIDE = 0.1  # of the memory allowed: a J that takes less in float64 is stored in it
 _UNASKED = 12e9  # bytes for J where the caller does not say; ResNet20's for 1000 images are 10.9e9
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How to hold J and to precondition J J^T.
+    """How to store J and to precondition J J^T.
 
     Attributes:
-      dtype: in which J is held.
+      dtype: in which J is stored.
       width: the columns of the sketch; 0 for the Gram matrix of J itself.
       block: how many vectors are multiplied together.
       work: about how many multiplications in float64 all of it takes, the rows of J left out.
       refused: why none of it is possible, or "".
       wide_fits: whether J in float64 fits in memory too.
-      on_device: whether J and the preconditioner are held on an accelerator.
+      on_device: whether J and the preconditioner are stored on an accelerator.
     """
 
     dtype: np.dtype
@@ -50,9 +50,9 @@ class Plan:
 
 
 def planned(factor: Factorisation, limits: Limits) -> Plan:
-    """The cheapest way to hold J (m, q) in memory and to precondition J J^T, or why it is refused.
+    """The cheapest way to store J (m, q) in memory and to precondition J J^T, or why it is refused.
 
-    On a CPU a J that takes little memory is held in float64, and otherwise in float32. The
+    On a CPU a J that takes little memory is stored in float64, and otherwise in float32. The
     preconditioner is the Cholesky factor of J J^T itself (width 0), or of a sketch with the width
     that makes it and all later products cheapest.
     """

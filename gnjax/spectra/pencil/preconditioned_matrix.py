@@ -37,7 +37,7 @@ class PreconditionedMatrix:
       block: how many vectors are multiplied together.
       error: the part of a certificate that says how well A is known, from the norm of A.
       widened: bounds on a true eigenvalue from bounds on that of the computed A and its norm.
-      floor: the smallest eigenvalue that can be told from zero, from the norm of A.
+      floor: the smallest eigenvalue that can be distinguished from zero, from the norm of A.
     """
 
     matrix: Matrix
@@ -56,7 +56,7 @@ def by_products(op: Operator, near: np.ndarray, watch: Watch) -> PreconditionedM
     operator are the only ones, so that they count as those in full precision. Their error, in the
     2-norm, widens every bound on an eigenvalue (``widened``), bounds what rounding does to
     C = L^{-1} (A - s I) L^{-T} for a vector w = L^{-T} v of length ``longest`` (``lost``), and is
-    the smallest eigenvalue that can be told from zero.
+    the smallest eigenvalue that can be distinguished from zero.
     """
     multiply, size = watch(host_product(op)), op.shape[0]
     triangle = cholesky(_at_scale(near, multiply))
@@ -110,12 +110,12 @@ def by_factor(
 ) -> PreconditionedMatrix | None:
     """A = J J^T by a factor J in memory, and a preconditioner from one pass over its rows.
 
-    ``plan`` says in which precision J is held, and what the preconditioner is made of. If that is
-    float32 and too little for the tolerance ``rtol`` of an eigenvalue, J is read again and held in
-    float64, where that fits in memory. None where no matrix near J J^T is positive definite.
+    ``plan`` says in which precision J is stored, and what the preconditioner is made of. If that is
+    float32 and too little for the tolerance ``rtol`` of an eigenvalue, J is read again and stored
+    in float64, where that fits in memory. None where no matrix near J J^T is positive definite.
 
     An error e of J moves a singular value sigma by at most e, and sigma^2 by at most
-    2 sigma e + e^2. That is less than sigma^2, so that it can be told from zero, for
+    2 sigma e + e^2. That is less than sigma^2, so that it can be distinguished from zero, for
     sigma > (1 + 2^{1/2}) e.
     """
     ready = prepared(factor, plan, seed, watch)
@@ -139,7 +139,7 @@ def by_factor(
 
 
 def _loses(ready: PreparedFactor, rtol: float) -> bool:
-    """Whether the precision in which J is held is too low for the tolerance.
+    """Whether the precision in which J is stored is too low for the tolerance.
 
     An error e of J moves the smallest eigenvalue sigma^2 of J J^T by a fraction of 2 e / sigma.
     """

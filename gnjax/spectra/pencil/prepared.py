@@ -59,7 +59,7 @@ class PreparedFactor:
 def prepared(factor: Factorisation, plan: Plan, seed: int, watch: Watch) -> PreparedFactor | None:
     """J in memory, and L with L L^T near J J^T, from one pass over the rows of J.
 
-    ``plan`` says in which precision and where J is held, and whether L is made of J J^T or of a
+    ``plan`` says in which precision and where J is stored, and whether L is made of J J^T or of a
     sketch of J with ``plan.width`` columns (0 for J J^T). None where no matrix near J J^T is
     positive definite. ``seed`` is that of the sketch. Ctrl-C ends the pass, as there is no answer
     without all rows.

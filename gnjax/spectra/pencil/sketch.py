@@ -1,4 +1,4 @@
-"""A sketch Y = J S of a factor J that is held in tiles.
+"""A sketch Y = J S of a factor J that is stored in tiles.
 
 S (q, s) is a sparse sign embedding: every row has a few entries +-1 in different places, and the
 rows of one tile have theirs side by side, so that Y is a sum of tiles with random signs. Then J J^T

@@ -113,7 +113,7 @@ def _times(rows: jax.Array, triangle: jax.Array) -> jax.Array:
 
 
 def cholesky(matrix: np.ndarray | jax.Array) -> Triangle | None:
-    """L with L L^T = ``matrix``, held where the matrix is; None if it is not positive definite.
+    """L with L L^T = ``matrix``, stored where the matrix is; None if it is not positive definite.
 
     A matrix of NumPy may be written over. Its transpose, which is the same matrix, is in the memory
     layout that LAPACK needs to do so.

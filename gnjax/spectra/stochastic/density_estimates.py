@@ -59,9 +59,9 @@ class SpectralDensity(Result):
       nodes, weights: (probes, m), ascending. A probe whose Krylov space was exhausted may have
         fewer than m nodes; its largest node is then repeated with weight 0. The weights of a probe
         sum to 1.
-      n: the size of the operator.
-      steps: the number of Lanczos steps that was asked for, or made before an interruption.
-      floor: an eigenvalue this small cannot be told from zero, nor two eigenvalues this close from
+      n: the size of the operator. steps: the number of Lanczos steps that was asked for, or made
+      before an interruption. floor: an eigenvalue this small cannot be distinguished from zero, nor
+      two eigenvalues this close from
         each other.
       products: how many products with the operator were made, without those that found ``floor``.
       exact: for each probe, whether its Krylov space was exhausted. Its quadrature is then mu_v
@@ -150,7 +150,7 @@ class SpectralDensity(Result):
     def count(self, low: float, high: float) -> Estimate:
         """The number of eigenvalues in [low - floor, high + floor].
 
-        Eigenvalues up to ``floor`` in size cannot be told from zero. So they count in
+        Eigenvalues up to ``floor`` in size cannot be distinguished from zero. So they count in
         count(low, 0) as well as in count(0, high), and n - count(0, inf) is the number of negative
         ones.
         """
@@ -159,8 +159,9 @@ class SpectralDensity(Result):
             raise ValueError(msg)
         low, high = low - self.floor, high + self.floor
         inside = (self.nodes >= low) & (self.nodes <= high)
-        ends = self._weights_next_to(np.asarray(low)) + self._weights_next_to(np.asarray(high))
-        return self._estimate(self.n * (self.weights * inside).sum(axis=1), self.n * ends)
+        # The quadrature error at low and at high.
+        bounds = self._weights_next_to(np.asarray(low)) + self._weights_next_to(np.asarray(high))
+        return self._estimate(self.n * (self.weights * inside).sum(axis=1), self.n * bounds)
 
     def moment(self, q: int) -> Estimate:
         """(1/n) tr A^q, without quadrature error up to q = 2 steps - 1."""
