@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gnjax.diagnosis.picture import write_title
 from gnjax.numerics.answers.result import Result
 from gnjax.pictures.plot import BLUE, ORANGE
 from gnjax.spectra.spectrum import Spectrum
@@ -86,7 +87,7 @@ class RankSensitivity(Result):
         axes.set_xlim(0, len(ranks) + 1)
         axes.set_xlabel("assumed rank")
         axes.set_ylabel("kappa")
-        axes.set_title(text, loc="left", fontsize="medium")
+        write_title(axes, text)
 
     def _line(self, rank: int) -> str:
         """The row of the table for one rank."""

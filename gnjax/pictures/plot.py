@@ -10,9 +10,17 @@ import numpy as np
 from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.diagnosis.block_spectra import BlockSpectra
 from gnjax.diagnosis.diagnose import Diagnosis
-from gnjax.diagnosis.layer_shares import shortened
 from gnjax.diagnosis.monitor import Monitor
-from gnjax.diagnosis.picture import NAME, blank, draw, explain_mark, two_axes, with_kappa
+from gnjax.diagnosis.picture import (
+    LETTER_POINTS,
+    blank,
+    draw,
+    explain_mark,
+    in_points,
+    tick_texts,
+    two_axes,
+    write_title,
+)
 from gnjax.numerics.extras import optional
 from gnjax.spectra.density import SpectralDensity
 from gnjax.spectra.spectrum import Spectrum
@@ -25,9 +33,7 @@ BLUE, ORANGE, _GREY = "#0072B2", "#D55E00", "#5F5F5F"
 _WIDE = 100.0  # an axis is logarithmic if largest / smallest is at least this
 _SPREAD = 2.0  # standard errors in the band of a density
 _MANY = 60  # with so many eigenvalues or more, markers are small and have no caps
-_MOST_NAMES = 40  # the most blocks whose names are written
-_FEW_NAMES = 6  # up to so many names of blocks are written from left to right
-_FEW_LETTERS = 80  # up to so many of all names together have room from left to right
+_DEEPEST_NAME = 0.75  # of the height of the axes: the longest line of an upright name
 _FEW = 12  # up to so many eigenvalues have a tick each
 _DEEPEST = 1e-30  # relative to the largest: the smallest value on a logarithmic axis
 
@@ -111,7 +117,7 @@ def _spectrum(axes: Axes, spectrum: Spectrum) -> None:
     axes.set_ylabel("eigenvalue")
     evidence = "errors unknown" if np.isinf(spectrum.errors).any() else spectrum.certificate.brief
     state = "" if spectrum.converged else ", not converged"
-    axes.set_title(f"{len(values)} eigenvalues ({spectrum.method}, {evidence}{state})", loc="left")
+    write_title(axes, f"{len(values)} eigenvalues ({spectrum.method}, {evidence}{state})")
 
 
 def _bars_and_bounds(
@@ -174,8 +180,8 @@ def _density(axes: Axes, density: SpectralDensity) -> None:
         axes.set_ylim(max(least, 1e-8 * top), 2 * top)
     axes.set_xlabel("eigenvalue")
     axes.set_ylabel("density of log10" if log else "density")
-    text = f"density of {density.n} eigenvalues ({len(nodes)} probes, {density.steps} steps)"
-    axes.set_title(text, loc="left")
+    work = f"{len(nodes)} probes, {density.steps} steps"
+    write_title(axes, f"density of {density.n} eigenvalues ({work})")
 
 
 def _condition(axes: Axes, condition: ConditionNumber) -> None:
@@ -209,8 +215,8 @@ def _condition(axes: Axes, condition: ConditionNumber) -> None:
     axes.set_xlabel("index")
     axes.set_ylabel("eigenvalue")
     sign = "=" if condition.resolved else "at this rank" if condition.bounded else ">="
-    text = f"kappa {sign} {condition.value:.6g} in [{low:.6g}, {high:.6g}], rank {condition.rank}"
-    axes.set_title(text, loc="left", fontsize="medium")
+    interval = f"[{low:.6g}, {high:.6g}]"
+    write_title(axes, f"kappa {sign} {condition.value:.6g} in {interval}, rank {condition.rank}")
 
 
 def _blocks(axes: Axes, spectra: BlockSpectra) -> None:
@@ -222,8 +228,6 @@ def _blocks(axes: Axes, spectra: BlockSpectra) -> None:
     outside the diagonal blocks, and the mean of the distances between the spectra of two blocks.
     """
     conditions = [block.condition for block in spectra.blocks]
-    short_names = shortened([block.name for block in spectra.blocks], NAME)
-    names = list(map(with_kappa, short_names, conditions))
     axes.set_yscale("log")
     for column, block in enumerate(spectra.blocks):
         values = block.spectrum.values
@@ -231,16 +235,17 @@ def _blocks(axes: Axes, spectra: BlockSpectra) -> None:
         for color, of_this_sign in ((BLUE, positive), (ORANGE, negative)):
             sizes = np.abs(values[of_this_sign])
             axes.plot(np.full(len(sizes), column), sizes, "_", ms=9, color=color, alpha=0.6)
-    step = -(-len(names) // _MOST_NAMES)  # rounded up: with many blocks some names are left out
-    letters = sum(map(len, short_names))
-    rotation = 90 if len(names) > _FEW_NAMES or letters > _FEW_LETTERS else 0
-    axes.set_xticks(range(0, len(names), step), names[::step], rotation=rotation, fontsize="small")
-    axes.set_xlim(-0.6, len(names) - 0.4)
+    width, height = in_points(axes)
+    names = [block.name for block in spectra.blocks]
+    texts = tick_texts(names, conditions, width, _DEEPEST_NAME * height)
+    longest = max(len(line) for text in texts for line in text.split("\n"))
+    rotation = 0 if longest * LETTER_POINTS * len(texts) < width else 90
+    axes.set_xticks(range(len(texts)), texts, rotation=rotation, fontsize="small")
+    axes.set_xlim(-0.6, len(texts) - 0.4)
     explain_mark(axes, conditions)
     axes.set_ylabel("size of eigenvalue")
     share = f"{100 * spectra.off_block_share:.3g}% off the blocks"
-    distance = f"mean distance {spectra.mean_distance:.3g}"
-    axes.set_title(f"{share}, {distance}", loc="left", fontsize="medium")
+    write_title(axes, f"{share}, mean distance {spectra.mean_distance:.3g}")
 
 
 def _monitor(axes: Axes, monitor: Monitor) -> None:
@@ -271,7 +276,7 @@ def _monitor(axes: Axes, monitor: Monitor) -> None:
     axes.legend(frameon=False)
     axes.set_xlabel("step")
     axes.set_ylabel("eigenvalue")
-    axes.set_title(f"curvature at {len(rows)} steps", loc="left")
+    write_title(axes, f"curvature at {len(rows)} steps")
 
 
 _DRAWN: dict[type, Callable[[Any, Any], None]] = {
@@ -290,7 +295,7 @@ def _set_readable_scales(axes: Axes, values: np.ndarray) -> None:
     The axis of the ``values`` is logarithmic where they differ much.
     """
     ticker = optional("matplotlib.ticker", "a picture")
-    axes.xaxis.set_major_locator(ticker.MaxNLocator(nbins=8, integer=True))
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(nbins="auto", integer=True))
     if _is_wide(values):
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 import gnjax
 from gnjax import papers
+from gnjax.pictures.plot import _DRAWN
 
 
 def _axes(result):
@@ -129,3 +131,80 @@ def test_a_series_has_ticks_that_can_be_read(largest):
     shown = [float(text) for text in ticks if text]
     assert 3 <= sum(low <= value <= high for value in shown) <= 15
     assert all(float(place).is_integer() for place in axes.get_xticks())
+
+
+_LONG = "transformer/encoder/block_{}/self_attention/query_projection/kernel"
+
+
+def _network(layers):
+    """A network whose layers have long names, and inputs."""
+
+    def apply(params, x):
+        for index in range(layers):
+            x = jax.numpy.tanh(x @ params[_LONG.format(index)])
+        return x
+
+    keys = jax.random.split(jax.random.key(0), layers)
+    params = {_LONG.format(i): jax.random.normal(key, (4, 4)) for i, key in enumerate(keys)}
+    return (apply, params), np.random.default_rng(1).standard_normal((8, 4))
+
+
+def _results():
+    """A result of every class that has a picture, with titles and notes as long as they become."""
+    zeros = np.array([1.0, 1e-3, 1e-9, 0.0, 0.0])
+    yield gnjax.Spectrum(zeros, np.array([1e-6] * 4 + [0.0]), "krylov", converged=False)
+    yield gnjax.Spectrum(np.array([2.0, 1.0]), np.full(2, np.inf), "krylov", converged=False)
+    yield gnjax.spectral_density(np.diag(np.logspace(-6, 0, 60)), probes=4, steps=20)
+    yield gnjax.condition_number(np.diag(np.logspace(-6.123, 0.1, 60)))
+    yield papers.rank_sensitivity(gnjax.eigenvalues(np.diag(np.linspace(1.0, 2.0, 120))))
+    for layers in (3, 12):
+        yield gnjax.block_spectra(*_network(layers))
+        yield gnjax.diagnose(*_network(layers))
+    monitor = gnjax.Monitor(np.ones((1, 2)), np.zeros((1, 2)))
+    first = monitor(0, (lambda w, x: x * w, np.ones((1, 2))))
+    monitor.history = [dataclasses.replace(first, step=step) for step in (0, 70000)]
+    yield monitor
+
+
+@pytest.fixture(scope="module")
+def results():
+    return list(_results())
+
+
+@pytest.mark.parametrize("inches", [None, (4.0, 3.0)])
+def test_every_text_lies_inside_the_picture(results, inches):
+    """Class: titles, names of layers and notes that the picture's edge cuts off."""
+    assert set(_DRAWN) <= {type(result) for result in results}
+    for result in results:
+        ax = None
+        if inches is not None:
+            narrow = Figure(figsize=inches, layout="constrained")
+            columns = 2 if isinstance(result, gnjax.Diagnosis) else 1
+            ax = narrow.subplots(1, columns)
+        figure = gnjax.plot(result, ax=ax)
+        figure.draw_without_rendering()
+        page, beyond = figure.bbox, set(_ticks_beyond(figure))
+        for text in figure.findobj(Text):
+            if text.get_visible() and text.get_text() and text not in beyond:
+                box = Text.get_window_extent(text)
+                assert page.x0 <= box.x0 <= box.x1 <= page.x1, (result, text.get_text())
+                assert page.y0 <= box.y0 <= box.y1 <= page.y1, (result, text.get_text())
+
+
+def _ticks_beyond(figure):
+    """The labels of ticks beyond the limits of their axis, which are not drawn."""
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        low, high = sorted(axis.get_view_interval())
+        for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):
+            if not low <= tick.get_loc() <= high:
+                yield from (tick.label1, tick.label2)
+
+
+def test_names_of_many_layers_do_not_touch():
+    """Class: names of layers over each other, where there is no room for all."""
+    figure = gnjax.plot(gnjax.diagnose(*_network(20)))
+    figure.draw_without_rendering()
+    _, shares = figure.axes
+    boxes = [label.get_window_extent() for label in shares.get_yticklabels() if label.get_text()]
+    assert len(boxes) > 5
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
