@@ -57,8 +57,11 @@ def sources(config: ConfigDict) -> list[str]:
     return [f"{dataset.source}, downsampled to {config.side} x {config.side}"]
 
 
-def _is_too_little(frame: DataFrame) -> bool:
-    return frame["samples"].nunique() < 2 or not frame["resolved"].all()
+def _lacks(frame: DataFrame) -> str:
+    """What keeps the table from being judged, as text, or ""."""
+    if frame["samples"].nunique() < 2:
+        return "fewer than 2 counts of samples"
+    return "" if frame["resolved"].all() else "a kappa that is not resolved"
 
 
 def _interlaces(frame: DataFrame) -> Verdict:
@@ -66,8 +69,8 @@ def _interlaces(frame: DataFrame) -> Verdict:
 
     Cauchy's interlacing says so: the NTK of fewer samples is a principal submatrix.
     """
-    if _is_too_little(frame):
-        return not_testable("fewer than 2 counts of samples, or a kappa that is not resolved")
+    if lacks := _lacks(frame):
+        return not_testable(lacks)
     steps = []
     for _, one in frame.sort_values("samples").groupby("seed"):
         largest, least = (one[name].to_numpy() for name in ("lambda_max", "lambda_min"))
@@ -79,8 +82,8 @@ def _interlaces(frame: DataFrame) -> Verdict:
 
 
 def _grows_faster_than_samples(frame: DataFrame) -> Verdict:
-    if _is_too_little(frame):
-        return not_testable("fewer than 2 counts of samples, or a kappa that is not resolved")
+    if lacks := _lacks(frame):
+        return not_testable(lacks)
     found = {"": effects.exponent(frame, "samples")}
     return effects.decide(found, "kappa goes like n to the power", above=1.0)
 

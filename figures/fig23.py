@@ -58,7 +58,7 @@ def _draw_slopes(axes: Axes, frame: DataFrame, title: str) -> list[Line2D]:
     style.logarithmic_x(axes, frame["width"], "width $m$")
     found = crossover(frame)
     if found.size:
-        place = effects.mean(np.log(found)).exponential()
+        place = effects.geometric_mean(found)
         style.mark_x(axes, place.value, f"$m = {place.value:.0f}$", place)
     return lines
 

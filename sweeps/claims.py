@@ -215,7 +215,7 @@ def judge(claim: Claim, frame: DataFrame, paper: regimes.Rows) -> Verdict:
     """
     shown = _shown(claim, frame)
     if shown.empty:
-        return not_testable("the table has no row of the panel")
+        return not_testable(regimes.no_row(claim.panel))
     try:
         found = claim.check(frame)
     except NotTestableError as error:

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import scipy.stats
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from pandas import DataFrame
 
 from sweeps.claims import (
@@ -118,6 +118,11 @@ def mean(values: NDArray, *, lows: NDArray | None = None, highs: NDArray | None 
         len(values),
         (float(np.mean(lows)), float(np.mean(highs))),
     )
+
+
+def geometric_mean(values: ArrayLike) -> Effect:
+    """The geometric mean over seeds: exp of the mean logarithm, and of its Student's t interval."""
+    return mean(np.log(values)).exponential()
 
 
 def _end(values: NDArray, sign: float) -> float:

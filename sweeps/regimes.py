@@ -71,8 +71,14 @@ def outside(
         msg = f"the config states no paper ratio {', '.join(missing)} of figure {figure}"
         raise ValueError(msg)
     if shown.empty:
-        return "the table has no row of the panel"
+        return no_row(panel)
     return "; ".join(filter(None, (_mismatch(known[name], shown) for name in names)))
+
+
+def no_row(panel: Sequence[tuple[str, object]]) -> str:
+    """The text that a table has no row of a panel, with what such a row would have."""
+    wanted = " and ".join(f"{name} {value}" for name, value in panel)
+    return f"the table has no row with {wanted}" if wanted else "the table has no row"
 
 
 def _mismatch(ratio: Ratio, frame: DataFrame) -> str:

@@ -110,7 +110,7 @@ def _tight_where_wide(rows: Rows) -> Check:
         if bounded.empty:
             return not_testable("no width of at least n where Lemma 4 applies")
         widest = bounded[bounded["width"] == bounded["width"].max()]
-        gap = effects.mean(np.log(widest["bound/kappa"].to_numpy())).exponential()
+        gap = effects.geometric_mean(widest["bound/kappa"].to_numpy())
         at_widest = {f"at m={widest['width'].iloc[0]}": gap}
         found = effects.decide(at_widest, "bound / kappa", below=effects.TIGHT)
         listed = points("m", *geometric_means(bounded, "width", "bound/kappa"))
@@ -132,7 +132,7 @@ def _more_predictive(rows: Rows) -> Check:
             return not_testable("fewer than 3 widths of at least n where Lemma 4 applies")
         of_seeds = [one for _, one in bounded.groupby("seed")]
         off = {pair: np.abs([_slope_of_the_gap(one, *pair) for one in of_seeds]) for pair in pairs}
-        nearer = effects.mean(np.log(off[pairs[-1]] / off[pairs[0]])).exponential()
+        nearer = effects.geometric_mean(off[pairs[-1]] / off[pairs[0]])
         listed = ", ".join(f"{off[a, b].mean():.2g} from m={a} to {b}" for a, b in pairs)
         name = f"|slope of bound / kappa over m| {listed}; last over first"
         return effects.decide({"": nearer}, name, below=1.0)
@@ -154,8 +154,10 @@ def _slopes_help(rows: Rows) -> Check:
 
     def check(frame: DataFrame) -> Verdict:
         found = rows(frame)
-        if found["slope"].nunique() < 2 or not found["resolved"].to_numpy().all():
-            return not_testable("fewer than 2 slopes, or a kappa that is not resolved")
+        if found["slope"].nunique() < 2:
+            return not_testable("fewer than 2 slopes")
+        if not found["resolved"].to_numpy().all():
+            return not_testable("a kappa that is not resolved")
         widths = list(found.groupby("width"))
         steps = {f"at m={m}": effects.mean(_least_steps(of_m)).exponential() for m, of_m in widths}
         decision = effects.decide(
@@ -199,7 +201,7 @@ def _crossing(relu: DataFrame, linear: DataFrame) -> str:
     if not np.isfinite(found).all():
         never = np.isnan(found).sum()
         return f"the two curves do not cross at the widths here for {never} of {len(found)} seeds"
-    at = effects.mean(np.log(found)).exponential()
+    at = effects.geometric_mean(found)
     return f"from m={at} on ReLU is worse than the linear network"
 
 

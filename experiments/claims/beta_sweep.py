@@ -109,7 +109,7 @@ def _terms_fall_on_average(figure: str) -> Callable[[DataFrame], Verdict]:
         if rows.empty:
             return not_testable("no network of L > 1 where Eq 7 applies")
         found = {
-            f"at L={depth}": effects.mean(np.log(one["worst_term"].to_numpy())).exponential()
+            f"at L={depth}": effects.geometric_mean(one["worst_term"].to_numpy())
             for depth, one in rows.groupby("depth")
         }
         name = "largest quotient of a term at beta = 1 and at the next smaller beta"

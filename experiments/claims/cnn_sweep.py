@@ -144,8 +144,10 @@ def _listed(curves: Sequence[Curve]) -> str:
 
 def _decided(curves: Sequence[Curve], *, rises: bool) -> Verdict:
     """The verdict on the mean slope of the curves, and the curves that surely rise or fall."""
+    if not curves:
+        return not_testable(f"no curve with {LEAST} points")
     if not _shared_seeds(curves):
-        return not_testable(f"fewer than {LEAST} resolved points on a curve")
+        return not_testable("no seed whose kappa is resolved on every curve")
     side: dict[str, Any] = {"above": 0.0} if rises else {"below": 0.0}
     what = NAMES[curves[0].over]
     found = decide({"on average": _average(curves)}, f"kappa goes like {what} to the power", **side)
@@ -252,8 +254,13 @@ def _by_rank(figure: str, *, full: bool) -> Check:
         rows = _of(frame, figure)
         part = rows[(rows["rank"] == rows["size"]) == full]
         curves = {over: _curves(part, over) for over in SYMBOLS}
-        if not all(map(_shared_seeds, curves.values())):
-            return not_testable(f"fewer than {LEAST} resolved points on every curve")
+        for over, drawn in curves.items():
+            if not drawn:
+                return not_testable(f"no curve over {SYMBOLS[over]} with {LEAST} points")
+            if not _shared_seeds(drawn):
+                return not_testable(
+                    f"no seed whose kappa is resolved on every curve over {SYMBOLS[over]}"
+                )
         over_filters, over_kernel = (_average(found) for found in curves.values())
         effects = {
             "over the number of filters F": over_filters,

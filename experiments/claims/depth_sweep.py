@@ -248,7 +248,7 @@ def _loose(frame: DataFrame) -> Verdict:
     bounded = _bounded(frame, "3").query("depth == 2")
     if bounded.empty:
         return not_testable("no L = 2 where Lemma 2 applies")
-    found = {"at L=2": effects.mean(np.log(bounded["maximum_gap"])).exponential()}
+    found = {"at L=2": effects.geometric_mean(bounded["maximum_gap"])}
     return effects.decide(found, "maximum / kappa", above=effects.TIGHT)
 
 

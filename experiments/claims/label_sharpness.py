@@ -360,7 +360,7 @@ def _slightly(frame: DataFrame) -> Verdict:
     if not seeds:
         return not_testable("no seed of all three kinds of network")
     found = {
-        name: effects.mean(np.log([far[s] / near[s] for s in seeds])).exponential()
+        name: effects.geometric_mean([far[s] / near[s] for s in seeds])
         for name, far, near in (
             ("for tanh over linear networks", tanh, linear),
             ("for raw inputs over tanh", raw, tanh),

@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 from pandas import DataFrame
 
 from sweeps import effects
-from sweeps.claims import BEYOND, Check, Claim, Source, Verdict, elsewhere, not_testable
+from sweeps.claims import (
+    BEYOND,
+    Check,
+    Claim,
+    NotTestableError,
+    Source,
+    Verdict,
+    elsewhere,
+    not_testable,
+)
 from sweeps.effects import Effect
 from sweeps.rows import where
 
@@ -86,15 +95,22 @@ def _start(frame: DataFrame) -> DataFrame:
 def _correlation(run: DataFrame, damping: float) -> NDArray:
     """Spearman's correlation, over the metrics, of kappa at the start with the number of steps.
 
-    It is nan if one of them is unknown.
+    It is nan if all kappas or all numbers of steps are equal.
+
+    Raises:
+      NotTestableError: kappa or the number of steps of a metric is unknown, which the text names.
     """
     kappas, steps = [], []
     for metric in METRICS:
         own = 0.0 if metric == "SGD" else damping
         at = where(_start(run), metric=metric, damping=own)
         took = where(run, panel="race", metric=metric, damping=own, momentum=0.0)
-        if not (len(at) and len(took) and at["resolved"].all()):
-            return np.array(np.nan)
+        if at.empty or took.empty:
+            msg = f"no row of the metric {metric} with damping {own:g}"
+            raise NotTestableError(msg)
+        if not at["resolved"].all():
+            msg = f"kappa in the metric {metric} is not resolved"
+            raise NotTestableError(msg)
         kappas.append(at["kappa"][0])
         steps.append(took["steps"][0] if took["reached"][0] else math.inf)
     return np.asarray(scipy.stats.spearmanr(kappas, steps).statistic)
@@ -104,8 +120,10 @@ def _goes_with_steps(network: str, damping: float) -> Check:
     def check(frame: DataFrame) -> Verdict:
         runs = where(frame, network=network).groupby("seed")
         found = np.array([_correlation(run, damping) for _, run in runs])
-        if not len(found) or not np.isfinite(found).all():
-            return not_testable("a metric is missing, or its kappa is not resolved")
+        if not len(found):
+            return not_testable(f"no row of the network {network}")
+        if not np.isfinite(found).all():
+            return not_testable("all kappas or all numbers of steps are equal")
         return effects.decide({"": effects.mean(found)}, "rank correlation", above=0.0)
 
     return check

@@ -148,7 +148,8 @@ def _over_unpruned(
         ]
         whole = rows[rows["pruned"] == 0]
         if not rates or whole.empty:
-            return not_testable("no pruned and unpruned network to compare")
+            missing = "pruned" if len(whole) else "unpruned" if rates else "pruned or unpruned"
+            return not_testable(f"the table has no {missing} network of these arms")
         found = {f"at {rate:.0%}": ratio(rows[rows["pruned"] == rate], whole, of) for rate in rates}
         alone = from_one_seed and _one_start_decides(rows)
         decided = decide(found, name, above=1.0, from_one_seed=alone)

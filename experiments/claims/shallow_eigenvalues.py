@@ -118,7 +118,7 @@ def _between(frame: DataFrame, of: str, epoch: int, start: int | None) -> dict[s
         rows = _tops(where(frame, panel=panel))
         later = where(rows, epoch=epoch)
         if start is None:
-            effect = effects.mean(np.log(later[of])).exponential()
+            effect = effects.geometric_mean(later[of])
         else:
             effect = effects.ratio(later, where(rows, epoch=start), of)
         found[f"({panel})"] = effect

@@ -20,7 +20,7 @@ from sweeps.claims import (
     not_testable,
     verdict,
 )
-from sweeps.effects import TIGHT, Effect, between, decide, mean
+from sweeps.effects import TIGHT, between, decide, geometric_mean, mean
 from sweeps.rows import where
 
 TITLES = {
@@ -55,16 +55,13 @@ def _paths(frame: DataFrame, reading: str) -> list[DataFrame]:
     return [path for _, path in rows.groupby("seed")]
 
 
-def _geometric(values: list[float]) -> Effect:
-    """The geometric mean over the seeds."""
-    return mean(np.log(values)).exponential()
-
-
 def _of_resolved(reading: str, judged: Callable[[list[DataFrame]], Verdict]) -> Check:
     def check(frame: DataFrame) -> Verdict:
         paths = _paths(frame, reading)
-        if not paths or not all(path["resolved"].all() for path in paths):
-            return not_testable("no epochs, or a kappa that is not resolved")
+        if not paths:
+            return not_testable(f"the table has no epoch at which kappa of {reading} was measured")
+        if not all(path["resolved"].all() for path in paths):
+            return not_testable("a kappa that is not resolved")
         return judged(paths)
 
     return check
@@ -73,7 +70,7 @@ def _of_resolved(reading: str, judged: Callable[[list[DataFrame]], Verdict]) -> 
 def _stays_near(paths: list[DataFrame]) -> Verdict:
     kappas = [path["kappa"].to_numpy() for path in paths]
     spreads = [float(kappa.max() / kappa.min()) for kappa in kappas]
-    found = decide({"": _geometric(spreads)}, "largest / smallest kappa", below=FACTOR)
+    found = decide({"": geometric_mean(spreads)}, "largest / smallest kappa", below=FACTOR)
     changes = [np.abs(kappa / kappa[0] - 1).max() for kappa in kappas]
     start, largest, end = (
         _mean([float(pick(kappa)) for kappa in kappas])
@@ -140,7 +137,7 @@ def _stays_tight(paths: list[DataFrame]) -> Verdict:
     ratios = [(path["bound_convex"] / path["kappa"]).to_numpy() for path in paths]
     if not all(np.isfinite(ratio).all() for ratio in ratios):
         return not_testable("an epoch where Lemma 2 does not apply")
-    effect = _geometric([float(ratio.max()) for ratio in ratios])
+    effect = geometric_mean([float(ratio.max()) for ratio in ratios])
     found = decide({"": effect}, "largest bound / kappa", below=TIGHT)
     smallest = min(float(ratio.min()) for ratio in ratios)
     return replace(found, text=f"{found.text}, smallest {smallest:.3g}")

@@ -50,6 +50,8 @@ def _proportional(frame: DataFrame) -> Verdict:
         if seeds:
             value, low, high = np.array([_slope(one) for one in seeds]).T
             found[f"at L={depth}"] = effects.mean(value, lows=low, highs=high)
+    if where(frame, figure=FULL)["whitening"].nunique() < FEWEST:
+        return not_testable(f"fewer than {FEWEST} powers of Sigma")
     if not found:
         return not_testable(f"kappa is resolved at fewer than {FEWEST} powers of Sigma")
     return _near_one(found)

@@ -61,8 +61,9 @@ def _falls(reading: str, quantity: Callable[[DataFrame], float], name: str) -> C
             for (width, seed), path in paths.groupby(["width", "seed"])
         )
         known = every[np.isfinite(every[name].to_numpy())]
-        if known["width"].nunique() < every["width"].nunique():
-            return not_testable("a width has no resolved kappa")
+        unknown = sorted(set(every["width"]) - set(known["width"]))
+        if unknown:
+            return not_testable(f"no resolved kappa at m={', '.join(map(str, unknown))}")
         trend = effects.trend(known, "width", "m", rises=False, of=name, from_one_seed=True)
         missing = len(every) - len(known)
         text = f"; {missing} of {len(every)} networks have no resolved kappa"
@@ -175,8 +176,8 @@ def _robust_then_sensitive(reading: str, rule: str) -> Check:
             return _NO_ENDS
         before, after = (end["factor"].to_numpy() for end in ends)
         found = {
-            f"is the second over {ROBUST:g}": effects.mean(np.log(after / ROBUST)).exponential(),
-            f"is {ROBUST:g} over the first": effects.mean(np.log(ROBUST / before)).exponential(),
+            f"is the second over {ROBUST:g}": effects.geometric_mean(after / ROBUST),
+            f"is {ROBUST:g} over the first": effects.geometric_mean(ROBUST / before),
         }
         return effects.decide(found, _told(*ends), above=1.0, from_one_seed=True)
 

@@ -123,8 +123,14 @@ def test_a_claim_about_no_row_is_not_testable_and_one_about_a_row_has_a_verdict(
     figure = figure_of(claim)
     frame = next(filter(_is_there, (_published(figure, p) for p in ("laptop", "paper"))))
     ratios = _config(catalogue.from_tables()[figure].EXPERIMENT).get("paper_ratios", ())
-    assert judge(claim, frame[:0], ratios).status == NOT_TESTABLE
-    assert judge(claim, frame[:1], ratios).status in STATUSES
+    without = judge(claim, frame[:0], ratios)
+    assert without.status == NOT_TESTABLE
+    assert "no row" in without.text
+    assert all(f"{column} {value}" in without.text for column, value in claim.panel)
+    resolved = frame[frame["resolved"].astype(bool)] if "resolved" in frame else frame
+    one = judge(claim, resolved[:1], ratios)
+    assert one.status in STATUSES
+    assert "resolved" not in one.text  # it is, and what is missing are the other rows
 
 
 def _is_there(frame: DataFrame | None) -> bool:

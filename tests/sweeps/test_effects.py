@@ -75,7 +75,7 @@ def test_an_interval_among_several_is_that_of_a_smaller_chance_to_miss():
     reach = scipy.stats.t.ppf(1 - 0.05 / 6, 3) * error
     wider = effects.mean(values).among(3)
     assert (wider.low, wider.high) == pytest.approx((1.75 - reach, 1.75 + reach))
-    geometric = effects.mean(values).exponential().among(3)
+    geometric = effects.geometric_mean(np.exp(values)).among(3)
     assert (geometric.low, geometric.high) == pytest.approx(
         (math.exp(1.75 - reach), math.exp(1.75 + reach))
     )
