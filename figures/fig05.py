@@ -26,14 +26,14 @@ def draw(frame: DataFrame) -> Figure:
             axes.set_title(captions.data_title(data))
             depths.draw_kappa(axes, depths.by_beta(shown, depths.PAIR))
         figure.axes[0].set_ylabel(style.KAPPA)
-        style.footer(figure, depths.data_line(_shown(frame)))
+        style.footer(figure, depths.data_line(*_panels(frame)))
     return figure
 
 
 def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and certificates of the table behind the figure."""
-    shown = _shown(frame)
-    left, right = (depths.setting(where(frame, figure=name)) for name in PANELS)
+    shown = where(frame, figure=PANELS)
+    left, right = map(depths.setting, _panels(frame))
     return captions.paragraph(
         "Figure 5. Condition number of the Gauss-Newton matrix at initialisation of linear"
         " networks, and of the same weights with a skip connection of strength beta = 1 around"
@@ -43,9 +43,10 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
             shown, panels=dict(zip(PANELS, ("on the left", "on the right"), strict=True))
         ),
         captions.certificates(shown),
-        captions.data(shown, provenance),
+        captions.data_and_precision(captions.data_of_panels(_panels(frame)), provenance),
     )
 
 
-def _shown(frame: DataFrame) -> DataFrame:
-    return where(frame, figure=PANELS)
+def _panels(frame: DataFrame) -> list[DataFrame]:
+    """The rows of each panel, from left to right."""
+    return [where(frame, figure=name) for name in PANELS]

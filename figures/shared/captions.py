@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from pandas import DataFrame
@@ -56,6 +56,11 @@ def data_line(frame: DataFrame) -> str:
         ]
         clauses.append(", ".join([data_title(name), *sizes]))
     return "; ".join(clauses)
+
+
+def data_of_panels(panels: Iterable[DataFrame]) -> str:
+    """The same for the rows of several panels, in the order of the panels."""
+    return "; ".join(dict.fromkeys(map(data_line, panels)))
 
 
 def listed(numbers: Sequence[int]) -> str:
@@ -146,4 +151,8 @@ def rounded_up(number: float) -> str:
 
 def data(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The data with its source and the precision of the computation."""
-    return paragraph(f"Data: {data_line(frame)}.", f"Precision: {provenance['precision']}.")
+    return data_and_precision(data_line(frame), provenance)
+
+
+def data_and_precision(line: str, provenance: Mapping[str, Any]) -> str:
+    return f"Data: {line}. Precision: {provenance['precision']}."

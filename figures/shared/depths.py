@@ -100,9 +100,10 @@ def draw_betas(frame: DataFrame, number: str) -> Figure:
     return figure
 
 
-def data_line(frame: DataFrame) -> str:
+def data_line(*panels: DataFrame) -> str:
     """The data, and of whitened data what is left of them in kappa of linear networks."""
-    return f"{captions.data_line(frame)} (after whitening kappa depends on d, k and m alone)"
+    line = captions.data_of_panels(panels)
+    return f"{line} (after whitening kappa depends on d, k and m alone)"
 
 
 def _draw_ratios(axes: Axes, curves: Sequence[Curve]) -> None:
