@@ -57,7 +57,12 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         "(c) Sharpness of trained networks (markers) and Eq 14 as printed (black).",
         labels.STAR,
         f"Panel (c): {labels.training(trained)}",
-        labels.closing(trained, provenance),
+        labels.closing(
+            f"(a) random, n = {int(random['samples'][0])}, d = k = {inputs}; (b) none:"
+            " balanced networks of 4 inputs and 3 outputs are made at every point;"
+            f" (c) {labels.data_line(trained)}",
+            provenance,
+        ),
     )
 
 

@@ -58,7 +58,10 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         " (where it is near); black, lambda_*.",
         f"Panels (a) and (b): {labels.training(linear)}",
         f"Panel (c): {labels.training(tanh)}" if len(tanh) else "Panel (c) was not computed.",
-        labels.closing(where(frame, figure=list(PANELS)), provenance),
+        labels.closing(
+            labels.data_of_panels({f"({f[1]})": where(frame, figure=f) for f in (*PANELS, "2d")}),
+            provenance,
+        ),
     )
 
 
@@ -67,6 +70,8 @@ def _draw_edge(axes: Axes, frame: DataFrame) -> None:
     if frame.empty:
         style.blank(axes, "not part of this profile")
         return
+    data = captions.short_title(distinct(frame, "data")[0])
+    axes.set_title(f"(d) {data}, constant rates, start of (b)")
     fractions = distinct(frame, "fraction")
     lines: list[Line2D] = []
     highest = float(frame["measured"].max())

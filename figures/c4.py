@@ -117,8 +117,8 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     counts = ", ".join(f"{count} at {rate:.0%}" for rate, count in starts.items())
     rows = arms.certified(shown, "left")
     return captions.paragraph(
-        "Figure C4, beyond the papers. What makes Figure 1: a ResNet20 trained by the protocol of"
-        f" the published code, with one change at a time. {arms.STEPS}, batches of"
+        "What makes Figure 1: a ResNet20 trained by the protocol of the published code, with one"
+        f" change at a time (Figure C4, beyond the papers). {arms.STEPS}, batches of"
         f" {captions.listed(sorted(shown['batch'].unique()))}. Left: the loss after the last epoch,"
         " with every tensor pruned as in the published code, with kernels alone, and without random"
         f" crops and flips (initialisations: {counts}; {arms.spread(starts)}). Middle: lambda_max"

@@ -83,5 +83,5 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         f"(b) The largest sharpness after epochs {epochs}, over the proportion of the largest"
         " class.",
         f"Panel (a): {labels.training(over_samples(frame, fit=False))}",
-        labels.closing(b, provenance),
+        labels.closing(labels.data_line(b), provenance),
     )

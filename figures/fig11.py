@@ -47,6 +47,7 @@ def draw(frame: DataFrame) -> Figure:
 def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes and seeds of the table behind the figure."""
     frame = layers.printed(frame)
+    widest = layers.widest_band(frame, *KAPPAS, *SMALLEST)
     return captions.paragraph(
         "Figure 11. Squared condition number (top) and squared smallest singular value (below) of"
         " the product of the layers before layer l (left column, W^{1:l-1}) and of those after it"
@@ -56,6 +57,7 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         f" L = {captions.listed(distinct(frame, 'depth'))} and width"
         f" m = {captions.listed(distinct(frame, 'width'))}. Logarithmic vertical axes with"
         " different limits.",
-        captions.seeds(frame),
+        f"Every point is an average over initialisations alone. {captions.seeds(frame)} The widest"
+        f" band reaches to {widest:.2g} times its mean, and to 1/{widest:.2g} of it.",
         captions.data(frame, provenance),
     )

@@ -100,6 +100,7 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         captions.certificates(where(shown, measured=True)),
         rank(where(shown, measured=True)),
         _missing(shown, provenance),
+        "Both panels are of the same images, on which the networks were trained.",
         captions.data(shown, provenance),
     )
 

@@ -66,6 +66,18 @@ def data_line(frame: DataFrame) -> str:
     return "; ".join(clauses)
 
 
+def data_of_panels(panels: Mapping[str, DataFrame]) -> str:
+    """The data sets of every panel, by its name in the figure; panels with the same stand together.
+
+    Panels that are not computed are left out.
+    """
+    named: dict[str, list[str]] = {}
+    for panel, frame in panels.items():
+        if len(frame):
+            named.setdefault(data_line(frame), []).append(panel)
+    return "; ".join(f"{', '.join(names)} {line}" for line, names in named.items())
+
+
 def training(frame: DataFrame) -> str:
     """How networks were trained, and how well their sharpness is known."""
     depth, width = (captions.listed(distinct(frame, name)) for name in ("depth", "width"))
@@ -78,11 +90,10 @@ def training(frame: DataFrame) -> str:
     )
 
 
-def closing(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
+def closing(data: str, provenance: Mapping[str, Any]) -> str:
     """What all trained networks share, the data and the precision."""
     return captions.paragraph(
         "Training is full-batch gradient descent; its rate starts at 0.01 and halves where 100"
         " epochs improve the loss by less than 0.1%.",
-        f"Data: {data_line(frame)}.",
-        f"Precision: {provenance['precision']}.",
+        captions.data_and_precision(data, provenance),
     )

@@ -28,6 +28,16 @@ def curves(axes: Axes, frame: DataFrame, *factors: str) -> None:
         style.band(axes, series, look, f"$L = {depth}$")
 
 
+def widest_band(frame: DataFrame, *columns: str) -> float:
+    """The largest factor between the mean and an end of its interval, over all these curves."""
+    factors = [1.0]
+    for _, curve in frame.groupby(["depth", "gain"]):
+        for column in columns:
+            series = over_seeds(curve, "layer", column)
+            factors += [*(series.high / series.mean), *(series.mean / series.low)]
+    return max(factors)
+
+
 def layer_axis(axes: Axes, frame: DataFrame) -> None:
     """The layers, from the first of all networks to the last of the deepest."""
     style.whole_numbers(axes, frame["layer"], r"layer $\ell$")
