@@ -50,7 +50,7 @@ def pages() -> dict[str, str]:
         "without_claim": [
             _plain(
                 ("paper", "where", "printed", "why"),
-                [dataclasses.astuple(row) for row in texts.without_claim()],
+                [(row.paper, row.where, row.printed, row.why) for row in texts.without_claim()],
             )
         ],
     }

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from reproduction import texts
+from reproduction import standing, texts
 from reproduction.appendices import SETTING, setting
 from reproduction.markdown import escaped, table
 from reproduction.published import gallery, table_of
 from reproduction.readings import figure_of, title
 from reproduction.sides import Side, linked, verdict, words
+from reproduction.standing import Standing
 from sweeps import sentences
-from sweeps.claims import Claim, Sentence
+from sweeps.claims import FAILS, HOLDS, Claim, Sentence
 from sweeps.sentences import TALLIES
 
 
@@ -49,6 +50,7 @@ def verdicts(figure: str, sides: Sequence[Side]) -> Iterator[str]:
     known = sides[0].claims if sides else []
     claims = [c for c in known if figure_of(c) == figure]
     yield from _sentences(figure, claims, sides)
+    yield from _without_claim(figure)
     yield from _others(claims, sides)
     if not claims and (judged := _judged_at(figure, known)):
         yield f"What is printed of it is judged at Figure {linked(judged, '{}.md'.format)}."
@@ -79,13 +81,17 @@ def _sentences(figure: str, claims: Sequence[Claim], sides: Sequence[Side]) -> I
     """Every sentence about the figure, and below it its readings there."""
     about = {claim.source for claim in claims}
     known = [side.judged() for side in sides]
+    standings = standing.standings(sides)
     rows: list[tuple[str, ...]] = []
     for one in sentences.judged((claim, "") for claim in (sides[0].claims if sides else [])):
         if one.sentence not in about:
             continue
         count = len(one.deciding)
         rule = f" ({one.sentence.rule} of {count})" if count > 1 else ""
-        of_sides = (verdict(judged, one.sentence) for judged in known)
+        of_sides = (
+            verdict(judged, one.sentence) + escaped(_taken(standings.get(one.sentence), side))
+            for side, judged in zip(sides, known, strict=True)
+        )
         said = (f"**{escaped(one.figures)}**", f"**{words(one.sentence)}**{rule}")
         rows.append((*said, "", *of_sides))
         for claim, _ in one.readings:
@@ -103,6 +109,24 @@ def _sentences(figure: str, claims: Sequence[Claim], sides: Sequence[Side]) -> I
         yield "## What the paper prints"
         heads = ("panel", "printed sentence, and its readings", "read")
         yield table((*heads, *(side.profile for side in sides)), rows)
+
+
+def _taken(known: Standing | None, side: Side) -> str:
+    """What it would take to decide a sentence that is open, at the profile that counts, or ""."""
+    if known is None or side is not known.side or known.status in (HOLDS, FAILS):
+        return ""
+    return f". It would take {'; '.join(known.takes())}"
+
+
+def _without_claim(figure: str) -> Iterator[str]:
+    """What else is printed of the figure, of which no table can decide."""
+    rows = [row for row in texts.without_claim() if figure in row.figure.split()]
+    if rows:
+        yield "## Printed of it without a claim"
+        yield table(
+            ("where", "printed", "why"),
+            [tuple(map(escaped, (f"{r.paper}, {r.where}", r.printed, r.why))) for r in rows],
+        )
 
 
 def _others(claims: Sequence[Claim], sides: Sequence[Side]) -> Iterator[str]:

@@ -27,16 +27,29 @@ def table_of(figure: str, folder: Path) -> Path:
     return folder / f"{getattr(catalogue.load(figure), 'EXPERIMENT', figure)}.csv"
 
 
-def check_rows_are_kept(rows: Path, experiment: str, folder: Path) -> None:
-    """Refuse a table that has fewer rows than the published one, of which cells would be lost.
+def to_publish(rows: Path, experiment: str, folder: Path) -> str:
+    """The text that is published of a table.
+
+    A figure of one network or one stage of a large table says in ``PART`` which values of which
+    columns it needs. Where each figure of an experiment does, their rows are published alone.
 
     Raises:
-      TableError: it has fewer; the text says what to do.
+      TableError: it has fewer rows than the published table, of which cells would be lost; the
+        text says what to do.
     """
-    kept = folder / f"{experiment}.csv"
+    modules = catalogue.from_tables().values()
+    parts = [getattr(one, "PART", {}) for one in modules if experiment == one.EXPERIMENT]
+    text = rows.read_text(encoding="utf-8")
+    chosen = _chosen(text, parts) if all(parts) else text
+    _check_rows_are_kept(chosen, rows, folder / f"{experiment}.csv")
+    return chosen
+
+
+def _check_rows_are_kept(text: str, rows: Path, kept: Path) -> None:
+    """Refuse a text with fewer rows than the published table, of which cells would be lost."""
     if not kept.is_file():
         return
-    texts = _text_of(rows, experiment), kept.read_text(encoding="utf-8")
+    texts = text, kept.read_text(encoding="utf-8")
     new, old = (len(text.splitlines()) - 1 for text in texts)  # without the header
     if new < old:
         msg = (
@@ -46,23 +59,11 @@ def check_rows_are_kept(rows: Path, experiment: str, folder: Path) -> None:
         raise TableError(msg)
 
 
-def publish(rows: Path, experiment: str, folder: Path) -> None:
-    """Write a table as depth_sweep.csv, and how it was computed as depth_sweep.json.
-
-    A figure of one network or one stage of a large table says in ``PART`` which values of which
-    columns it needs. Where each figure of an experiment does, their rows are published alone.
-    """
-    write_atomically(folder / f"{experiment}.csv", _text_of(rows, experiment))
+def publish(text: str, rows: Path, experiment: str, folder: Path) -> None:
+    """Write the text of a table as depth_sweep.csv, and how it was computed as depth_sweep.json."""
+    write_atomically(folder / f"{experiment}.csv", text)
     provenance = provenance_beside(rows).read_text(encoding="utf-8")
     write_atomically(folder / f"{experiment}.json", provenance)
-
-
-def _text_of(rows: Path, experiment: str) -> str:
-    """What is published of a table."""
-    modules = catalogue.from_tables().values()
-    parts = [getattr(one, "PART", {}) for one in modules if experiment == one.EXPERIMENT]
-    text = rows.read_text(encoding="utf-8")
-    return _chosen(text, parts) if all(parts) else text
 
 
 def _chosen(text: str, parts: Sequence[Mapping[str, str]]) -> str:

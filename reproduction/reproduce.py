@@ -246,16 +246,17 @@ def _publish(options: argparse.Namespace, sections: Sequence[Section]) -> None:
     sections = [section for section in sections if not section.problem]
     drawn = _experiments(section.figure for section in sections if section.picture is not None)
     tables_of = {name: options.results / name / options.run / "table.csv" for name in drawn}
-    for name, rows in tables_of.items():
-        published.check_rows_are_kept(rows, name, folder)
+    texts_of = {
+        name: published.to_publish(rows, name, folder) for name, rows in tables_of.items()
+    }  # of all, before anything is written
     for section in sections:
         if section.picture is not None:
             kept = folder / section.picture.name
             with replacing(kept) as partial:
                 partial.write_bytes(section.picture.read_bytes())
             write_atomically(kept.with_suffix(".txt"), section.caption + "\n")
-    for name, rows in tables_of.items():
-        published.publish(rows, name, folder)
+    for name, text in texts_of.items():
+        published.publish(text, tables_of[name], name, folder)
     known = records.renewed(EXPECTED, options.profile, sections)
     write_atomically(EXPECTED, json.dumps(known, indent=2) + "\n")
     findings.write(known, readings.all_claims(), FIGURES)

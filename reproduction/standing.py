@@ -113,8 +113,20 @@ class Standing:
         return plain(entry["number"].partition(". Here: ")[0])
 
     def takes(self) -> list[str]:
-        """What it would take to decide it, as the reasons tell."""
-        return list(dict.fromkeys(taken(self.entry(claim)) for claim in self.telling))
+        """What it would take to decide it: what each reading that is open needs, and in which
+        figures, where they are not all that are open.
+        """
+        figures: dict[str, list[str]] = {}
+        for claim, status in self.one.deciding:
+            if status not in _DECIDED:
+                figures.setdefault(taken(self.entry(claim)), []).append(claim.figure)
+        if len(figures) == 1:
+            return list(figures)
+        return [
+            f"{what} ({'Figure' if len(set(of)) == 1 and ',' not in of[0] else 'Figures'}"
+            f" {', '.join(dict.fromkeys(of))})"
+            for what, of in figures.items()
+        ]
 
 
 def taken(entry: Mapping[str, str]) -> str:

@@ -172,12 +172,16 @@ class RankRule:
 
 @dataclass(frozen=True)
 class WithoutClaim:
-    """A printed sentence of which no table can decide, and why."""
+    """A printed sentence of which no table can decide, and why.
+
+    ``figure`` names the modules of figures on whose pages it stands, too; empty for none.
+    """
 
     paper: str
     where: str
     printed: str
     why: str
+    figure: str = ""
 
 
 @dataclass(frozen=True)
@@ -304,7 +308,8 @@ def read(path: Path, kind: type[Row]) -> tuple[Row, ...]:
 
 def _fields(path: Path, index: int, row: Mapping[str, Any], kind: type) -> dict[str, Any]:
     lists = {field.name: field.type != "str" for field in dataclasses.fields(kind)}
-    wrong = [f"no {name}" for name in lists if name not in row]
+    needed = [f.name for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING]
+    wrong = [f"no {name}" for name in needed if name not in row]
     wrong += [f"{name}, which no row has" for name in row if name not in lists]
     wrong += [
         f"{name} = {value!r}, no {'list of texts' if lists[name] else 'text'}"
@@ -314,7 +319,7 @@ def _fields(path: Path, index: int, row: Mapping[str, Any], kind: type) -> dict[
     if wrong:
         msg = f"row {index} of {path} has {'; '.join(wrong)}; its fields are {', '.join(lists)}"
         raise ValueError(msg)
-    return {n: tuple(map(_line, row[n])) if many else _line(row[n]) for n, many in lists.items()}
+    return {n: tuple(map(_line, t)) if lists[n] else _line(t) for n, t in row.items()}
 
 
 def _is_text(value: object, many: bool) -> bool:

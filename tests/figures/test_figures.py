@@ -18,7 +18,7 @@ from pandas import DataFrame, concat
 
 from figures import __main__ as cli
 from figures import catalogue, fig02, fig03, fig04
-from figures.shared import captions, points, style
+from figures.shared import captions, labels, points, style
 from figures.shared.series import kappa_over_seeds, over_seeds
 from sweeps.rows import where
 from sweeps.storage.files import replacing
@@ -216,6 +216,19 @@ def test_a_caption_counts_the_initialisations_of_each_panel(depth_table: DataFra
     assert "(3 in (a), 2 in (b, left), 2 in (b, right))" in text
     assert "over 3 initialisations" in fig02.caption(first, {"precision": "float64"})
     assert captions.seeds(where(first, seed=0)) == "One initialisation."
+
+
+def test_captions_name_the_data_in_the_order_of_the_panels() -> None:
+    rows = {"samples": [5], "inputs": [4], "outputs": [2]}
+    left, right = (DataFrame({**rows, "data": [f"{name}, raw"]}) for name in ("mnist", "digits"))
+    sizes = "raw, n = 5, d = 4, k = 2"
+    found = captions.data_of_panels([left, right, left])
+    assert found == f"MNIST, {sizes}; handwritten digits, {sizes}"
+    panels = {"(a)": left, "(b)": right, "(c)": left, "(d)": left[:0]}
+    sizes = sizes.removeprefix("raw, ")
+    assert (
+        labels.data_of_panels(panels) == f"(a), (c) MNIST, {sizes}; (b) handwritten digits, {sizes}"
+    )
 
 
 def test_a_table_survives_the_file(depth_table: DataFrame, tmp_path: Path) -> None:

@@ -255,6 +255,24 @@ def test_the_first_screen_says_what_fails_and_what_was_not_decided(sections):
     assert f"| [2](findings/fig02.md) | {row}" in text
 
 
+def test_an_open_sentence_says_on_its_page_what_it_would_take():
+    """Class: a verdict of several readings that leaves open why it is none."""
+    said = Sentence("A", "Section 7", "networks are slow")
+    slow = Claim("2a", "slow at m=1", said, lambda table: not_testable("one point"))
+    other = replace(slow, figure="3", statement="slow at m=2")
+    entry = {"data": "", "images": "", "short": "", "value": "1 (0, 2)", "seeds": "3"}
+    entries = {
+        readings.name(slow): entry | {"status": "undecided", "number": "1", "figure": "fig02"},
+        readings.name(other): entry
+        | {"status": "not testable", "number": "the table has no row", "figure": "fig03"},
+    }
+    pages = findings.written({"laptop": entries}, (slow, other))
+    told = "It would take more seeds than 3 (Figure 2a); a run of these networks (Figure 3)"
+    assert told in pages["findings/fig02.md"]
+    assert told in pages["findings/fig03.md"]
+    assert told.removeprefix("It would take ") in pages["FINDINGS.md"]
+
+
 def test_the_page_of_a_figure_has_its_sentences_first_and_their_readings_below(sections):
     known = records.renewed(Path("nowhere.json"), "laptop", sections)
     pages = findings.written(known, CLAIMS)

@@ -9,7 +9,17 @@ import pytest
 import gnjax
 from experiments.claims import pruning_sweep, training_path
 from figures import catalogue
-from reproduction import appendices, authors, findings, readings, records, standing, texts
+from reproduction import (
+    appendices,
+    authors,
+    figure_findings,
+    findings,
+    readings,
+    records,
+    standing,
+    texts,
+)
+from reproduction.markdown import escaped
 from reproduction.published import GALLERY
 from reproduction.sides import Side, of_records
 from sweeps import command_line, table
@@ -147,6 +157,14 @@ def test_tests_that_stand_for_a_sentence_without_a_claim_exist():
     named = [re.search(r"tests/\S+::\w+", row.why) for row in texts.without_claim()]
     assert sum(found is not None for found in named) >= 4
     assert all(_exists(found[0]) for found in named if found)
+
+
+def test_a_sentence_without_a_claim_stands_on_the_pages_of_its_figures():
+    rows = [row for row in texts.without_claim() if row.figure]
+    assert any("prints no outcome" in row.why for row in rows)
+    for row in rows:
+        for figure in row.figure.split():
+            assert escaped(row.why) in "".join(figure_findings.verdicts(figure, []))
 
 
 def _sentences():
