@@ -12,33 +12,36 @@ _LARGE = 5e6  # patches of more numbers than this are left to XLA
 
 
 def convolved(params: Any, lhs: np.ndarray, rhs: np.ndarray) -> Any:
-    """The result of ``conv_general_dilated``, as a product of patches and kernels for each group.
+    """The result of JAX's primitive ``conv_general_dilated``: a product of matrices per group.
 
-    It is NotImplemented where the patches would be large, and where nothing floats.
+    A row of the left matrix is the patch that the kernel sees at one position of one image, and a
+    column of the right one is the kernel of one output channel. The answer is NotImplemented, by
+    which XLA is asked instead, where the patches would take much memory or neither operand is of
+    real floating numbers.
 
     Args:
-      params: the parameters of the equation.
-      lhs: the images.
-      rhs: the kernel.
+      params: the parameters of the primitive: strides, padding, groups, order of the axes.
+      lhs: the images, with their axes in the order of ``params``.
+      rhs: the kernel, likewise.
     """
-    numbers = params["dimension_numbers"]
+    layout = params["dimension_numbers"]  # the order of the axes of images, kernel and result
     # both with their channels second: (n, c, ..) and (outputs, c of a group, ..)
-    x, kernel = lhs.transpose(numbers.lhs_spec), rhs.transpose(numbers.rhs_spec)
-    groups, batches = params["feature_group_count"], params["batch_group_count"]
+    x, kernel = lhs.transpose(layout.lhs_spec), rhs.transpose(layout.rhs_spec)
+    channel_groups, batch_groups = params["feature_group_count"], params["batch_group_count"]
     patches = _patches(x, kernel.shape[2:], params)  # (n, c, positions .., entries ..)
     if patches.size > _LARGE or "f" not in (lhs.dtype.kind, rhs.dtype.kind):
         return NotImplemented
-    axes = kernel.ndim - 2
-    positions = patches.shape[2 : 2 + axes]
-    n, outputs = len(x) // batches, len(kernel)
-    g = groups * batches  # one of the two is 1
-    if batches > 1:
-        by_group = patches.reshape(batches, n, *patches.shape[1:])
+    spatial = kernel.ndim - 2  # the number of axes along which the kernel moves
+    positions = patches.shape[2 : 2 + spatial]
+    n, outputs = len(x) // batch_groups, len(kernel)
+    g = channel_groups * batch_groups  # the number of groups, as JAX demands that one of them is 1
+    if batch_groups > 1:
+        by_group = patches.reshape(batch_groups, n, *patches.shape[1:])
     else:
-        channels_apart = patches.reshape(n, groups, kernel.shape[1], *patches.shape[2:])
+        channels_apart = patches.reshape(n, g, kernel.shape[1], *patches.shape[2:])
         by_group = np.moveaxis(channels_apart, 1, 0)
     # by_group is (g, n, c, positions .., entries ..); the channels go before the entries
-    order = [0, 1, *range(3, 3 + axes), 2, *range(3 + axes, 3 + 2 * axes)]
+    order = [0, 1, *range(3, 3 + spatial), 2, *range(3 + spatial, 3 + 2 * spatial)]
     dtype = params["preferred_element_type"] or np.result_type(lhs, rhs)
     entries = math.prod(kernel.shape[1:])
     left = by_group.transpose(order).reshape(g, n * math.prod(positions), entries)
@@ -46,20 +49,20 @@ def convolved(params: Any, lhs: np.ndarray, rhs: np.ndarray) -> Any:
     product = left.astype(dtype, copy=False) @ right.astype(dtype, copy=False)
     product = product.reshape(g, n, *positions, outputs // g)
     result = np.moveaxis(product, (0, -1), (1, 2)).reshape(n, outputs, *positions)
-    return result.transpose(np.argsort(numbers.out_spec))
+    return result.transpose(np.argsort(layout.out_spec))
 
 
 def _patches(x: np.ndarray, sizes: tuple[int, ...], params: Any) -> np.ndarray:
     """The patch that a kernel sees at every position, (n, c, positions .., entries ..), as views.
 
-    x (n, c, ..) are the images, of which one padded copy is made, ``sizes`` the widths of the
-    kernel, and ``params`` the parameters of the convolution.
+    x (n, c, ..) are the images, of which one padded copy is made, ``sizes`` the lengths of the
+    kernel along each spatial axis, and ``params`` the parameters of ``conv_general_dilated``.
     """
-    axes = tuple(range(2, x.ndim))
+    axes = tuple(range(2, x.ndim))  # the spatial ones
     # lhs_dilation is the distance of the pixels after zeros are put between them
     distances, kernel_dilations = params["lhs_dilation"], params["rhs_dilation"]
     dilated = [max((n - 1) * d + 1, 0) for n, d in zip(x.shape[2:], distances, strict=True)]
-    padding = params["padding"]
+    padding = params["padding"]  # for each axis (before, after)
     lengths = [
         max(low, 0) + n + max(high, 0) for n, (low, high) in zip(dilated, padding, strict=True)
     ]
@@ -76,6 +79,7 @@ def _patches(x: np.ndarray, sizes: tuple[int, ...], params: Any) -> np.ndarray:
         for (low, high), n in zip(padding, lengths, strict=True)
     ]
     padded = padded[(*samples_and_channels, *kept)]
+    # the pixels along each axis from the first to the last one that the kernel sees
     windows = [(n - 1) * d + 1 for n, d in zip(sizes, kernel_dilations, strict=True)]
     if any(n < window for n, window in zip(padded.shape[2:], windows, strict=True)):
         # no window fits along some axis, so that there is no position

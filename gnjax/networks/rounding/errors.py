@@ -66,17 +66,22 @@ class MeasuredProduct(NamedTuple):
     images: np.ndarray | None = None
 
     def error_beside(self, others: Iterable[np.ndarray]) -> Error:
-        """The error that also holds for other programs of this matrix, from their products.
+        """A bound on the error that also holds for other programs that multiply by this matrix.
 
-        ``others`` are their products (n, j) with the same j random vectors. If the measured error
-        does not explain how far one of them is from ``images``, that distance becomes the error,
-        with a larger factor of safety, because it is estimated from few vectors. See
-        :mod:`gnjax.networks.rounding.formed`.
+        Two compiled programs of one product may differ by more than rounding explains
+        (:mod:`gnjax.networks.rounding.formed`). ``others`` are the products (n, j) of such programs
+        with the same j random vectors as ``images``. The root mean square of the distances of these
+        j vectors estimates the Frobenius norm of the difference of both matrices. If the measured
+        error does not explain it, it becomes the error, times a larger factor of safety, because
+        few vectors estimate it.
         """
         if self.images is None:
             return self.error
-        gaps = ((other - self.images).T for other in others)
-        largest = max((_root_mean_square([length(v) for v in rows]) for rows in gaps), default=0.0)
+        differences = ((other - self.images).T for other in others)  # (j, n) for each program
+        largest = max(
+            (_root_mean_square([length(v) for v in vectors]) for vectors in differences),
+            default=0.0,
+        )
         if not math.isfinite(largest):
             return unknown(f"{self.error.reason}: a product of a compiled program is not finite")
         if SAFETY * largest <= self.error.value:
@@ -97,13 +102,14 @@ def jacobian_error(net: Network, **options: Any) -> Error:
 
 @dataclass(frozen=True)
 class JacobianErrors:
-    """Measured bounds on the error of J and of some columns, and what products say of J J^T.
+    """Measured bounds on the error of J and of groups of its columns, and probes of J J^T.
 
     Attributes:
       whole: a bound on ||computed J - exact J||_F.
-      parts: the same for the columns of each part.
-      forms: those of J for the vectors of :func:`gnjax.networks.rounding.formed.probe_vectors`.
-      forms_of_parts: those of the columns of each part.
+      parts: the same for the columns of each group.
+      forms: the numbers u^T J J^T w for pairs of random vectors u and w, those of
+        :func:`gnjax.networks.rounding.formed.probe_vectors`.
+      forms_of_parts: the same with the columns of each group in place of J.
       size: an estimate of ||J||_F.
     """
 
@@ -121,20 +127,20 @@ def measured(
     seed: int = 0,
     scaling: _Scaling | None = None,
 ) -> JacobianErrors:
-    """Measured bounds on the error of J = R^T dF/dtheta (n r, p), and of some of its columns.
+    """Measured bounds on the error E of the computed J = R^T dF/dtheta (n r, p), and of columns.
 
     The exact J is that of the stored parameters and inputs in exact arithmetic. If a model has only
     a reverse mode, forward products are computed from it too, and only Monte Carlo arithmetic shows
     the rounding of the model's own rule.
 
-    Backward products show how much of the error is in each part. If the other measurements find a
-    larger error, it is divided among the parts in the same proportion. If that error is more than
-    four times as large, backward products do not show where it comes from, and every part gets the
-    error of the whole J.
+    Of all measurements only products J^T u, which have an entry for each column, show how much of
+    the error is in each column. Where the largest measurement of ||E||_F is up to four times theirs
+    it is divided among groups of columns in their proportions. Where it is larger, they do not show
+    where it comes from, and every group gets the error of the whole J.
 
     Args:
       net: the network.
-      parts: for each part its columns of J, indices into the vector of parameters.
+      parts: for each group of columns of J their indices, which are those of parameters.
       seed: chooses the random signs and vectors.
       scaling: v -> S v with a symmetric matrix S (p, p); all bounds are then about J S.
     """
@@ -150,7 +156,7 @@ def measured(
         lambda batch, probes: _add_images(net, batch, scaling, probes, backward_sums),
         rng,
     )
-    backward_error, part_errors = length(backward_sums.columns), []
+    backward_error, part_errors = length(backward_sums.columns), []  # ||E||_F by products J^T u
     reason = reason_of(net)
     for part in parts:
         located = 0 < total <= _SHARED * backward_error < math.inf
@@ -171,8 +177,8 @@ class _BackwardSums:
     """What backward products show, added up over the batches.
 
     Attributes:
-      columns: the length of every column of E, the error of the computed J; empty where no parts
-        of the columns are asked for.
+      columns: the length of every column of E, the error of the computed J; empty where no bound
+        for a group of columns is asked for.
       images: J^T u for each vector u of :func:`gnjax.networks.rounding.formed.probe_vectors`, by
         its number.
     """
@@ -182,9 +188,10 @@ class _BackwardSums:
 
 
 def product_probes(size: int, dtype: jnp.dtype) -> jax.Array:
-    """The first j random vectors (n, j) that :func:`measured_product` multiplies: one, if large.
+    """The first j random vectors (n, j) by which :func:`measured_product` multiplies a matrix.
 
-    They are drawn again from the same seed, so that other programs multiply the same vectors.
+    They are drawn again from the same seed, so that other programs multiply the same vectors. Of
+    vectors of 1e8 bytes or more there is one. ``size`` is n.
     """
     rng = np.random.default_rng(_SEED)
     first = direction(rng, (size,), dtype)
@@ -209,17 +216,17 @@ def measured_product(
 ) -> MeasuredProduct:
     """A measured bound on ||computed A - A||_F for a symmetric A (size, size) in exact arithmetic.
 
-    A v is the sum of ``product(v, *batch)`` over the batches. Products are computed as they are and
-    with random roundings, and their distance is measured. If forward and reverse mode disagree, the
-    computed A is not symmetric, so that the gap <x, A y> - <A x, y> counts as well. Where the
-    evaluations would not fit into the memory that is left, the error is unknown.
+    A v is the sum of ``product(v, *batch)`` over the batches. Each product is computed twice, as it
+    is and with random roundings, and their distance is measured. If forward and reverse mode
+    disagree, the computed A is not symmetric, so that the gap <x, A y> - <A x, y> counts as well.
+    Where the evaluations would not fit into the memory that is left, the error is unknown.
 
     Args:
       product: a JAX function; one that is a pytree (``jax.tree_util.Partial``) is compiled once.
       size: of A.
       dtype: of the vectors.
       batches: the other arguments of the product, one sequence for each batch.
-      work: about how many numbers a product of a batch writes; many make fewer draws.
+      work: about how many numbers a product of a batch writes; if many, fewer vectors v are drawn.
       scaling: v -> S v with a symmetric S; the bound then is that of S A S, but for the rounding of
         S v itself.
       reason: what the error comes from, in words.
@@ -233,12 +240,12 @@ def measured_product(
         return MeasuredProduct(unknown(f"{reason}: {lacking}"), math.nan)
     vectors += [direction(rng, (size,), dtype) for _ in range(count - 1)]
     scaled = [_scaled(scaling, v) for v in vectors]
-    images, change_sizes = [], []
+    images, change_sizes = [], []  # A v, and how far other roundings move it
     for pair in products_and_changes(function, rng, scaled, parts, work=(work + size) * count):
         image, change = (on_host(_scaled(scaling, array)) for array in pair)
         images.append(image)
         change_sizes.append(length(change))
-    products = np.array([[dot(on_host(v), image) for image in images] for v in vectors])
+    products = np.array([[dot(on_host(v), image) for image in images] for v in vectors])  # <x, A y>
     asymmetries = (products - products.T)[~np.eye(count, dtype=bool)]
     # the mean of |E v|^2 is ||E||_F^2 for a v of random direction and squared length ``size``
     largest = max(_root_mean_square(change_sizes), _root_mean_square(asymmetries))
@@ -261,6 +268,7 @@ def _lacks_memory(count: int, equations: Any, v: np.ndarray) -> str:
     if v.nbytes < _LARGE or jax.default_backend() != "cpu":
         return ""  # an accelerator refuses by itself what it has no memory for
     free_bytes, _ = free_memory()
+    # all vectors and their images are held beside the values of one evaluation
     size_in_bytes = _COPIES * most_bytes(equations) + 2 * count * v.nbytes
     if free_bytes is None or size_in_bytes <= free_bytes:
         return ""
@@ -272,9 +280,10 @@ def _lacks_memory(count: int, equations: Any, v: np.ndarray) -> str:
 def draws(work: float, rows: int) -> int:
     """How many random vectors, from 3 to 16, estimate ||E||_F^2 for an error E of ``rows`` rows.
 
-    ``work`` is how many numbers one evaluation writes. There are 16 draws where they are cheap,
-    that is, where all of them write at most ``_WORK`` numbers, or where E has at most 16 rows.
-    Elsewhere there are fewer, but draws times rows reach ``_FEW_OUTPUTS``, or there are 3 draws.
+    ``work`` is how many numbers the evaluation for one vector writes. There are 16 draws where they
+    are cheap, that is, where all of them write at most 3e6 numbers together, or where E has at most
+    16 rows. Elsewhere there are fewer, as many as are cheap or as make draws times rows 256, but
+    3 at least.
 
     The worst case is an E of rank one with a single cause, such as one value inside of the network.
     Each draw has a new vector v and new roundings. The component of v in the one direction is a
@@ -290,9 +299,10 @@ def draws(work: float, rows: int) -> int:
 
 
 def _bound(size: float, entries: int, smallest: jnp.dtype, reason: str) -> Error:
-    """The estimate ``size`` of ||E||_F times the safety factor, with what underflow can hide.
+    """The bound 4 (size + sqrt(entries) tiny) on ||E||_F, from its estimate ``size``.
 
-    Each of the ``entries`` of E may hide the smallest normal number of the format ``smallest``.
+    4 is the factor of safety, and E has so many ``entries``. In each of them underflow may hide as
+    much as tiny, the smallest normal number of the format ``smallest``.
     """
     if not math.isfinite(size):
         return unknown(f"{reason}: an evaluation with perturbed roundings is not finite")
@@ -327,7 +337,7 @@ def _batch_error(
       backward_sums: to which the images of the probes and the lengths of the columns of E_b are
         added.
     """
-    shape = (sample_count(batch[0]), net.rows)
+    shape = (sample_count(batch[0]), net.rows)  # (n_b, r)
     vectors = [direction(rng, (net.parameters,), net.dtype) for _ in range(count)]
     is_small = net.samples * net.rows * net.parameters <= SMALL
     scaled = [_scaled(scaling, v) for v in vectors]
@@ -339,7 +349,7 @@ def _batch_error(
         forward_images.append(image)
         forward_changes.append(length(change))
     us = [direction(rng, shape, net.dtype) for _ in range(count)]
-    us[: len(probes)] = probes
+    us[: len(probes)] = probes  # matrices formed from J are compared at these vectors
     backward_pairs = products_and_changes(Partial(_backward, net), rng, us, [batch], work=work)
     for index, (u, pair) in enumerate(zip(us, backward_pairs, strict=True)):
         image, change = (on_host(_scaled(scaling, array)) for array in pair)
@@ -367,10 +377,11 @@ def _add_images(
     probes: np.ndarray,
     backward_sums: _BackwardSums,
 ) -> None:
-    """Add J_b^T u to ``backward_sums`` for the probes u of a batch that is not measured.
+    """Add J_b^T u to ``backward_sums`` for a batch b whose rounding is not measured.
 
-    J^T u is the sum over all batches, and matrices formed from J are compared with it. So batches
-    whose rounding is not measured have a part in it, too.
+    Matrices formed from J are compared with J^T u, the sum over all batches, so that this batch
+    has a part in it, too. ``probes`` are the vectors u (m, n_b, r), ``batch`` the samples and their
+    targets. With a ``scaling`` S the vectors S J_b^T u are added.
     """
     for index, product in enumerate(plain_backward(net, *batch, on_device(probes))):
         image = on_host(_scaled(scaling, product))
@@ -395,10 +406,11 @@ def _scaled(scaling: _Scaling | None, v: Any) -> Any:
 def _gaps_to_rows(
     net: Network, batch: Sequence[Any], vectors: Sequence[Any], images: Sequence[np.ndarray]
 ) -> list[float]:
-    """|J_b v - image| for each v with its ``image`` J_b v by differentiation.
+    """|J_b v - image| for each v of the ``vectors``, with its image J_b v by differentiation.
 
-    J_b is formed from the layers, as for kernels, and multiplied in float64. A mistake in what is
-    known about a layer, or in a derivative rule of the model, shows in these distances.
+    J_b is formed from the inputs and sensitivities of the layers, and multiplied in float64. A
+    mistake in what is known about a layer, or in a derivative rule of the model, shows in these
+    distances. ``batch`` has the samples and their targets.
     """
     x, target = batch
     net_of_batch = net if x is net.x else replace(net, x=x, target=target)
@@ -409,7 +421,7 @@ def _gaps_to_rows(
 
 
 def _root_mean_square(values: Sequence[float] | np.ndarray) -> float:
-    """The root of the mean of the squares, without underflow; nan where one is."""
+    """The root of the mean of the squares, without underflow; nan if a value is not finite."""
     if not np.isfinite(values).all():
         return math.nan
     return math.hypot(*values) / math.sqrt(max(len(values), 1))

@@ -44,12 +44,14 @@ def total_rounding(
     leave: Callable[[Sequence[Any], np.ndarray], None],
     rng: np.random.Generator,
 ) -> float:
-    """||E||_F for the computed J + E: the root of the sum of squares of ``measure`` over batches.
+    """An estimate of ||E||_F, ||E||_F^2 = sum_b ||E_b||_F^2, for the computed J + E of a network.
 
-    A small problem is measured whole. Of a large one the batches of samples that float32 changes
-    most are measured, and some random ones. The other samples count with their change by float32,
-    times the largest quotient of measured rounding and change by float32 in a random batch, unless
-    the quotients differ so much that float32 predicts nothing.
+    E_b are the rows of a batch b of samples. All batches of a small problem are measured. Of a
+    large one those samples are measured that float32 changes most, and some random batches b. The
+    other samples have the changes c by float32 (:func:`_changes`), and q |c| stands for the error
+    of their rows, with the largest q = ||E_b||_F / |c_b| of a random batch. All samples are
+    measured where float32 predicts nothing: where these quotients differ by a factor above 30, or
+    no changes by float32 are known.
 
     Args:
       net: the network.
@@ -65,21 +67,22 @@ def total_rounding(
     groups = None if changes is None else _groups(changes, net.batch, rng)
     if changes is None or groups is None:
         return math.hypot(*(measure(*batch) for batch in batches))
-    vectors = np.concatenate([batch[1] for batch in batches], axis=1)
+    vectors = np.concatenate([vectors_of_batch for _, vectors_of_batch in batches], axis=1)
 
-    def batch(samples: np.ndarray) -> tuple[Any, np.ndarray]:
-        return take((net.x, net.target), samples), vectors[:, samples]
+    def batch_of(indices: np.ndarray) -> tuple[Any, np.ndarray]:
+        """The samples and targets of these indices, and their part of the vectors u."""
+        return take((net.x, net.target), indices), vectors[:, indices]
 
-    errors = [measure(*batch(samples)) for samples in (*groups.worst, *groups.random)]
+    errors = [measure(*batch_of(indices)) for indices in (*groups.worst, *groups.random)]
     random_batches = zip(errors[-_RANDOM:], groups.random, strict=True)
     quotients = [
-        error / float(np.linalg.norm(changes[samples])) for error, samples in random_batches
+        error / float(np.linalg.norm(changes[indices])) for error, indices in random_batches
     ]
     other_batches = np.split(groups.rest, range(net.batch, len(groups.rest), net.batch))
     if not 0 < max(quotients) <= _UNLIKE * min(quotients):
-        return math.hypot(*errors, *(measure(*batch(samples)) for samples in other_batches))
-    for samples in other_batches:
-        leave(*batch(samples))
+        return math.hypot(*errors, *(measure(*batch_of(indices)) for indices in other_batches))
+    for indices in other_batches:
+        leave(*batch_of(indices))
     return math.hypot(*errors, max(quotients) * float(np.linalg.norm(changes[groups.rest])))
 
 
@@ -99,10 +102,10 @@ def _groups(changes: np.ndarray, size: int, rng: np.random.Generator) -> _Groups
     """The samples to measure: those that float32 changes most, and random batches of others.
 
     ``changes`` (n,) are the changes by float32, and a batch has ``size`` samples. All samples that
-    change much more than the median are among the worst, as those with a unit at its kink. None if
-    no sample would be left unmeasured, or float32 changes at most half of the samples.
+    change more than 30 times the median are among the worst, as those with a unit at its kink. None
+    if no sample would be left unmeasured, or the median is zero.
     """
-    order = np.argsort(-changes)
+    order = np.argsort(-changes)  # the largest change first
     typical = float(np.median(changes))
     if typical == 0:
         return None

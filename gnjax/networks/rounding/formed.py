@@ -40,8 +40,8 @@ MISTAKE = "what is formed from the layers is not what differentiation says"
 
 
 def direction(rng: np.random.Generator, shape: tuple[int, ...], dtype: jnp.dtype) -> np.ndarray:
-    """A vector of random direction, its squared length the number of its entries."""
-    narrow = jnp.finfo(dtype).bits <= 32
+    """An array that is a vector of random direction, its squared length the number of entries."""
+    narrow = jnp.finfo(dtype).bits <= 32  # NumPy draws in float32 or float64 alone
     v = rng.standard_normal(shape, np.float32 if narrow else np.float64)
     v *= math.sqrt(v.size) / np.linalg.norm(v)
     return np.asarray(v, dtype)
@@ -50,9 +50,10 @@ def direction(rng: np.random.Generator, shape: tuple[int, ...], dtype: jnp.dtype
 def probe_vectors(net: Network) -> Iterator[np.ndarray]:
     """Yield m random vectors u (m, n_b, r) for each batch of n_b samples with r rows of J.
 
-    They are the same in every call, so that matrices are compared with products by the same ones.
+    They are the same in every call, so that u^T J J^T w of a formed matrix and of products by
+    differentiation can be compared.
     """
-    rng = np.random.default_rng(17)
+    rng = np.random.default_rng(17)  # any fixed seed
     for start in range(0, net.samples, net.batch):
         shape = (min(net.batch, net.samples - start), net.rows)
         yield np.stack([direction(rng, shape, net.dtype) for _ in range(_PROBES)])
@@ -90,10 +91,11 @@ def forms_of_rows(vectors: np.ndarray, jacobian: np.ndarray) -> Forms:
 
 
 def _forms_of_rows(images: np.ndarray, size: float, rows: int) -> Forms:
-    """u^T K w from images J^T u (m, p) that were computed as products with so many rows of J.
+    """u^T K w = <J^T u, J^T w> from the images J^T u (m, p), and a bound on its rounding.
 
-    ``size`` is ||J||_F. The products err by ||J||_F times :func:`_rounding`, and u^T K w by twice
-    that times the largest |J^T u|.
+    The images were computed as products with J, which has so many ``rows`` and the Frobenius norm
+    ``size``. With rho of :func:`_rounding` they err by rho ||J||_F, and so u^T K w errs by up to
+    2 rho ||J||_F max |J^T u|.
     """
     values = forms_of_images(images).values
     product_of_sizes = size * float(np.sqrt(np.diag(values).max(initial=0.0)))
@@ -105,13 +107,14 @@ def watched(
     blocks: Iterable[np.ndarray | jax.Array],
     ended: Callable[[Forms], None],
 ) -> Iterator[np.ndarray | jax.Array]:
-    """Yield the blocks of rows of a Jacobian J as they come, and in the end report u^T J J^T w.
+    """Yield the blocks of rows (b, p) of a Jacobian J unchanged, and compute u^T J J^T w from them.
 
     ``vectors`` are the u (m, n r). J^T u is summed up from the blocks, each of which is multiplied
-    with the entries of u that belong to its rows, so that J is never held. ``ended`` is called with
-    the :class:`Forms`, but not if the caller stops before the last block.
+    with the entries of u that belong to its rows, so that J is never held. After the last block
+    ``ended`` is called with the numbers u^T J J^T w and their rounding (:class:`Forms`), but not if
+    the caller stops earlier.
     """
-    images, size, start = np.zeros(()), 0.0, 0
+    images, size, start = np.zeros(()), 0.0, 0  # size is ||J||_F of the rows so far
     for block in blocks:
         stop = start + len(block)
         images = images + product_on_host(vectors[:, start:stop].astype(block.dtype), block)
@@ -135,10 +138,11 @@ def forms_of_products(vectors: np.ndarray, products: np.ndarray) -> Forms:
 
 
 def _rounding(rows: int, dtype: np.dtype) -> float:
-    """The error of A v relative to ||A||_F, for a v of random direction and squared length n.
+    """4 sqrt(2 n) u, a measured bound on |fl(A v) - A v| / ||A||_F for a v of random direction.
 
-    A has n ``rows``, or columns. Sums of n terms of either sign, rounded at random, have errors
-    that grow like the root of n.
+    |v|^2 is n, and A v is a sum over n ``rows`` or columns of A. Sums of n terms of either sign,
+    rounded at random, have errors that grow like sqrt(n) u with the unit roundoff u of the
+    ``dtype``; 4 is the factor of safety.
     """
     return SAFETY * math.sqrt(2 * rows) * unit_roundoff(dtype)
 
@@ -152,13 +156,13 @@ def checked(error: Error, of_products: Forms, of_matrix: Forms) -> Error:
 
     Args:
       error: the bound on ||E||_F that was measured for products with J.
-      of_products: the numbers u^T K w, K = J J^T, of products.
-      of_matrix: those of the Jacobian or kernel that was formed.
+      of_products: u^T K w, K = J J^T, for pairs of random vectors, by products with J.
+      of_matrix: the same numbers by the Jacobian or kernel that was formed.
     """
     if not math.isfinite(error.value):
         return error
     lengths = np.sqrt(np.diag(of_products.values))  # |J^T u|
-    with np.errstate(over="ignore", invalid="ignore"):  # beyond all norms that are answered
+    with np.errstate(over="ignore", invalid="ignore"):  # norms so large are refused elsewhere
         allowed = error.value * (lengths[:, None] + lengths[None] + error.value)
         distances = np.abs(of_matrix.values - of_products.values)
     if (distances <= allowed + of_products.rounding + of_matrix.rounding).all():
@@ -187,16 +191,21 @@ class OtherPrograms:
         return self._vectors()
 
     def formed(self, matrix: jax.Array) -> jax.Array:
-        """The formed matrix as it is; its products with the probes are noted."""
+        """Return a ``matrix`` that was formed, as it is, and note its products with the probes.
+
+        The probes are the vectors (n, j) by which all programs are compared.
+        """
         self.images[_FORMED, matrix.shape] = on_host(
             jnp.matmul(matrix, self._probes, precision="highest")
         )
         return matrix
 
     def watched(self, product: _Product, name: str = "") -> _Product:
-        """A function that computes ``product(v)`` and notes its products with the probes.
+        """A function that computes ``product(v)`` and notes the products with the probes as well.
 
-        It multiplies the probes once for each shape of v, as each shape is a program of its own.
+        The probes are the vectors (n, j) by which all programs are compared. They are multiplied
+        once for each shape of v, as each shape is a program of its own. ``name`` tells the programs
+        of this product from those of others.
         """
 
         def multiplied(v: jax.Array) -> jax.Array:
@@ -207,14 +216,16 @@ class OtherPrograms:
         return multiplied
 
     def _products_with_probes(self, product: _Product, shape: tuple[int, ...]) -> np.ndarray:
-        """The products (n, j) with the probes (n, j), as vectors (n,) or in blocks (n, b).
+        """The products (n, j) of the probes (n, j), computed by ``product`` for this ``shape``.
 
-        ``shape`` is that of the vector or block. The last block is filled up with probes again.
+        The shape is (n,), where one probe goes after the other, or (n, b), where b go together. The
+        last b are filled up with the first probes again.
         """
         probes = on_host(self._probes).T
         if len(shape) == 1:
             return np.stack([on_host(product(jnp.asarray(probe))) for probe in probes], axis=1)
-        padded = np.resize(probes, (-(-len(probes) // shape[1]) * shape[1], shape[0]))
-        blocks = padded.reshape(-1, shape[1], shape[0])
+        width = shape[1]
+        padded_count = -(-len(probes) // width) * width  # the next multiple of the width
+        blocks = np.resize(probes, (padded_count, shape[0])).reshape(-1, width, shape[0])
         images = [on_host(product(jnp.asarray(block.T))) for block in blocks]
         return np.concatenate(images, axis=1)[:, : len(probes)]

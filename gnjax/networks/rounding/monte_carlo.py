@@ -100,9 +100,9 @@ def products_and_changes(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield for each v the sum of ``product(v, *batch)`` over batches, and its random change.
 
-    The change is the difference to the same sum in Monte Carlo arithmetic. One operation goes after
-    the other, so that nothing is compiled but single operations. The sum is rounded once, in the
-    end, and the change has that rounding.
+    The change is how far the same sum in Monte Carlo arithmetic, where every rounding is a random
+    one, differs from it. One operation goes after the other, so that nothing is compiled but single
+    operations. The sum is rounded once, in the end, and the change has that rounding.
 
     Args:
       product: a function of a vector and the entries of a batch.
@@ -131,10 +131,11 @@ def products_and_changes(
 
 
 def _group_count(vectors: int, work: float) -> int:
-    """Into how many groups of equal size so many vectors are divided.
+    """Into how many groups of equal size so many ``vectors`` are divided.
 
-    Two sizes would need two sets of compiled operations, so that the count divides ``vectors``. All
-    vectors together write ``work`` numbers, and a group at most ``_AT_ONCE``, if it has several.
+    Two sizes would need two sets of compiled operations, so that the count divides ``vectors``. The
+    evaluation for all vectors writes ``work`` numbers, that for a group at most 3e7, unless it is
+    for one vector alone.
     """
     fewest = int(min(vectors, work / _AT_ONCE + 1))
     return next(count for count in range(fewest, vectors + 1) if vectors % count == 0)
@@ -146,8 +147,9 @@ def _with_change(
     """The products (m, ..) of m vectors (m, p) with a batch, and their changes by other roundings.
 
     The same equations are evaluated twice, operation by operation: as they are, and in Monte Carlo
-    arithmetic, where every result is moved by a random sign times its rounding. Every array has one
-    more axis, along the vectors, so that every vector has its own signs.
+    arithmetic, where every result is moved by a random sign times its rounding. Every array, those
+    of the function and of the batch too, has one more axis, along the vectors, so that the values
+    for every vector have their own signs. ``rng`` draws the signs.
     """
     product, batch = jax.tree.map(partial(_repeated, len(vectors)), (product, batch))
     closed_jaxpr = _of_each.of(product).trace(product, vectors, *batch).jaxpr
@@ -169,7 +171,7 @@ def _of_each(product: Partial, vectors: jax.Array, *batch: Any) -> jax.Array:
 
 
 def _repeated(times: int, leaf: Any) -> Any:
-    """The array repeated so many times along a new first axis; in host memory it is a view."""
+    """The array ``leaf`` repeated along a new first axis; in host memory it is a view."""
     leaf = by_numpy(jnp.asarray(leaf))
     xp = np if isinstance(leaf, np.ndarray) else jnp
     return xp.broadcast_to(leaf, (times, *leaf.shape))
@@ -178,21 +180,22 @@ def _repeated(times: int, leaf: Any) -> Any:
 def perturbed(
     signs: RandomSigns, jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]
 ) -> list[Any]:
-    """The results of a jaxpr in Monte Carlo arithmetic.
+    """The results of a jaxpr in Monte Carlo arithmetic, for values of its constants and arguments.
 
-    Each operation's result is moved by a random sign times its rounding. Constants and arguments
-    are taken as they are, but for numbers below the smallest normal one, which a device may take
-    for 0: these are moved by as much as the smallest normal one.
+    Each operation's result is moved by a random sign times its rounding; ``signs`` draws them.
+    Constants and arguments are taken as they are, but for numbers below the smallest normal one,
+    which a device may take for 0: these are moved by as much as the smallest normal one.
     """
     consts, args = (list(map(signs.flushed, values)) for values in (consts, args))
     return evaluate(jaxpr, consts, args, partial(_bind, signs), ALL_CALLS)
 
 
 def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
-    """The results of an equation in Monte Carlo arithmetic, with random roundings by ``signs``.
+    """The results of an equation of a jaxpr in Monte Carlo arithmetic, for given operands.
 
-    Its operands are moved, then the operation is done, and its results are moved; by how much
-    depends on the operation. A loop has the operations inside it done so.
+    The operands are moved, that is, multiplied by 1 + s or 1 - s at random, then the operation is
+    done, and its results are moved; s depends on the operation and may be 0. The operations inside
+    a loop are treated so one by one. ``signs`` draws the signs.
     """
     name = eqn.primitive.name
     if name in LOOPS and eqn.params.get("length") != 0:  # a scan of no steps does nothing
@@ -201,7 +204,7 @@ def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
     size_of_operands, size_of_results = _relative_changes(eqn)
     if size_of_operands:
         operands = [signs.moved(_as_wide(eqn, o), size_of_operands) for o in operands]
-    results = signs.result(eqn, operands)
+    results = signs.result(eqn, operands)  # a zero that may have underflowed is moved here
     if not eqn.primitive.multiple_results:
         return signs.moved(results, size_of_results, _exact_below(eqn))
     return [signs.moved(result, size_of_results) for result in results]
@@ -210,10 +213,11 @@ def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
 def _relative_changes(eqn: Any) -> tuple[float, float]:
     """By how much an equation's operands and its results are moved, relative to their size.
 
-    Monte Carlo arithmetic moves numbers by a random sign times this share. In units of the roundoff
-    u of the results' format it is what XLA errs by at most in this kind of operation; an exact one
-    moves nothing. Sums and products of matrices have operands moved, too, as their terms are
-    rounded one by one. The docstring of the module lists the kinds.
+    Monte Carlo arithmetic multiplies every operand by 1 + s or 1 - s and every result by 1 + t or
+    1 - t, at random; the answer is (s, t). Both are multiples of the unit roundoff u of the
+    results' format, by what XLA errs at most in this kind of operation, and 0 for an exact one.
+    Sums and products of matrices have s > 0, as their terms are rounded one by one. The docstring
+    of the module lists the kinds.
     """
     floating = [v.aval for v in eqn.outvars if inexact(v.aval)]
     if not floating or eqn.primitive.name in _EXACT:
@@ -252,21 +256,29 @@ def _exact_below(eqn: Any) -> float:
 
 
 def _as_wide(eqn: Any, operand: Any) -> Any:
-    """The operand of a matrix product in the dtype of the result, in which the terms are added."""
+    """The operand of a matrix product or convolution in the dtype of the result; others unchanged.
+
+    An operand is moved by about the roundoff of the format in which terms are added, the result's.
+    A narrower format, such as bfloat16, would not hold so small a change.
+    """
     if hasattr(operand, "dtype") and not hasattr(operand, "shape"):
         operand = np.asarray(operand, operand.dtype)  # a number that stands in the equation
-    result = eqn.outvars[0].aval.dtype
-    narrower = eqn.primitive.name in _CONTRACTIONS and jnp.result_type(operand) != result
-    return jnp.asarray(operand).astype(result) if narrower else operand
+    result_dtype = eqn.outvars[0].aval.dtype
+    converts = eqn.primitive.name in _CONTRACTIONS and jnp.result_type(operand) != result_dtype
+    return jnp.asarray(operand).astype(result_dtype) if converts else operand
 
 
 def _terms(eqn: Any) -> int:
-    """How many products are added to make one entry of a matrix product or a convolution."""
+    """How many products are added to make one entry of a matrix product or a convolution.
+
+    For a matrix product that is the number of indices that are summed over, and for a convolution
+    the number of entries of the kernel of one output channel.
+    """
     if eqn.primitive.name == "dot_general":
-        shape = eqn.invars[0].aval.shape
-        return math.prod(shape[axis] for axis in eqn.params["dimension_numbers"][0][0])
-    shape, (out, *_) = eqn.invars[1].aval.shape, eqn.params["dimension_numbers"].rhs_spec
-    return math.prod(shape) // max(shape[out], 1)
+        shape, (summed_axes, _) = eqn.invars[0].aval.shape, eqn.params["dimension_numbers"][0]
+        return math.prod(shape[axis] for axis in summed_axes)
+    shape, (out_axis, *_) = eqn.invars[1].aval.shape, eqn.params["dimension_numbers"].rhs_spec
+    return math.prod(shape) // max(shape[out_axis], 1)
 
 
 def _multiplier_roundoff(eqn: Any) -> float:

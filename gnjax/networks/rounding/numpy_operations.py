@@ -22,9 +22,9 @@ _PLAIN_DTYPES = frozenset(np.dtype(kind) for kind in ("f8", "f4", "i8", "i4", "u
 
 
 def result_by_numpy(eqn: Any, operands: Sequence[Any]) -> Any:
-    """The results of an equation, as arrays of NumPy where it has the operation and the dtypes.
+    """The results of an equation of a jaxpr for given operands, by NumPy where that is possible.
 
-    Other equations, and operands on an accelerator, go to JAX.
+    Operations and dtypes that NumPy lacks, and operands on an accelerator, go to JAX.
     """
     operation = OPERATIONS.get(eqn.primitive.name)
     if operation is None or not _plain([*eqn.invars, *eqn.outvars], operands):
@@ -40,7 +40,7 @@ def result_by_numpy(eqn: Any, operands: Sequence[Any]) -> Any:
 
 
 def _array(operand: Any, v: Any) -> np.ndarray:
-    """An operand in the dtype that the equation says, or in a wider one that it comes in.
+    """An operand in the dtype of the variable ``v`` of its equation, or in a wider one of its own.
 
     Monte Carlo arithmetic hands in some operands in the wider format of the result.
     """
@@ -51,7 +51,7 @@ def _array(operand: Any, v: Any) -> np.ndarray:
 
 
 def _plain(variables: Sequence[Any], operands: Sequence[Any]) -> bool:
-    """Whether NumPy has the types of the variables, and the operands are in host memory."""
+    """Whether NumPy has the dtypes of these variables, and the operands are in host memory."""
     on_host = (on_cpu(o) for o in operands if isinstance(o, jax.Array))
     return all(getattr(v.aval, "dtype", None) in _PLAIN_DTYPES for v in variables) and all(on_host)
 
@@ -66,9 +66,10 @@ def _entrywise(function: Callable[..., Any]) -> Operation:
 
 
 def _reduced(function: np.ufunc) -> Operation:
-    """The reduction by a function of two numbers over the axes of the equation.
+    """The operation that reduces an array by a function of two numbers, as sums by ``np.add``.
 
-    A maximum over no entries has no value in NumPy, and is left to JAX.
+    The parameters of the equation name the axes. A maximum over no entries has no value in NumPy,
+    and is left to JAX.
     """
 
     def reduce(params: Any, array: np.ndarray) -> Any:
@@ -100,7 +101,10 @@ def _convert(params: Any, array: np.ndarray) -> Any:
 
 
 def _broadcast(params: Any, array: np.ndarray) -> Any:
-    """``broadcast_in_dim``: the array's axes at the given axes of a larger shape, as a view."""
+    """``broadcast_in_dim``: the array as a view of the shape ``params["shape"]``.
+
+    Its axes become the axes ``params["broadcast_dimensions"]``, and it is repeated along others.
+    """
     shape = [1] * len(params["shape"])
     for axis, size in zip(params["broadcast_dimensions"], array.shape, strict=True):
         shape[axis] = size
@@ -127,6 +131,7 @@ def _pad(params: Any, array: np.ndarray, value: np.ndarray) -> Any:
     config = params["padding_config"]  # for each axis (before, after, between two entries)
     if any(low < 0 or high < 0 for low, high, _ in config):
         return NotImplemented
+    # along each axis: the entries with the gaps between them, and then what is before and after
     lengths = [max(n + (n - 1) * gap, 0) for n, (*_, gap) in zip(array.shape, config, strict=True)]
     shape = [low + n + high for n, (low, high, _) in zip(lengths, config, strict=True)]
     padded = np.full(shape, value)
@@ -160,10 +165,11 @@ def _argmax(params: Any, array: np.ndarray) -> Any:
 
 
 def _dot_general(params: Any, a: np.ndarray, b: np.ndarray) -> Any:
-    """A product of matrices for every index of the batch axes.
+    """``dot_general``: a product of matrices for every index of the batch axes.
 
-    The result has the batch axes first, then the free ones of a and those of b. Products of
-    integers alone are left to JAX.
+    The equation says which axes of a and b are summed over and which are batch axes. The result has
+    the batch axes first, then the other (free) ones of a and those of b. Products of integers alone
+    are left to JAX.
     """
     if "f" not in (a.dtype.kind, b.dtype.kind):
         return NotImplemented

@@ -35,9 +35,10 @@ class RandomSigns:
     def moved(self, value: Any, size: float, least: float = 0.0) -> Any:
         """value (1 + size xi) for independent random signs xi, one for every entry.
 
-        Entries of absolute value below ``least`` stay as they are, and so does an infinity, as of a
-        mask before a softmax: it is no rounded number, and inf - inf would be nan. Numbers below
-        the smallest normal one are moved by that number. What does not float comes back as it is.
+        Entries of absolute value below ``least``, which are exact, stay as they are, and so does an
+        infinity, as of a mask before a softmax: inf - inf would be nan. Numbers below the smallest
+        normal one are moved by that number. Values of other types than floating or complex come
+        back as they are.
         """
         if not (hasattr(value, "dtype") and _perturbs(value, size)):
             return value
@@ -45,7 +46,7 @@ class RandomSigns:
         if least and not (abs(array) >= least).any():
             return value
         with np.errstate(all="ignore"):  # what is not finite is reported by whoever asked
-            moved = self._signs(_ABOVE * size, array)
+            moved = self._signs(_ABOVE * size, array)  # by a little more, see _ABOVE
             moved *= array
             moved += array
         xp = _numpy_of(array)
@@ -56,9 +57,10 @@ class RandomSigns:
         return self.flushed(moved)
 
     def flushed(self, value: Any) -> Any:
-        """The value, with nonzero numbers below the smallest normal one moved by that number.
+        """An array, with nonzero entries below the smallest normal number moved by that number.
 
-        XLA takes such numbers for zero.
+        XLA may take such entries for zero (flush them), which is an error of at most that number.
+        Any other value comes back as it is.
         """
         if not (hasattr(value, "dtype") and _perturbs(value, 1.0)):
             return value
@@ -69,13 +71,13 @@ class RandomSigns:
         return self._shaken(array, (sizes < tiny) & (sizes > 0), tiny)
 
     def result(self, eqn: Any, operands: Sequence[Any]) -> Any:
-        """The results of an equation, with zeros that may have underflowed moved.
+        """The results of an equation, moved by tiny where they are zeros that may have underflowed.
 
-        A random sign times a zero's own size is 0, so that Monte Carlo arithmetic would not see the
-        error of a product that underflowed. Such a zero is moved by the smallest normal number of
-        its format, which that error does not exceed. It may have underflowed only if the equation
-        multiplies, and the product of the smallest nonzero entries of its operands is below that
-        number.
+        Relative errors do not move a zero, so that Monte Carlo arithmetic would not see the error
+        of a product that underflowed to 0. That error is below tiny, the smallest normal number of
+        the format, and so the zero becomes tiny or -tiny at random. Only products, quotients and
+        powers can have underflowed, and only if :func:`_least_product` of the operands is below
+        tiny.
         """
         results = result_by_numpy(eqn, operands)
         if eqn.primitive.name not in _PRODUCTS or not inexact(eqn.outvars[0].aval):
@@ -95,14 +97,15 @@ class RandomSigns:
         return _numpy_of(array).where(where, array + self._signs(float(tiny), array), array)
 
     def _signs(self, step: float, like: Any) -> Any:
-        """An array like ``like`` of ``step`` or -``step`` at random.
+        """An array of the shape and dtype of ``like``, each entry ``step`` or -``step`` at random.
 
-        In host memory every random byte gives eight signs.
+        In host memory each of the eight bits of a random byte is a sign.
         """
         if not isinstance(like, np.ndarray):
             key = jax.random.key(int(self.rng.integers(2**32)))
             return step * jax.random.rademacher(key, like.shape, jnp.finfo(like.dtype).dtype)
-        random_bytes = np.frombuffer(self.rng.bytes(-(-like.size // 8)), np.uint8)
+        byte_count = -(-like.size // 8)  # rounded up
+        random_bytes = np.frombuffer(self.rng.bytes(byte_count), np.uint8)
         signs = (step * _SIGNS_OF_BYTES).astype(like.dtype).take(random_bytes, axis=0)
         return signs.reshape(-1)[: like.size].reshape(like.shape)
 
@@ -113,9 +116,10 @@ def _numpy_of(array: Any) -> Any:
 
 
 def _least_product(eqn: Any, operands: Sequence[Any]) -> float:
-    """A lower bound on the absolute values of products or quotients of nonzero operands' entries.
+    """A lower bound on |x y|, |x / y| or |x^k|, as the equation computes, for nonzero entries x, y.
 
-    It is 0 where nothing better is known.
+    It is 0 where nothing better is known. Above 1 it need not be sharp: it is compared with the
+    smallest normal number.
     """
     smallest, largest = zip(*map(_smallest_and_largest, operands), strict=True)
     if eqn.primitive.name == "div":
@@ -123,14 +127,15 @@ def _least_product(eqn: Any, operands: Sequence[Any]) -> float:
     if eqn.primitive.name in ("square", "integer_pow"):
         power = eqn.params.get("y", 2)
         extreme = smallest[0] if power > 0 else max(largest[0], 1.0)
+        # extreme^power, or 1 where it is more, so that nothing overflows
         return math.exp(min(power * math.log(extreme), 0.0)) if 0 < extreme < math.inf else 0.0
-    return min(smallest[0], 1e300) * min(smallest[1], 1e300)
+    return min(smallest[0], 1e300) * min(smallest[1], 1e300)  # an operand of zeros has infinity
 
 
 def _smallest_and_largest(operand: Any) -> tuple[float, float]:
     """The smallest absolute value of the entries that are not zero, and the largest of all.
 
-    Zeros alone have infinity as the smallest. A complex entry counts as its two parts.
+    If all entries are zero, the smallest is infinity. A complex entry counts as two real ones.
     """
     array = by_numpy(operand) if hasattr(operand, "dtype") else np.asarray(operand)
     sizes = abs(real_parts(array).astype(float))
