@@ -37,7 +37,7 @@ _Product = tuple[list[Any], list[Any]]
 
 
 def compare_maxima(name: str, function: Any, *args: Any) -> None:
-    """Check that a function computes the same with its maxima replaced as it came, or refuse it.
+    """Check that a function with its maxima replaced computes what it did before, or refuse it.
 
     JAX differentiates max(x, y) by asking which of both is equal to the maximum. A compiled program
     may round x twice, in two ways, so that none is equal and the derivative is 0. So the library
@@ -65,9 +65,10 @@ def compare_maxima(name: str, function: Any, *args: Any) -> None:
 def compare_by_steps(name: str, function: Any, *args: Any) -> None:
     """Refuse a function whose outputs or derivatives change when its maxima go by comparison.
 
-    Both are computed one operation after the other, since XLA may round a number in two ways within
-    one program. ``name`` is what a refusal calls the function, and the derivative is that by the
-    first argument.
+    Maxima by comparison compare x with y, where JAX's own ask which of both equals the maximum. The
+    function with each kind of maxima is computed one operation after the other, since XLA may round
+    a number in two ways within one program. ``name`` is what a refusal calls the function, ``args``
+    are its arguments, and the derivative is u^T J with its Jacobian J by the first one.
     """
     as_it_came, _ = equations_of(function, *args)
     if not differentiates_maxima(as_it_came.jaxpr):
@@ -92,7 +93,7 @@ def _replaces(function: Any) -> bool:
 
 
 def _by_steps(closed_jaxpr: Any) -> _Flat:
-    """The equations as a function of pytrees to a list of arrays, one operation after the other."""
+    """A function of pytrees that evaluates a closed jaxpr one operation after the other."""
 
     def flat(*args: Any) -> list[Any]:
         return _steps(closed_jaxpr.jaxpr, closed_jaxpr.consts, jax.tree.leaves(args))
@@ -157,16 +158,20 @@ def _cotangents(function: Any, *args: Any) -> list[np.ndarray]:
 
 @by_shapes
 def _tolerance(function: Any, *args: Any) -> float:
-    """By how much two computations of the function may differ, relative to the largest number."""
+    """By how much two computations of the function may differ, relative to the largest entry.
+
+    That is 1000 eps of the coarsest floating format in its equations, and at most 0.1.
+    """
     eps = coarsest_eps(equations_of(function, *args)[0].jaxpr)
     return min(_ROUNDINGS * eps, _COARSEST)
 
 
 def _differing(results: Sequence[_Product], tolerance: float) -> str:
-    """Which of two results differ in words, "the outputs" or "the derivatives"; "" if none does.
+    """What differs between two ``results``, "the outputs" or "the derivatives"; "" if nothing does.
 
-    Each output is compared relative to its own largest entry, and all derivatives together relative
-    to the largest one.
+    Each of the two has the outputs of a function and its derivatives u^T J, as lists of arrays. An
+    output may differ by ``tolerance`` times its own largest entry, and the derivatives by that
+    times the largest entry of all of them.
     """
     (outputs, derivatives), (expected_outputs, expected_derivatives) = results
     for output, expected_output in zip(outputs, expected_outputs, strict=True):
@@ -176,10 +181,10 @@ def _differing(results: Sequence[_Product], tolerance: float) -> str:
 
 
 def _distance(computed: Sequence[Any], expected: Sequence[Any]) -> float:
-    """The largest difference of entries over the largest entry that is expected.
+    """max |computed - expected| / max |expected| over the entries of two lists of arrays.
 
-    Entries that are NaN or the same infinity in both do not differ. Others that are not finite
-    differ by infinity.
+    Entries that are NaN in both, or the same infinity, do not differ. Other pairs in which one is
+    not finite differ by infinity.
     """
     numbers, expected_numbers = (
         np.concatenate([np.asarray(array, np.float64).ravel() for array in arrays])

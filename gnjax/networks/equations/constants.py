@@ -17,9 +17,9 @@ _KNOWN = (math.sqrt(2 / math.pi), math.pi, 2 * math.pi, math.log(2), 1 / 3, 2 / 
 def unrounded(number: Any) -> Any:
     """The float64 from which a float32 number was rounded, where it is easily recognised.
 
-    That is a decimal of few digits, a known constant, the root of an integer or its inverse, if it
-    rounds to this float32. Any other float32 is converted as it is; what is no float32, not finite
-    or zero comes back unchanged.
+    That is a decimal of six digits, a constant such as pi, or the root of an integer or its
+    inverse, if it rounds to this float32. Any other float32 is converted as it is. A number that is
+    no float32, or that is traced, not finite or zero comes back unchanged.
     """
     if getattr(number, "dtype", None) != jnp.float32 or isinstance(number, jax.core.Tracer):
         return number
@@ -27,6 +27,7 @@ def unrounded(number: Any) -> Any:
     magnitude = abs(float(value))
     if not np.isfinite(value) or magnitude == 0:
         return number
+    # the integers m and n of which the number may be sqrt(m) or 1 / sqrt(n)
     square = round(magnitude**2) if magnitude < _LARGEST_ROOT else 0
     inverse = round(magnitude**-2) if magnitude > 1 / _LARGEST_ROOT else 0
     guesses = [float(f"{magnitude:.{_DIGITS}g}"), *_KNOWN, square**0.5]

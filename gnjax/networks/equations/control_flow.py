@@ -22,7 +22,7 @@ Evaluate = Callable[[Any, Sequence[Any], Sequence[Any]], list[Any]]
 def _checkpoint(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     """The results of a checkpoint whose inner equations are computed by ``evaluate``.
 
-    They stay a checkpoint: a derivative computes them again.
+    The new equations are a checkpoint again: a derivative computes their values a second time.
     """
     jaxpr, consts = called(eqn)
     options = {name: eqn.params[name] for name in ("prevent_cse", "policy")}
@@ -31,7 +31,7 @@ def _checkpoint(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[A
 
 
 def _scan(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    """The results of a scan whose body is computed by ``evaluate``."""
+    """The results of a scan whose body is computed by ``evaluate(jaxpr, constants, arguments)``."""
 
     def step(closed_jaxpr: Any, args: Sequence[Any], row: None) -> tuple[list[Any], None]:
         return evaluate(closed_jaxpr.jaxpr, closed_jaxpr.consts, args), row
@@ -42,7 +42,8 @@ def _scan(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
 def _while(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     """The results of a while loop whose condition and body are computed by ``evaluate``.
 
-    Its operands are constants of the condition, constants of the body, and what it carries.
+    ``eqn`` is the equation of the loop. Its operands are constants of the condition, constants of
+    the body, and the values that the loop carries from step to step.
     """
     condition, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
     body_start = eqn.params["cond_nconsts"]

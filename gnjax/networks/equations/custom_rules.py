@@ -27,9 +27,9 @@ def _inexact(v: Any) -> bool:
 
 
 def _calling(eqn: Any, operands: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
-    """The equation as a function of its floating operands, by which it is differentiated.
+    """A function of the floating operands of an equation alone that gives its results.
 
-    The other operands are fixed.
+    Integers and booleans among ``operands`` are fixed, since nothing is differentiated by them.
     """
 
     def call(*floating: Any) -> tuple[Any, ...]:
@@ -44,16 +44,17 @@ def _calling(eqn: Any, operands: Sequence[Any]) -> Callable[..., tuple[Any, ...]
 
 
 def _floating(eqn: Any, values: Sequence[Any]) -> list[Any]:
-    """Of values for all operands of an equation those for its floating operands."""
+    """The ``values`` of the floating operands of an equation, from those of all its operands."""
     return [value for v, value in zip(eqn.invars, values, strict=True) if _inexact(v)]
 
 
 def custom_jvp(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    """The results of a function with a forward rule, of which both are computed by ``evaluate``.
+    """The results of a ``jax.custom_jvp`` function, its equations computed by ``evaluate``.
 
-    Function and rule are traced in the formats that they were written for, such as float32, and
-    ``evaluate`` may compute their equations in others. The results keep a rule: the derivative is
-    that of the function's own rule.
+    ``eqn`` calls the function. The equations of its derivative rule are computed by ``evaluate``,
+    too, and attached to the results, so that they are differentiated by the function's own rule.
+    Function and rule are traced in the formats that they were written for, such as float32;
+    ``evaluate(jaxpr, constants, arguments)`` may compute their equations in others.
     """
     jaxpr, consts = called(eqn)
 
@@ -80,11 +81,12 @@ def custom_jvp(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[An
 
 
 def custom_vjp(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    """The results of a function with a reverse rule, of which both are computed by ``evaluate``.
+    """The results of a ``jax.custom_vjp`` function, its equations computed by ``evaluate``.
 
-    Function and rule are traced in the formats that they were written for, such as float32, and
-    ``evaluate`` may compute their equations in others. The results keep a rule: the derivative is
-    that of the function's own rule.
+    ``eqn`` calls the function. The equations of its derivative rule are computed by ``evaluate``,
+    too, and attached to the results, so that they are differentiated by the function's own rule.
+    Function and rule are traced in the formats that they were written for, such as float32;
+    ``evaluate(jaxpr, constants, arguments)`` may compute their equations in others.
     """
     jaxpr, consts = called(eqn)
 

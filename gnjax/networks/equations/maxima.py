@@ -71,11 +71,12 @@ def _inside(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]
 
 
 def _differentiated(jaxpr: Any, results: Sequence[Any]) -> frozenset[int]:
-    """The ids of the maxima and minima through which the ``results`` are differentiated.
+    """The ids (by ``id``) of the equations of maxima through which ``results`` are differentiated.
 
-    Loops, branches and checkpoints with maxima inside are among them. The equations are followed
-    backwards from the results, and no further than floating numbers and ``stop_gradient``; what is
-    inside of calls counts, and what is inside of functions with derivative rules does not.
+    ``results`` are variables of the jaxpr. Minima count as maxima do, and so do loops, branches and
+    checkpoints with maxima inside. The equations are followed backwards from the results to all
+    that a derivative reaches: it stops at numbers that are not floating and at ``stop_gradient``.
+    Equations inside of calls count, and those inside of functions with derivative rules do not.
     """
     needed, equation_ids = set(variables(results)), set[int]()
     for eqn in reversed(jaxpr.eqns):
@@ -125,16 +126,17 @@ def _further(compare: Callable[..., jax.Array], x: Any, y: Any) -> jax.Array:
 
 
 def _over_axes(compare: Callable[..., jax.Array], x: jax.Array, axes: Sequence[int]) -> jax.Array:
-    """The largest entry over some axes, or the smallest, by comparing halves of the entries.
+    """The largest entries of x over some axes (jnp.greater), or the smallest (jnp.less).
 
-    Beside each number goes the count of entries that are equal to it, so that each of c entries
-    that are largest has 1 / c of the derivative.
+    The first half of the entries is compared with the second, the larger ones again in halves, and
+    so on. Beside each of them goes the count of entries that are equal to it, so that each of c
+    entries that are largest has 1 / c of the derivative.
     """
     kept = [axis for axis in range(x.ndim) if axis not in axes]
     length = math.prod(x.shape[axis] for axis in axes)
     rows = jnp.transpose(x, (*kept, *axes)).reshape(*(x.shape[axis] for axis in kept), length)
     best = rows, jnp.ones_like(rows)  # the largest numbers so far, and their counts
-    unpaired_entries = []
+    unpaired_entries = []  # they are compared at the end
     while best[0].shape[-1] > 1:
         half = best[0].shape[-1] // 2
         parts = [jnp.split(array, [half, 2 * half], axis=-1) for array in best]
@@ -154,9 +156,10 @@ Counted = tuple[jax.Array, jax.Array]
 def _better(compare: Callable[..., jax.Array], a: Counted, b: Counted) -> Counted:
     """The larger number x or y of two groups of entries, and how many entries are equal to it.
 
-    At a tie every entry has an equal part of the derivative: with the counts c of x and d of y that
-    is the derivative of c / (c + d) x + d / (c + d) y. The value of this sum is rounded, so that
-    x itself is taken in its place where it is finite.
+    x is the largest entry of the first group, where c entries are equal to it; y and d are those
+    of the second. At a tie every one of the c + d entries has an equal part of the derivative: that
+    of c / (c + d) x + d / (c + d) y. The value of this sum is rounded, so that x itself is taken in
+    its place where it is finite.
     """
     (x, x_count), (y, y_count) = a, b
     share = x_count / (x_count + y_count)

@@ -15,12 +15,13 @@ from gnjax.numerics.precision import real_dtype
 
 
 def rewritten(function: Callable[..., Any], *args: Any) -> tuple[Any, Any]:
-    """The function with its equations rewritten where they ask for it, and its results' shapes.
+    """The function with its equations rewritten where that is needed, and its results' shapes.
 
-    In 64-bit mode float32 inside of it is widened (:mod:`gnjax.networks.equations.widen`), and
-    maxima are chosen by comparison (:mod:`gnjax.networks.equations.maxima`). A function that needs
+    In 64-bit mode float32 inside of the function is replaced by float64
+    (:mod:`gnjax.networks.equations.widen`). Maxima that are differentiated are replaced by ones
+    that compare their operands (:mod:`gnjax.networks.equations.maxima`). A function that needs
     neither comes back as it is. Nothing is evaluated here;
-    :func:`gnjax.networks.equations.beside.compare_maxima` compares both.
+    :func:`gnjax.networks.equations.beside.compare_maxima` compares the values with those before.
     """
     if real_dtype() == jnp.float64:
         closed_jaxpr, shapes, wider = traced(function, *args)
@@ -35,7 +36,8 @@ def rewritten(function: Callable[..., Any], *args: Any) -> tuple[Any, Any]:
 def rewritten_alike(function: Callable[..., Any], example: Any) -> Any:
     """The function with its equations rewritten as those of ``example`` are.
 
-    ``example`` comes from :func:`rewritten`; the numbers that it holds fixed do not matter.
+    ``example`` comes from :func:`rewritten`, and is a chain of Partial(rewriting, function), or a
+    function that was left as it is. So the same chain is made of ``function``.
     """
     if isinstance(example, Partial) and isinstance(example.func, ByComparison | Widened):
         return Partial(example.func, rewritten_alike(function, example.args[0]))

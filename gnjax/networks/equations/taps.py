@@ -20,29 +20,31 @@ def evaluate_tapped(
     points: Points,
     taps: Mapping[int, jax.Array],
 ) -> tuple[list[Any], dict[int, Any]]:
-    """The results of a jaxpr with arrays, the taps, added to results of some of its equations.
+    """The results of a jaxpr in which an array, a tap, is added to the result of some equations.
 
-    The derivative of the results by a tap is that by the equation's result. The tap and the operand
-    of an equation in the body of a scan have a row for each step. A parameter that only such
-    equations use is then a constant of the scan, and its derivative is not summed up step by step.
+    With a tap of zeros the derivative by it is that by the equation's result z. Together with an
+    operand a of the equation it gives the derivative by the other operand: delta a^T for z = W a.
+    The tap and the operand of an equation in the body of a scan have a row for each step. A
+    parameter W that only tapped equations use is then a constant of the scan, and its derivative is
+    not summed up step by step.
 
     Args:
       jaxpr: the equations.
       consts: the values of its constants.
       args: the values of its arguments.
       points: the equations that are tapped, by the variables of their results: for each the index
-        of its tap, and which of its operands is kept.
+        of its tap, and the position of the operand that is returned.
       taps: the arrays, by their indices.
 
     Returns:
-      The results, and the kept operand of each tapped equation, by the index of its tap.
+      The results, and the chosen operand of each tapped equation, by the index of its tap.
     """
     operands_of_points: dict[int, Any] = {}
 
     def bind_tapped(eqn: Any, operands: Sequence[Any]) -> Any:
-        """The results of one equation, plus its tap if it is a point; its operand is kept.
+        """The results of one equation, plus its tap if it is tapped; its operand is noted.
 
-        A scan with points in its body is evaluated with a row of each tap for every step.
+        A scan with tapped equations in its body is evaluated with a row of each tap for every step.
         """
         points_in_body = _inside(eqn, points) if eqn.primitive.name == "scan" else {}
         if points_in_body:

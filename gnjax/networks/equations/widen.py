@@ -63,11 +63,11 @@ _SCATTERS = {
 
 @dataclass(frozen=True)
 class Widened:
-    """(function, *args) -> function(*args) without float32.
+    """(function, *args) -> function(*args), with float64 in place of float32 in its equations.
 
-    ``traced_narrow`` writes the equations down with every float64 argument in float32, as the
-    function is called in 32-bit mode, for functions that do not take float64 (a loop whose first
-    carry is float32, say). Its Python constants are then rounded to float32.
+    With ``traced_narrow`` the equations are traced with every float64 argument in float32, as if
+    the function was called in 32-bit mode, for functions that do not take float64 (a loop whose
+    first carry is float32, say). Its Python constants are then rounded to float32.
     """
 
     traced_narrow: bool = False
@@ -81,11 +81,11 @@ class Widened:
 
 
 def traced(function: Callable[..., Any], *args: Any) -> tuple[Any, Any, Widened | None]:
-    """The equations of function(*args) in 64-bit mode without float32.
+    """The equations of function(*args) in 64-bit mode, with float64 in place of float32.
 
     Returns:
-      The closed jaxpr, the shapes of its results, and how the function is widened; None if it has
-      no float32.
+      The closed jaxpr, the shapes of its results, and the rewriting that was applied to the
+      function; None if it has no float32.
     """
     try:
         closed_jaxpr, shapes = equations_of(function, *args)

@@ -53,12 +53,16 @@ class Number:
         if not jnp.issubdtype(self.plain.dtype, jnp.integer) and self.plain.dtype != bool:
             raise NotFollowedError("keys of random numbers")
         plain = np.asarray(self.plain)
+        # int64 holds every other integer type, and the prime as well
         integers = plain if plain.dtype == np.uint64 else plain.astype(np.int64)
         return (integers % PRIME).astype(np.int64)
 
 
 def number(array: Any) -> Number:
-    """A :class:`Number` of known values; its residues are stored if it floats."""
+    """An array of known values as a :class:`Number`, with their residues where they are floating.
+
+    Integers, booleans and keys of random numbers have their values alone.
+    """
     if not hasattr(array, "dtype"):
         array = np.asarray(array)
     if not jnp.issubdtype(array.dtype, jnp.floating):
@@ -82,10 +86,10 @@ class Followed:
         self.programs: dict[Any, Any] = {}
 
     def __call__(self, *args: Any) -> np.ndarray:
-        """The residues of the result for these arguments.
+        """The residues of the result for these arguments, arrays or instances of :class:`Number`.
 
-        The equations are traced once for arguments of the same shapes and dtypes, whose numbers
-        they do not depend on, and then evaluated in exact arithmetic.
+        The equations of the function are traced once for arguments of the same shapes and dtypes,
+        whose numbers they do not depend on, and then evaluated modulo the prime.
         """
         shapes = jax.tree.map(_shape, args, is_leaf=_is_number)
         flat, structure = jax.tree.flatten(args, is_leaf=_is_number)
@@ -131,19 +135,18 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     A floating result gets residues modulo the prime, from those of the operands. Every result gets
     its value in floating arithmetic too, if all operands have theirs: comparisons and indices need
     it. An operand without a value depends on the vectors that J is multiplied with. An equation
-    that has integer or boolean results of such operands is refused, and so is a comparison of
-    numbers that only rounding tells apart.
+    that has integer or boolean results of such operands is refused, and so is a comparison that
+    rounding decides: of numbers that are equal in floating arithmetic and not in exact arithmetic.
     """
     numbers, name = [_number(operand) for operand in operands], eqn.primitive.name
     if name in _LOOPS:
         return _LOOPS[name](eqn, numbers)
     if any(_is_complex(v) for v in (*eqn.invars, *eqn.outvars)):
         raise NotFollowedError(f"{name} of complex numbers")
-    floating = [jaxprs.floats(v) for v in eqn.outvars]
-    values = _plain_results(eqn, numbers)
+    values = _plain_results(eqn, numbers)  # in floating arithmetic, or None
     if name in _COMPARISONS:
         _check_decided(numbers)
-    if not any(floating):
+    if not any(jaxprs.floats(v) for v in eqn.outvars):
         if values is None:
             raise NotFollowedError(name)
         results = [Number(None, value) for value in values]
@@ -173,7 +176,8 @@ def _plain_results(eqn: Any, numbers: Sequence[Number]) -> list[Any] | None:
 def _check_decided(numbers: Sequence[Number]) -> None:
     """Refuse to compare two numbers that are equal in floating arithmetic but not in residues.
 
-    Rounding would decide which of them is larger. ``numbers`` starts with the two.
+    Rounding would decide which of them is larger. ``numbers`` starts with the two, which are
+    arrays; integers are exact, and any two may be compared.
     """
     first, second = numbers[:2]
     if first.residues is None or second.residues is None or first.plain is None:
@@ -185,10 +189,11 @@ def _check_decided(numbers: Sequence[Number]) -> None:
 def _residues(eqn: Any, numbers: Sequence[Number], values: list[Any] | None) -> list[np.ndarray]:
     """The residues modulo the prime of all results of an equation, of which one floats at least.
 
-    ``values`` are the results as the network computes them, None where they are not known. They are
-    taken where the floating result is exact (a step function, or from integers), and where a
-    comparison chooses among the operands. Sums, products and quotients are computed modulo the
-    prime, and other functions are unknowns.
+    ``numbers`` are its operands, and ``values`` its results as the network computes them, None
+    where they are not known. The residues are those of ``values`` where floating results are exact
+    (a step function, or from integers). A maximum has the residue of the operand that is larger in
+    floating arithmetic. Sums, products and quotients are computed modulo the prime, and the values
+    of other functions are unknowns: residues that depend on the argument alone.
     """
     # a conversion that changes no number, as from float32 to float64
     name = eqn.primitive.name
@@ -208,17 +213,17 @@ def _residues(eqn: Any, numbers: Sequence[Number], values: list[Any] | None) -> 
         return [modular.residues(np.asarray(value)) for value in values]
     if name in _ARITHMETIC:
         return [_ARITHMETIC[name](*(operand.known for operand in numbers))]
-    if name in _MOVES:
+    if name in _MOVES:  # sums and rearrangements of entries
         return _moved(eqn, numbers)
-    if name in _PRODUCTS:
+    if name in _PRODUCTS:  # of matrices, and convolutions
         return [_product(eqn, *numbers)]
-    if name in _OF_VALUES:
+    if name in _OF_VALUES:  # maxima and the like
         if any(operand.plain is None for operand in numbers):
             raise NotFollowedError(name)
         return [_OF_VALUES[name](eqn, *numbers)]
-    if name in _UNKNOWN and values is not None:
+    if name in _UNKNOWN and values is not None:  # exp, tanh and the like
         return [_unknown(name, numbers, values[0])]
-    if name in _RULES:
+    if name in _RULES:  # conversions and integer powers
         return [_RULES[name](eqn, *numbers)]
     raise NotFollowedError(name)
 
@@ -245,30 +250,33 @@ def _unknown(name: str, numbers: Sequence[Number], value: Any) -> np.ndarray:
 
 
 def _moved(eqn: Any, numbers: Sequence[Number]) -> list[np.ndarray]:
-    """Residues of results that are sums of entries of the operands, each taken once or not at all.
+    """The residues of the results of an equation whose results are sums of entries of operands.
 
-    The operation of NumPy is applied to the residues, where there is one, or that of JAX.
+    A sum takes each entry once or not at all, as a slice, a gather or a sum over axes does. So the
+    same operation on the residues gives those of the results, but for multiples of the prime. It is
+    done by NumPy where it has the operation, or by JAX. Indices and the like are taken as they are.
     """
     operation = OPERATIONS.get(eqn.primitive.name, lambda *_: NotImplemented)
     operands = [n.plain if n.residues is None else n.residues for n in numbers]
     results = operation(eqn.params, *operands)
     if results is NotImplemented:
         return _moved_by_jax(eqn, numbers)
-    return [part % PRIME for part in (results if eqn.primitive.multiple_results else [results])]
+    sums = results if eqn.primitive.multiple_results else [results]
+    return [array % PRIME for array in sums]
 
 
 def _moved_by_jax(eqn: Any, numbers: Sequence[Number]) -> list[np.ndarray]:
-    """:func:`_moved` by JAX, in the floating format of the equation, on parts of the residues.
+    """The residues of results that are sums of entries of the operands, by JAX's own operation.
 
-    The results are sums of entries of the operands, so that the sums of the digits of residues,
-    each times its power of two, are those of the residues. A residue has 31 bits. It is split into
-    digits of 8 bits where the format is float32, and of 31 where it is float64: sums of such digits
-    are exact in the format as long as they are below 2 to the number of its binary digits, which is
-    checked.
+    JAX computes in the floating format of the equation. So a residue, which has 31 bits, is written
+    as sum_k d_k 2^(8 k) with digits d_k of 8 bits where the format is float32, and is one digit of
+    31 bits where it is float64. The operation is applied to the d_k of all entries for one k at a
+    time, and the results are added with the same powers of two. Sums of digits are exact as long as
+    they are below 2^24 or 2^53, which is checked.
     """
     dtype = next(v.aval.dtype for v in eqn.outvars if jaxprs.floats(v))
     exact_below = 2.0 ** (jnp.finfo(dtype).nmant + 1)
-    bits = 31 if exact_below > 2.0**50 else 8
+    bits = 31 if exact_below > 2.0**50 else 8  # of a digit
     totals: list[Any] = [np.zeros((), np.int64)] * len(eqn.outvars)
     for shift in range(0, 31, bits):
         digits = [
@@ -286,12 +294,12 @@ def _moved_by_jax(eqn: Any, numbers: Sequence[Number]) -> list[np.ndarray]:
 
 
 def _product(eqn: Any, a: Number, b: Number) -> np.ndarray:
-    """The residues of a product of matrices or of a convolution, by NumPy.
+    """The residues of a product of matrices, or of a convolution, of a and b.
 
-    The operation is that of NumPy for float64. :func:`modular.bilinear` applies it to halves of the
-    residues, whose products and sums float64 holds exactly.
+    NumPy computes it in float64. A residue is high 2^16 + low, and :func:`modular.bilinear` applies
+    the operation to these halves, whose products and sums float64 holds exactly.
     """
-    params = {**eqn.params, "preferred_element_type": None}
+    params = {**eqn.params, "preferred_element_type": None}  # results are to be float64
     operation = OPERATIONS[eqn.primitive.name]
 
     def multiplied(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -304,16 +312,16 @@ def _product(eqn: Any, a: Number, b: Number) -> np.ndarray:
 
 
 def _power(eqn: Any, base: Number) -> np.ndarray:
-    """The residues of an integer power; a negative one is a quotient."""
+    """The residues of base^k with the integer k of the equation; 1 / base^|k| for a negative k."""
     exponent = eqn.params["y"]
     power = modular.powers(base.known, abs(exponent))
     return power if exponent >= 0 else modular.inverses(power)
 
 
 def _convert(eqn: Any, operand: Number) -> np.ndarray:
-    """The residues of numbers in another format, which must not be coarser.
+    """The residues of numbers after a conversion to another format: the same, if it is no coarser.
 
-    A coarser format would round them, which is no algebra.
+    A coarser format would round the numbers, which is no algebra, and is refused.
     """
     before, after = eqn.invars[0].aval.dtype, eqn.params["new_dtype"]
     if jnp.finfo(after).eps > jnp.finfo(before).eps:
@@ -322,9 +330,10 @@ def _convert(eqn: Any, operand: Number) -> np.ndarray:
 
 
 def _chosen(compare: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """A rule for max(a, b) or min(a, b): the residue of the one that the floating values choose.
+    """The rule that gives the residues of max(a, b) or min(a, b) from the numbers a and b.
 
-    ``compare(a, b)`` says whether a is chosen.
+    ``compare`` is np.greater or np.less: applied to the floating values it says where the result is
+    a. Where both are equal they must have equal residues.
     """
 
     def choose(eqn: Any, a: Number, b: Number) -> np.ndarray:
@@ -335,7 +344,7 @@ def _chosen(compare: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 
 
 def _clamped(eqn: Any, low: Number, operand: Number, high: Number) -> np.ndarray:
-    """The residues of numbers that are clamped to an interval, as their floating values are."""
+    """The residues of min(max(operand, low), high), chosen by the floating values."""
     _check_decided((operand, low))
     _check_decided((operand, high))
     at_most_high = np.where(operand.plain > high.plain, high.known, operand.known)
@@ -343,9 +352,10 @@ def _clamped(eqn: Any, low: Number, operand: Number, high: Number) -> np.ndarray
 
 
 def _extreme(find: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """A rule for the largest or smallest entry over axes: the residue of the first such entry.
+    """The rule that gives the residues of the largest, or smallest, entries over some axes.
 
-    ``find`` is np.argmax or np.argmin.
+    ``find`` is np.argmax or np.argmin. The floating values decide which entry is meant, the first
+    one at a tie.
     """
 
     def choose(eqn: Any, operand: Number) -> np.ndarray:
@@ -353,10 +363,11 @@ def _extreme(find: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
         axes = eqn.params["axes"]
         kept = [axis for axis in range(operand.plain.ndim) if axis not in axes]
         order, shape = (*kept, *axes), [operand.plain.shape[axis] for axis in kept]
-        values, residues = (
+        values, residues = (  # with the axes of the equation joined to the last one
             array.transpose(order).reshape(*shape, -1) for array in (operand.plain, operand.known)
         )
-        return np.take_along_axis(residues, find(values, axis=-1)[..., None], axis=-1)[..., 0]
+        indices = find(values, axis=-1)[..., None]
+        return np.take_along_axis(residues, indices, axis=-1)[..., 0]
 
     return choose
 
@@ -398,7 +409,10 @@ def _stack(*parts: Any) -> Any:
 
 
 def _map(function: Callable[..., Any], *numbers: Number) -> Number:
-    """A function of arrays, applied to the residues and to the values; None where one is None."""
+    """Apply a function of arrays to the residues of some numbers, and to their floating values.
+
+    A result is None where one of the numbers has no residues, or no values.
+    """
 
     def of(arrays: Sequence[Any]) -> Any:
         return None if any(array is None for array in arrays) else function(*arrays)

@@ -61,12 +61,12 @@ def rank_bounds(net: Network, groups: Sequence[Sequence[int]]) -> list[RankBound
 
 
 def entry_rank_bounds(net: Network, parts: Sequence[np.ndarray]) -> list[RankBound]:
-    """For each part of the columns of J an upper bound on its rank.
+    """For each group of columns of J an upper bound on its rank; ``parts`` lists their indices.
 
-    A part lists indices into the vector of parameters. Proved are the number of columns, that of
-    the rows of different samples, and that of the rows whose weight is not zero (a label of -1 has
-    the weight zero). Where the equations of the network are small enough to be followed modulo a
-    prime, they may give smaller bounds, which are measured.
+    The indices are those into the vector of parameters. Three bounds are proved: the number of
+    columns, the number of rows of samples that differ, and the number of rows whose weight in the
+    loss is not zero (a label of -1 has the weight zero). If the network is small enough that its
+    equations can be computed modulo a prime, they may give smaller bounds, which are measured.
     """
     rows = min(_different_samples(net) * net.rows, _weighted_rows(net))
     bounds = _bounds(net, lambda: iter((net,)), parts, rows)
@@ -76,26 +76,26 @@ def entry_rank_bounds(net: Network, parts: Sequence[np.ndarray]) -> list[RankBou
 
 
 def _different_samples(net: Network) -> int:
-    """How many samples differ: equal samples have the same rows of J, up to a factor.
+    """How many samples differ: all rows of J of equal samples lie in one space of r dimensions.
 
-    All samples count where they are coupled, since their place in the batch may matter.
+    r is the number of rows of one sample. All samples count where they are coupled, since their
+    place in the batch may matter.
     """
     if net.coupled or not _in_one_process(net):
         return net.samples
     arrays = [np.asarray(array) for array in jax.tree.leaves(net.x)]
-    return len(
-        {
-            hashlib.blake2b(b"".join(array[i].tobytes() for array in arrays)).digest()
-            for i in range(net.samples)
-        }
-    )
+    hashes = {  # equal for equal samples
+        hashlib.blake2b(b"".join(array[i].tobytes() for array in arrays)).digest()
+        for i in range(net.samples)
+    }
+    return len(hashes)
 
 
 def rank_bound_of_batches(first: Network, batches: _Batches, rows: int) -> RankBound:
-    """An upper bound on the rank of J for samples that come in batches.
+    """An upper bound on the rank of the Jacobian J of all samples, where they come in batches.
 
-    ``first`` is the network at the first batch, ``batches`` gives those at all of them, and
-    ``rows`` is the number of rows of J in all.
+    ``first`` is the network at the first batch, ``batches()`` gives the networks at all of them,
+    and ``rows`` is the number of rows of J in all.
     """
     return _bounds(first, batches, [np.arange(first.parameters)], rows)[0]
 
@@ -103,16 +103,16 @@ def rank_bound_of_batches(first: Network, batches: _Batches, rows: int) -> RankB
 def _bounds(
     first: Network, batches: _Batches, parts: Sequence[np.ndarray], rows: int
 ) -> list[RankBound]:
-    """For each part of the columns of J an upper bound on its rank, from its columns.
+    """For each group of columns of J an upper bound on its rank.
 
     The bound is the number of columns, or of rows, or the rank modulo a prime. That rank is
-    computed for a part if floating numbers see few nonzero columns in it: fewer than the bound by
-    its shape, or so few that J can be formed modulo the prime.
+    computed for a group in which few columns are nonzero in floating arithmetic: fewer than the
+    bound by its shape, or so few that elimination modulo the prime takes little work.
 
     Args:
       first: the network at the first batch of samples.
       batches: gives the networks at all batches.
-      parts: for each part its columns, indices into the vector of parameters.
+      parts: for each group the indices of its columns, into the vector of parameters.
       rows: at most so many rows of J are different and not zero.
     """
     bounds = [least(RankBound(len(part)), RankBound(rows)) for part in parts]
@@ -121,14 +121,14 @@ def _bounds(
     most_columns = _LOOKED_FOR * rows
     seems_nonzero = _nonzero_columns(batches, parts, most_columns)
     counts = [int(np.count_nonzero(seems_nonzero[part])) for part in parts]
-    searched = [
+    searched = [  # the groups whose rank modulo the prime is computed
         i
         for i, (count, bound) in enumerate(zip(counts, bounds, strict=True))
         if count < bound.value or (count <= most_columns and _work(rows, count) <= _WORK)
     ]
     try:
         ranks = _ranks(first, batches, [parts[i] for i in searched], rows) if searched else []
-    except (NotFollowedError, OverflowError):
+    except (NotFollowedError, OverflowError):  # an equation has no residues, or a sum is too long
         return bounds
     for i, rank in zip(searched, ranks, strict=True):
         bounds[i] = least(bounds[i], RankBound(rank, ALGEBRA))
@@ -136,16 +136,17 @@ def _bounds(
 
 
 def _work(rows: int, columns: int) -> float:
-    """About how many multiplications the rank of a matrix takes, by elimination."""
+    """About how many multiplications the rank of a matrix (rows, columns) takes, by elimination."""
     return float(rows) * columns * min(rows, columns)
 
 
 def _ranks(first: Network, batches: _Batches, parts: Sequence[np.ndarray], rows: int) -> list[int]:
-    """For each part of the columns of J its rank modulo the prime, or how many are not zero there.
+    """For each group of columns of J its rank modulo the prime, or how many are not zero there.
 
-    The rank is found where it takes little work. It is that of as many sums of all rows of J with
-    random weights as the part has columns, or as J has ``rows``, if these are fewer: such sums span
-    what the rows span, but for a chance of about 1 / prime.
+    ``parts`` lists the indices of the columns of each group, and J has ``rows`` rows. The rank is
+    computed where it takes little work, from random sums of all rows of J. As many sums are taken
+    as the largest group has columns, or as J has rows if these are fewer: such sums span what the
+    rows span, but for a chance of about 1 / prime.
     """
     nonzero = _exact_columns(first, batches)
     nonzero_parts = [part[nonzero[part]] for part in parts]
@@ -155,6 +156,7 @@ def _ranks(first: Network, batches: _Batches, parts: Sequence[np.ndarray], rows:
         return [len(part) for part in nonzero_parts]
     columns = np.unique(np.concatenate(small_parts))
     sums = _sums_of_rows(first, batches, columns, min(rows, max(map(len, small_parts))))
+    # ``columns`` is sorted, so that searchsorted gives the place of each column in the sums
     return [
         modular.rank(_square(sums[:, np.searchsorted(columns, part)])) if is_small else len(part)
         for part, is_small in zip(nonzero_parts, small, strict=True)
@@ -174,10 +176,11 @@ def _square(matrix: np.ndarray) -> np.ndarray:
 
 
 def _sums_of_rows(first: Network, batches: _Batches, columns: np.ndarray, count: int) -> np.ndarray:
-    """``count`` random sums of all rows of J that have a weight, modulo the prime, as rows.
+    """``count`` sums of all rows of J with random weights, modulo the prime: (count, columns).
 
     They have the chosen ``columns`` of J alone. Their rank is that of these columns, or ``count``
-    if that is less, but for a chance of about 1 / prime; so J itself need not be held.
+    if that is less, but for a chance of about 1 / prime; so J itself need not be held. Rows whose
+    term of the loss has the weight zero are left out.
     """
     total: Any = np.zeros((count, len(columns)), np.int64)
     rng = np.random.default_rng(1)
@@ -188,14 +191,15 @@ def _sums_of_rows(first: Network, batches: _Batches, columns: np.ndarray, count:
 
 
 def _blocks_of_rows(first: Network, batches: _Batches) -> Iterator[np.ndarray]:
-    """Yield the rows (.., p) of J that have a weight, modulo the prime, some at a time.
+    """Yield the rows (.., p) of P dF/dtheta modulo the prime, some at a time.
 
-    J is the Jacobian of the outputs. For the cross-entropy the mean over the logits is subtracted,
-    which the loss ignores.
+    F are the outputs of all samples, and P is the projection of :func:`_seen_by_the_loss`, which
+    subtracts the mean over the logits for the cross-entropy and else is the identity. Rows of
+    outputs whose term of the loss has the weight zero are left out.
     """
     of_batch, of_samples = Followed(partial(_together, first)), Followed(partial(_apart, first))
     for net in batches():
-        leaves, weighted = list(net.leaves), _weighted_outputs(net) != 0
+        leaves, weighted = list(net.leaves), _weighted_outputs(net) != 0  # a mask (n, k)
         # numbers that one row takes: its entries, or the values on the way to it
         width = max(net.parameters, net.written * (net.samples if net.coupled else 1))
         if net.coupled:
@@ -205,7 +209,7 @@ def _blocks_of_rows(first: Network, batches: _Batches) -> Iterator[np.ndarray]:
             continue
         samples_at_once = max(1, int(_ENTRIES / (net.k * width)))
         cotangents, start = Number(_seen_by_the_loss(net, 1)), 0
-        for x, seen_before in windows(net.x, samples_at_once):
+        for x, seen_before in windows(net.x, samples_at_once):  # the last window may overlap
             rows = of_samples(leaves, x, cotangents)[seen_before:]  # (n, k, p)
             yield rows[weighted[start : start + len(rows)]]
             start += len(rows)
@@ -229,7 +233,10 @@ def _seen_by_the_loss(net: Network, samples: int) -> np.ndarray:
 
 
 def _apart(net: Network, leaves: list[jax.Array], x: Any, u: jax.Array) -> jax.Array:
-    """u J_i (n, b, p) for u (b, k), where J_i (k, p) is the Jacobian of sample i by itself."""
+    """u J_i (n, b, p) for u (b, k), where J_i (k, p) is the Jacobian of sample i of x by itself.
+
+    J_i are derivatives by the chosen parameters among the ``leaves``.
+    """
 
     def of_sample(sample: Any) -> jax.Array:
         pullback = jax.vjp(partial(net.one, sample=sample), leaves)[1]
@@ -247,11 +254,10 @@ def _together(net: Network, leaves: list[jax.Array], x: Any, u: jax.Array) -> ja
 def _exact_columns(first: Network, batches: _Batches) -> np.ndarray:
     """A mask (p,) of the columns of J that are not zero modulo the prime, and so not zero.
 
-    J are the derivatives of the outputs of all samples. The network's equations are followed in
-    exact arithmetic modulo the prime, which gives u J for a random u, zero at the outputs that have
-    no weight in the loss. A column with an entry other than zero among the others is zero in u J by
-    a chance of 1 / prime. So the mask may lack a column with that chance, and never has one too
-    much.
+    J are the derivatives of the outputs of all samples, without the rows of outputs whose weight in
+    the loss is zero. The network's equations are computed modulo the prime, which gives u J for a
+    random u. The entry of u J is zero for a zero column, and for any other with the chance
+    1 / prime. So the mask may lack a column with that chance, and never has one too much.
     """
     follow, nonzero = Followed(partial(_together, first)), np.zeros(first.parameters, bool)
     for net in batches():
@@ -263,11 +269,12 @@ def _exact_columns(first: Network, batches: _Batches) -> np.ndarray:
 
 
 def _nonzero_columns(batches: _Batches, parts: Sequence[np.ndarray], most: float) -> np.ndarray:
-    """A mask (p,) of the columns of J that floating numbers do not see as zero, for all batches.
+    """A mask (p,) of the columns of J, of all batches, that are not zero in floating arithmetic.
 
-    Random sums of the rows of J that have a weight show them. Samples are read only until every
-    part has more than ``most`` such columns. Rounding may make a column zero, or not zero, so that
-    the mask only shows which parts are worth a look in exact arithmetic.
+    These are the nonzero entries of random sums of the rows of J; rows whose weight in the loss is
+    zero are left out. ``parts`` lists the columns of each group, and samples are read only until
+    every group has more than ``most`` such columns. Rounding may make a column zero, or not zero,
+    so that the mask only shows which groups are worth a look in exact arithmetic.
     """
     rng, nonzero = np.random.default_rng(0), np.zeros((), bool)
     for net in batches():
@@ -284,8 +291,9 @@ def _bound_by_rows(net: Network, columns: np.ndarray, bound: RankBound) -> RankB
     """The ``bound`` on the rank of some columns of J, or a smaller one from their rows.
 
     The rank is at most the number of rows that are not zero; a sample counts with at most
-    ``net.rows`` of them. J v for a random v at these columns shows which rows are zero: first in
-    floating numbers, and only if there are such rows, in exact arithmetic modulo the prime.
+    ``net.rows`` of them. J v for a random v that is zero outside of the ``columns`` shows which
+    rows are zero: first in floating arithmetic, and only if that would lower the bound, modulo the
+    prime.
     """
     v = np.zeros(net.parameters, net.dtype)
     v[columns] = np.random.default_rng(0).standard_normal(len(columns))
@@ -300,7 +308,7 @@ def _bound_by_rows(net: Network, columns: np.ndarray, bound: RankBound) -> RankB
             follow(list(net.leaves), x, Number(residues)).reshape(-1, net.k)[seen_before:]
             for x, seen_before in windows(net.x, _samples_at_once(net))
         ]
-    except (NotFollowedError, OverflowError):
+    except (NotFollowedError, OverflowError):  # an equation has no residues, or a sum is too long
         return bound
     count = _count(net, np.concatenate(images) != 0)
     return RankBound(count, ALGEBRA) if count < bound.value else bound
@@ -338,10 +346,12 @@ def _in_one_process(net: Network) -> bool:
 
 
 def _weighted_rows(net: Network) -> int:
-    """How many rows of J belong to terms of the loss whose weight is not zero.
+    """How many of the n r rows of J = R^T dF/dtheta belong to terms of the loss with a weight.
 
-    The other rows of R^T J are zero. Any term of a caller's loss may use all outputs, so that there
-    all rows of a sample count if one of its terms has a weight.
+    Each term of a sample, such as a token, has an equal number of the sample's r rows, which are
+    zero where the weight of the term is zero. Any term of a caller's loss may use all outputs, so
+    that there all rows of a sample count if one of its terms has a nonzero weight. If r is no
+    multiple of the number of terms, all rows count.
     """
     weights = None if net.target is None else net.target.weights
     if net.target is None or weights is None:
@@ -357,8 +367,9 @@ def _weighted_rows(net: Network) -> int:
 def _weighted_outputs(net: Network) -> np.ndarray:
     """An array (n, k): zero for outputs whose term of the loss has the weight zero, else one.
 
-    A loss of the caller's may use all outputs in each term: there an output counts if any term of
-    its sample has a weight.
+    Each term of a sample, such as a token, has an equal number of its k outputs. A loss of the
+    caller's may use all outputs in each term, so that there all outputs of a sample have a one if
+    any of its terms has a nonzero weight; and so if k is no multiple of the number of terms.
     """
     weights = None if net.target is None else net.target.weights
     if net.target is None or weights is None:
