@@ -50,7 +50,7 @@ from gnjax.numerics.host import all_finite, on_host
 if TYPE_CHECKING:
     from gnjax.networks.network import Network
 
-Way = Literal["together", "alone"]
+Mode = Literal["together", "alone"]
 Response = tuple[jax.Array | np.ndarray, jax.Array | np.ndarray]
 """F (n, k) of some samples, and its derivative T (n, k) along a direction of the parameters."""
 
@@ -104,7 +104,7 @@ def coupling_of(
     kink_share = _KINKS if apart or coarsest > jnp.finfo(jnp.float64).eps else 0.0
     verdict, start = Coupling(False), 0
     for x, seen_before in windows(net.x, together):
-        in_batch, *alone = _responses(net, x, _ways(net, x))
+        in_batch, *alone = _responses(net, x, _modes(net, x))  # alone only if that fits in memory
         new_outputs = in_batch[0][seen_before:]
         see(new_outputs, slice(start, start + len(new_outputs)))
         _check_derivatives(in_batch[1])
@@ -136,9 +136,11 @@ def _judged(
 ) -> Coupling:
     """Whether samples x are coupled, from their outputs F and derivatives T in a batch and alone.
 
-    They are if outputs differ by more than ``limit``, relative to |F| + |T|, or derivatives do at
-    more than the share ``kink_share`` of the samples. They are not if all differ by a few eps of
-    the working format at most. In between the exchange of every other sample decides.
+    They are coupled if outputs differ by more than ``limit``, relative to |F| + |T|, or derivatives
+    do at more than the share ``kink_share`` of the samples, since a unit may be on one side of its
+    kink in a batch and on the other alone. They are not if all differ by at most 16 eps of the
+    working format. In between, every other sample is replaced, and they are coupled if the rest
+    does not keep every bit.
     """
     working_eps = float(jnp.finfo(net.dtype).eps)
     gaps = _gaps(in_batch, (on_host(alone[0]), on_host(alone[1])), limit)
@@ -165,32 +167,36 @@ def _differ(quantity: str, gap: float, limit: float) -> str:
     )
 
 
-def _ways(net: Network, x: Any) -> tuple[Way, ...]:
+def _modes(net: Network, x: Any) -> tuple[Mode, ...]:
     """How samples x are evaluated in one program: in a batch, and also alone if they are few.
 
-    They are few if memory holds them side by side. One program for both evaluations is traced and
-    compiled faster than two.
+    At most ``net.batch`` samples are few: memory holds both evaluations at once. One program for
+    both is traced and compiled faster than two.
     """
     return ("together", "alone") if 1 < sample_count(x) <= net.batch else ("together",)
 
 
 def _each_alone(net: Network, x: Any) -> Response:
-    """F and its derivative T for each sample alone, computed for some samples at a time.
+    """The outputs F (n, k) and their derivative T (n, k) at each sample x as a batch of one.
 
-    Parts of one size overlap at the end; what a part computes again is left out.
+    They are computed for ``net.batch`` samples at a time. The last window of samples overlaps the
+    one before it, and what it computes again is left out.
     """
-    parts = [(*_responses(net, part, ("alone",))[0], skip) for part, skip in windows(x, net.batch)]
-    outputs, derivatives = (
-        np.concatenate([on_host(part[i])[part[2] :] for part in parts]) for i in range(2)
-    )
+    responses = [
+        (*_responses(net, part, ("alone",))[0], seen_before)
+        for part, seen_before in windows(x, net.batch)
+    ]
+    outputs = np.concatenate([on_host(f)[seen_before:] for f, _, seen_before in responses])
+    derivatives = np.concatenate([on_host(t)[seen_before:] for _, t, seen_before in responses])
     return outputs, derivatives
 
 
-@bounded_jit(static_argnames=("ways",))
-def _responses(net: Network, x: Any, ways: tuple[Way, ...]) -> tuple[Response, ...]:
-    """F (n, k) and its derivative T (n, k) along a random direction, for each of the ``ways``.
+@bounded_jit(static_argnames=("modes",))
+def _responses(net: Network, x: Any, modes: tuple[Mode, ...]) -> tuple[Response, ...]:
+    """The outputs F (n, k) and their derivative T (n, k) in one direction, for each of the modes.
 
-    "together" evaluates the samples x as one batch, and "alone" each as a batch of one.
+    The direction is a random one of the parameters. The mode "together" evaluates the samples x as
+    one batch, and "alone" each as a batch of one.
     """
     v = _direction(net)
 
@@ -203,7 +209,8 @@ def _responses(net: Network, x: Any, ways: tuple[Way, ...]) -> tuple[Response, .
 
     functions = {"together": outputs, "alone": alone}
     return tuple(
-        jaxprs.pushforward(functions[way], list(net.leaves), v, forward=net.forward) for way in ways
+        jaxprs.pushforward(functions[mode], list(net.leaves), v, forward=net.forward)
+        for mode in modes
     )
 
 
@@ -233,8 +240,8 @@ def _gaps(in_batch: Response, alone: Response, limit: float) -> Gaps:
     For each sample they are divided by the sum of the largest |F| and the largest |T|. The share is
     that of samples whose derivatives differ by more than ``limit``. NaN counts as equal to NaN.
     """
-    first, second = ([on_host(part) for part in side] for side in (in_batch, alone))
-    size = sum(np.abs(part).max(axis=1) for part in first)  # (n,)
+    first, second = ([on_host(array) for array in pair] for pair in (in_batch, alone))
+    size = sum(np.abs(array).max(axis=1) for array in first)  # (n,): max |F| + max |T|
     gaps = []
     with np.errstate(all="ignore"):  # what is not finite counts as an infinite gap
         for a, b in zip(first, second, strict=True):
@@ -259,7 +266,8 @@ def _keeps_every_bit(net: Network, x: Any, in_batch: Response) -> bool:
     samples are replaced, and then the even ones, so that each sample is among the kept ones once.
     """
     for parity in (0, 1):
-        after = _responses(net, _exchanged(x, parity), _ways(net, x))[0]
+        # the same program as before, since another one might round differently
+        after = _responses(net, _exchanged(x, parity), _modes(net, x))[0]
         if not bool(_same(in_batch, after, parity)):
             return False
     return True

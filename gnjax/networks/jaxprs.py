@@ -26,17 +26,23 @@ Bind = Callable[[Any, Sequence[Any]], Any]
 
 
 def inlined(function: Callable[..., Any], *args: Any) -> Any:
-    """The closed jaxpr of a function of arrays or pytrees, without calls, also inside its scans.
+    """The closed jaxpr of ``function(*args)`` with the equations of calls in place of the calls.
 
-    A checkpoint counts as a call: it decides when values are computed, but does not change them.
+    The bodies of its scans have no calls either. A checkpoint counts as a call: it decides when
+    values are computed, but does not change them. The arguments are arrays or pytrees, and those of
+    the jaxpr are their leaves.
     """
     closed_jaxpr, leaves = jax.make_jaxpr(function)(*args), jax.tree.leaves(args)
 
+    def step(body: Any, args: Sequence[Any], _: Any) -> tuple[list[Any], None]:
+        """The results of a scan's body for one step, and no further outputs."""
+        return inside(body, args), None
+
     def bind_inlined(eqn: Any, operands: Sequence[Any]) -> Any:
         """The results of one equation; a scan becomes one whose body has no calls."""
-        if eqn.primitive.name == "scan":
-            return scanned(eqn, operands, lambda body, args, row: (inside(body, args), None))[0]
-        return bind(eqn, operands)
+        return (
+            scanned(eqn, operands, step)[0] if eqn.primitive.name == "scan" else bind(eqn, operands)
+        )
 
     def inside(body: Any, args: Sequence[Any]) -> list[Any]:
         """The results of the equations of ``body``, with those of calls in their places."""
@@ -62,18 +68,19 @@ def evaluate(
     bind: Bind,
     entered: Mapping[str, str] = CALLS,
 ) -> list[Any]:
-    """The results of a jaxpr on values of any kind that ``bind`` takes, equation by equation.
+    """The results of a jaxpr, equation by equation, on values of any kind that ``bind`` takes.
 
-    To enter checkpoints and functions with rules of their own changes derivatives and memory, and
-    no value. The memory of a value is freed after the last equation that uses it.
+    The memory of a value is freed after the last equation that uses it.
 
     Args:
       jaxpr: the equations.
       consts: the values of the constants of the jaxpr.
       args: the values of its arguments.
       bind: gives the results of one equation for its operands.
-      entered: primitives whose equations are calls that are evaluated inside, each with the name
-        that the jaxpr inside has among its parameters; ``bind`` is given every other equation.
+      entered: primitives that hold a jaxpr, such as calls, whose equations are evaluated one by
+        one; ``bind`` is given every other equation. Each has the name of its jaxpr's parameter. If
+        checkpoints and functions with derivative rules are among them, their values stay the same,
+        but not their derivatives or memory.
     """
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     values.update(zip(jaxpr.invars, args, strict=True))
@@ -96,11 +103,11 @@ def evaluate(
 
 
 def _unused(jaxpr: Any) -> dict[int, list[Any]]:
-    """For the index of an equation, the variables that no later equation uses.
+    """For the index of an equation the variables that it reads or makes and no later one reads.
 
     Their values can be freed after it. The results of the jaxpr are never among them.
     """
-    last_use = {
+    last_use = {  # the index of the last equation that reads or makes each variable
         v: index
         for index, eqn in enumerate(jaxpr.eqns)
         for v in (*variables(eqn.invars), *eqn.outvars)
@@ -116,16 +123,17 @@ def _unused(jaxpr: Any) -> dict[int, list[Any]]:
 def most_bytes(jaxpr: Any) -> int:
     """The most bytes that the results of equations take at one time in :func:`evaluate`.
 
-    A result is held from its equation to the last equation that uses it. While a call is evaluated,
-    the results inside of it are held too. What is inside of loops and branches is left out.
+    A result takes memory from its equation to the last equation that uses it. While a call is
+    evaluated, the results inside of it do so too. What is inside of loops and branches is left out,
+    and so are the arguments and constants of the jaxpr.
     """
-    unused_after, held, most = _unused(jaxpr), 0, 0
+    unused_after, in_use, most = _unused(jaxpr), 0, 0
     results = {v for eqn in jaxpr.eqns for v in eqn.outvars}
     for index, eqn in enumerate(jaxpr.eqns):
         inner = called(eqn)[0] if eqn.primitive.name in ALL_CALLS else None
-        held += sum(_bytes(v) for v in eqn.outvars)
-        most = max(most, held + (0 if inner is None else most_bytes(inner)))
-        held -= sum(_bytes(v) for v in unused_after.get(index, ()) if v in results)
+        in_use += sum(_bytes(v) for v in eqn.outvars)
+        most = max(most, in_use + (0 if inner is None else most_bytes(inner)))
+        in_use -= sum(_bytes(v) for v in unused_after.get(index, ()) if v in results)
     return most
 
 
@@ -152,6 +160,9 @@ def scanned(
 ) -> tuple[list[Any], Any]:
     """The results of a scan whose body is run by ``step``, and the extra outputs of ``step``.
 
+    The result is a new ``jax.lax.scan``. So the equations of the body can be evaluated in another
+    way, or further values be taken out of it.
+
     Args:
       eqn: the equation of the scan.
       operands: its operands: constants, then what it carries, then arrays with a row for each step.
@@ -164,7 +175,7 @@ def scanned(
     params, carry_start = eqn.params, eqn.params["num_consts"]
     rows_start = carry_start + params["num_carry"]
     consts, rows = operands[:carry_start], operands[rows_start:]
-    carry = [
+    carry = [  # lax.scan wants every carry in one dtype from the first step on
         o if isinstance(o, jax.Array) else jnp.asarray(o, v.aval.dtype)
         for o, v in zip(
             operands[carry_start:rows_start], eqn.invars[carry_start:rows_start], strict=True
@@ -202,18 +213,19 @@ def _widened(eqn: Any, operands: Sequence[jax.Array]) -> Sequence[jax.Array]:
 
     On a CPU XLA has no fast float64 convolution for kernels with up to 256 pairs of input and
     output channels. So many channels are added that there are more pairs, unless that would more
-    than double the inputs.
+    than double the inputs. ``eqn`` is the equation of the convolution, ``operands`` are image and
+    kernel.
     """
     x, kernel = operands
-    numbers = eqn.params["dimension_numbers"]
-    outputs, inputs, *window = (kernel.shape[axis] for axis in numbers.rhs_spec)
-    added = _FEW_PAIRS // outputs + 1 - inputs
+    layout = eqn.params["dimension_numbers"]  # the order of the axes
+    outputs, inputs, *window = (kernel.shape[axis] for axis in layout.rhs_spec)
+    added = _FEW_PAIRS // outputs + 1 - inputs  # (inputs + added) outputs > 256
     ungrouped = eqn.params["feature_group_count"] == eqn.params["batch_group_count"] == 1
     slow = kernel.dtype == jnp.float64 and max(window, default=1) > 1 and 0 < added <= inputs
     if not (ungrouped and slow and jax.default_backend() == "cpu"):
         return operands
-    sides = (x, numbers.lhs_spec[1]), (kernel, numbers.rhs_spec[1])
-    return [_extended(array, axis, added) for array, axis in sides]
+    arrays_and_channel_axes = (x, layout.lhs_spec[1]), (kernel, layout.rhs_spec[1])
+    return [_extended(array, axis, added) for array, axis in arrays_and_channel_axes]
 
 
 def _extended(array: jax.Array, axis: int, missing: int) -> jax.Array:
@@ -263,11 +275,14 @@ def equations(jaxpr: Any) -> Iterator[Any]:
 
 
 def equations_inside(eqn: Any) -> Iterator[Any]:
-    """All equations of the loop, branches or call that an equation is; none for other equations."""
+    """All equations inside of an equation that is a loop, a branch or a call; none inside others.
+
+    They are in the jaxprs among the parameters of the equation.
+    """
     for value in jax.tree.leaves(
         list(eqn.params.values()), is_leaf=lambda v: hasattr(v, "eqns") or hasattr(v, "jaxpr")
     ):
-        inner = getattr(value, "jaxpr", value)
+        inner = getattr(value, "jaxpr", value)  # a closed jaxpr holds its jaxpr
         if hasattr(inner, "eqns"):
             yield from equations(inner)
 
@@ -306,7 +321,7 @@ def may_have_no_derivative(jaxpr: Any) -> bool:
 
 
 def bind(eqn: Any, operands: Sequence[Any]) -> Any:
-    """The results of an equation at other operands, by its primitive.
+    """The results of an equation of a jaxpr for given operands, by its primitive.
 
     Up to jax 0.9 ``get_bind_params`` returns the functions among its parameters apart from them.
     """

@@ -31,17 +31,19 @@ def widths(net: Network) -> list[int]:
 
 
 def rows(net: Network) -> Iterator[np.ndarray]:
-    """Yield C (n r, c) with C C^T = J J^T some rows at a time, for coupled samples.
+    """Yield a matrix C (n r, c) with C C^T = J J^T, some rows at a time, for coupled samples.
 
-    C has the columns of J, or fewer with the same products, see :func:`_items`.
+    The columns of C for a parameter are those of J, or fewer where its layer has fewer positions
+    than inputs, see :func:`_items`.
     """
     return (np.concatenate(columns, axis=1) for columns in _columns_by_parameter(net))
 
 
 def jacobians(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """C_b (n r, c_b) with C_b C_b^T = J_b J_b^T for the parameters of each part b.
+    """For each group b of parameters a matrix C_b (n r, c_b) with C_b C_b^T = J_b J_b^T.
 
-    A part lists indices of parameters among the chosen ones; J_b are their columns of J.
+    ``parts`` lists for each group the indices of its parameters among the chosen ones, and J_b are
+    their columns of J.
     """
     rows_of_parts: list[list[np.ndarray]] = [[] for _ in parts]
     for columns in _columns_by_parameter(net):
@@ -51,7 +53,10 @@ def jacobians(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarray]:
 
 
 def _columns_by_parameter(net: Network) -> Iterator[list[np.ndarray]]:
-    """Yield b rows of C, C C^T = J J^T, at a time: a block (b, c_l) for each parameter l."""
+    """Yield b rows of C, C C^T = J J^T, at a time: a block (b, c_l) for each parameter l.
+
+    Rows are chosen by unit vectors, of which some may have been in the block before.
+    """
     for unit_vectors, seen_before in unit_rows(net):
         u = unit_vectors.reshape(len(unit_vectors), net.samples, net.rows)
         columns_of_parameters = _rows(net, on_device(u))
@@ -64,18 +69,18 @@ def _trace(net: Network) -> layers.TracedLayers:
 
 
 def _items(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
-    """An item for each chosen parameter: "narrow" where fewer columns have the same products.
+    """For each chosen parameter whether J J^T takes its columns of J ("rows") or fewer ("narrow").
 
     A layer with q_in inputs and q_out outputs at T positions t has the q_in q_out columns
-    sum_t delta_t a_t^T of J, of inputs a and sensitivities delta. With a = L Q, L (T, T) lower
-    triangular and Q (T, q_in) with orthonormal rows, the T q_out columns sum_t delta_t L_ts have
-    the same products with each other, and are fewer if T < q_in.
+    J_l = sum_t delta_t a_t^T of J, of inputs a_t and sensitivities delta_t. With a = L Q, L (T, T)
+    lower triangular and Q (T, q_in) with orthonormal rows, the T q_out columns
+    C_l = sum_t delta_t L_ts have C_l C_l^T = J_l J_l^T, and are fewer if T < q_in.
     """
     layer_by_leaf, items = layer_of_leaf(trace), []
     parameters = zip(net.leaf_indices, net.entry_indices, net.counts, strict=True)
     for index, (leaf, entries, count) in enumerate(parameters):
         layer = layer_by_leaf.get(leaf)
-        masked = entries is not None
+        masked = entries is not None  # only some entries of the parameter are chosen
         width = None if layer is None or masked else _narrow_width(net, trace.layers[layer])
         if width is None:
             items.append(Item(index, layer, "rows", count))
@@ -102,8 +107,8 @@ def _narrow_width(net: Network, layer: layers.Layer) -> int | None:
 def _rows(net: Network, u: jax.Array) -> list[jax.Array]:
     """b rows of C, C C^T = J J^T, as a block (b, c_l) for each chosen parameter l.
 
-    u (b, n, r) are the unit vectors that choose the rows: a block is the part of u J, or fewer
-    columns with the same products.
+    u (b, n, r) are the unit vectors that choose the rows. The block of a parameter with the columns
+    J_l of J is u J_l, or u C_l for fewer columns C_l with C_l C_l^T = J_l J_l^T.
     """
     trace = _trace(net)
     items = _items(net, trace)

@@ -14,13 +14,15 @@ from gnjax.networks.network import Network
 
 @dataclass(frozen=True)
 class Item:
-    """One chosen parameter, and the form in which its part of J is computed.
+    """One chosen parameter, and the form in which its columns of J are computed.
 
-    The form is "rows" for the columns of J themselves. It is "pair" for the inputs a and the
-    sensitivities delta of each use, in the shapes of its equation; "vectors" for both as vectors,
-    where the layer acts on a single position; and "places" where every a_t is a unit vector and the
-    indices of the ones stand for a. Of coupled samples, whose layers act on all of them at once,
-    "narrow" is for fewer columns with the same products (:mod:`gnjax.networks.jacobians.coupled`).
+    The form is "rows" for the columns of J themselves. The other forms hold the inputs a of the
+    parameter's layer and the sensitivities delta, the derivatives of the outputs by the layer's
+    result, from which the columns are sum_t delta_t a_t^T over its positions t. It is "pair" for
+    both in the shapes of the layer's equation; "vectors" for both as vectors, where the layer acts
+    on a single position; and "places" where every a_t is a unit vector and the indices of the ones
+    stand for a. Of coupled samples, whose layers act on all of them at once, "narrow" is for fewer
+    columns C with the same C C^T (:mod:`gnjax.networks.jacobians.coupled`).
     """
 
     parameter: int  # index among the chosen leaves, ``net.leaf_indices``
@@ -45,11 +47,13 @@ def uses_of(trace: layers.TracedLayers, item: Item) -> tuple[Use, ...]:
 
 
 def items_of(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
-    """The form in which the part of each chosen parameter in J J^T takes the least work.
+    """For each chosen parameter l, with the columns J_l of J, the form of least work for J_l J_l^T.
 
-    A table in which rows are looked up at few positions is in the form "places", a layer that acts
-    at one position is in the form "vectors", and any other parameter is in the form "rows": it has
-    its columns of J. ``trace`` holds the layers of the network of one sample.
+    With inputs a_t and sensitivities delta_t at positions t of a layer, J_l is sum_t delta_t a_t^T.
+    A layer that acts at one position is in the form "vectors", which holds a and delta. A table in
+    which rows are looked up at few positions is in the form "places", which holds the indices of
+    the rows in place of a. Any other parameter is in the form "rows", which holds J_l. ``trace``
+    has the layers of the network of one sample.
     """
     layer_by_leaf = layer_of_leaf(trace)
     items = []
@@ -62,9 +66,9 @@ def items_of(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
         positions = 0 if use is None else use.positions
         if use is None or entries is not None:
             items.append(Item(index, layer, "rows", net.counts[index]))
-        elif (
-            has_one_hot_inputs(use) and positions**2 < use.sizes.inputs
-        ):  # pairs of positions are compared
+        elif has_one_hot_inputs(use) and positions**2 < use.sizes.inputs:
+            # J_l J_l^T compares pairs of positions; at each of these, delta has q_out numbers, and
+            # the index of the row is one
             items.append(Item(index, layer, "places", positions * (use.sizes.outputs + 1)))
         elif positions == use.groups == 1:
             # delta has q_out numbers for each of the r rows of a sample, and a has q_in in all
@@ -77,7 +81,7 @@ def items_of(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
 
 def as_rows(net: Network) -> tuple[Item, ...]:
     """One item of the form "rows" for each chosen parameter: together all columns of J."""
-    layered = () if net.coupled else net.layered
+    layered = () if net.coupled else net.layered  # the parameters in known layers
     layer_by_leaf = {leaf: layer for layer, leaf in enumerate(layered)}
     parameters = enumerate(zip(net.leaf_indices, net.counts, strict=True))
     return tuple(Item(i, layer_by_leaf.get(leaf), "rows", count) for i, (leaf, count) in parameters)

@@ -31,7 +31,7 @@ _ROWS = 64  # rows of the J of a coupled batch that are computed at once
 Tree = TypeVar("Tree")
 
 
-Pieces = tuple[list[Pair], jax.Array]
+PairsAndRows = tuple[list[Pair], jax.Array]
 """Of n samples: the pairs (a, delta) of the items not in the form "rows", and rows (n, r, p)."""
 
 
@@ -43,17 +43,19 @@ def pieces_of(
     portion: tuple[int, int] | None = None,
     through: Callable[..., Any] | None = None,
 ) -> Iterator[Any]:
-    """Yield the pairs (a, delta) and the rows (n_b, r, p) of J, some samples at a time.
+    """Yield J as (pairs, rows) for n_b samples at a time: a list of (a, delta), and (n_b, r, c).
 
-    An item in the form "rows" has its columns in the rows; any other has a pair, the inputs a of
-    its layer and the sensitivities delta. All parts have one size, so that one program serves them:
-    the last one overlaps the one before it, and what was computed twice is yielded once. The
-    outputs of coupled samples are one function; it has rows alone, some outputs at a time, as those
-    of one sample.
+    A parameter in the form "rows" has its columns of J in the rows. Any other has a pair, the
+    inputs a of its layer and the sensitivities delta, from which its columns are
+    sum_t delta_t a_t^T over the positions t of the layer.
+
+    One compiled program serves all windows of samples, as all have one size: the last one overlaps
+    the one before it, and what was computed twice is yielded once. The outputs of coupled samples
+    are one function; it has rows alone, which are yielded as those of one sample (1, b, p).
 
     Args:
       net: the network.
-      items: the parameters, in the order of the columns.
+      items: the parameters and their forms, in the order of the columns.
       samples: the samples (x, target) in place of those of the network, which are not coupled.
       portion: at most how many samples are computed at once, and how many of their rows; the last
         rows of a sample are filled up with zeros. By default all rows of as many samples as the
@@ -75,15 +77,15 @@ def pieces_of(
         # ``through`` may sum over samples, so that those seen before have to go first
         x, target = take(part, new) if seen_before and through is not None else part
         for start in range(0, net.rows, rows):
-            pieces = _pieces(net, items, rows, through, x, target, start)
-            yield take(pieces, new) if seen_before and through is None else pieces
+            results = _pairs_and_rows(net, items, rows, through, x, target, start)
+            yield take(results, new) if seen_before and through is None else results
 
 
 def unit_rows(net: Network) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield b unit vectors (b, n r) of the n r outputs of coupled samples at a time, in order.
+    """Yield the rows of the identity (n r, n r) as blocks (b, n r), for coupled samples.
 
-    Each part comes with the number of its vectors that came before: all parts have one size, so
-    that the last one overlaps the one before it.
+    u J of such a block u are b rows of J. All blocks have one size, at most 64, so that the last
+    one overlaps the one before it. With each comes the number of its rows that were yielded before.
     """
     size = net.samples * net.rows
     count = min(_ROWS, size)
@@ -106,7 +108,7 @@ def _concatenated(*parts: jax.Array) -> jax.Array:
 
 
 @bounded_jit(static_argnames=("items", "rows"))
-def _pieces(
+def _pairs_and_rows(
     net: Network,
     items: tuple[Item, ...],
     rows: int,
@@ -115,11 +117,13 @@ def _pieces(
     target: Target | None,
     start: int,
 ) -> Any:
-    """The pairs (a, delta) and the rows (n_b, rows, p) of R^T dF/dtheta for n_b samples x.
+    """J = R^T dF/dtheta for n_b samples x as (pairs, rows): a list of (a, delta), and columns of J.
 
     R^T (r, k) is the factor of the loss at the outputs of a sample. So many ``rows`` of it, from
-    row ``start`` on, are computed; zeros follow the last one. ``through`` is a function of the
-    network, the samples (x, target), the pairs and the rows, whose result is returned instead.
+    row ``start`` on, are taken; zeros follow the last one. Parameters in the form "rows" have their
+    columns (n_b, rows, c), others a pair of the inputs a of their layer and the sensitivities
+    delta. ``through`` is a function of the network, the samples (x, target), the pairs and the
+    columns, whose result is returned instead.
     """
     trace = sample_trace(net)
 
@@ -131,12 +135,12 @@ def _pieces(
         filled = jnp.pad(all_rows, ((0, -len(all_rows) % rows), (0, 0)))
         return jax.lax.dynamic_slice_in_dim(filled, start, rows)
 
-    def sample(xi: Any, sample_target: Target | None) -> Pieces:
-        """The pairs and rows of one sample, from one backward pass for each of its rows.
+    def of_sample(xi: Any, sample_target: Target | None) -> PairsAndRows:
+        """The pairs and columns of one sample, from one backward pass for each of its rows.
 
-        A pair (a, delta) is in the shapes of the equation ("pair"), the indices of the ones in
-        place of a ("places"), or vectors a (q_in) and delta (rows, q_out) of the one position
-        ("vectors"). Every other item has columns of the rows.
+        A pair (a, delta) is in the shapes of the equation ("pair"), or has the indices of the ones
+        of unit vectors in place of a ("places"), or is the vectors a (q_in) and delta (rows, q_out)
+        of the one position ("vectors").
         """
         pairs_of_items: list[Pair] = []
         columns = [jnp.zeros((rows, 0), net.dtype)]
@@ -155,8 +159,8 @@ def _pieces(
                 columns.append(columns_of(net, trace, item, pairs, gradient))
         return pairs_of_items, jnp.concatenate(columns, axis=1)
 
-    pieces = jax.vmap(sample)(x, target)
-    return pieces if through is None else through(net, (x, target), *pieces)
+    pairs_and_rows = jax.vmap(of_sample)(x, target)
+    return pairs_and_rows if through is None else through(net, (x, target), *pairs_and_rows)
 
 
 def by_items(
@@ -166,11 +170,12 @@ def by_items(
     sample: Any,
     weights: Callable[[jax.Array], jax.Array],
 ) -> Iterator[tuple[Item, list[Pair], jax.Array | None]]:
-    """Yield each item with the pair (a, delta) of each use of its layer, or with its gradient.
+    """Yield (item, pairs, gradient) for each parameter: the derivatives of j sums M F of outputs.
 
-    A parameter in a known layer has pairs, the inputs a of the layer and the sensitivities delta
-    (j, ..) of j outputs; any other one has the gradients (j, p) of these outputs. The j outputs are
-    the entries of M F, where F (k,) are the outputs of the sample, and ``weights(F)`` is M (j, k).
+    F (k,) are the outputs of the ``sample``, and ``weights(F)`` is M (j, k). A parameter in a known
+    layer has a pair (a, delta) for each use: the inputs a of the layer, and the sensitivities delta
+    (j, ..) = d (M F) / d z with the layer's result z. Any other has no pairs, and the gradient
+    (j, p) of M F, which is None for the former. ``trace`` has the equations of F and its layers.
     """
     uses = [use for item in items for use in uses_of(trace, item)]
     others = [net.leaf_indices[item.parameter] for item in items if item.layer is None]
@@ -188,10 +193,11 @@ def columns_of(
     pairs: Sequence[Pair],
     gradient: jax.Array | None,
 ) -> jax.Array:
-    """The columns (j, p) of J of an item's chosen entries.
+    """The columns (j, c) of J for the c chosen entries of an item's parameter.
 
-    They are sum_t delta_t a_t^T from the ``pairs`` (a, delta) where the layer of the item is known,
-    and the ``gradient`` (j, p) of all entries where it is not.
+    They are sum_t delta_t a_t^T over positions t, from the ``pairs`` of inputs a and sensitivities
+    delta of j outputs, where the parameter is in a known layer. Where it is not, they are given as
+    the ``gradient`` (j, p) by all entries.
     """
     if item.layer is not None:
         layer = trace.layers[item.layer]

@@ -53,10 +53,10 @@ def parameter_gram(net: Network, vectors: np.ndarray) -> tuple[jax.Array, np.nda
     added in float64 on the host.
     """
     few = net.parameters <= _FEW and jnp.finfo(net.dtype).bits < 64
-    in_double: float | np.ndarray = 0.0
+    in_double: float | np.ndarray = 0.0  # J^T J of few parameters so far
     gram: jax.Array | None = None
     lost: jax.Array | None = None  # what rounding has taken from ``gram``, to be put back
-    images, start = 0.0, 0
+    images, start = 0.0, 0  # U J so far, and the number of rows of J in it
     for block in row_blocks(net):
         rows = on_host(block)
         images = images + vectors[:, start : start + len(rows)] @ rows
@@ -75,9 +75,9 @@ def parameter_gram(net: Network, vectors: np.ndarray) -> tuple[jax.Array, np.nda
 def _add_product(
     total: jax.Array | None, lost: jax.Array | None, rows: jax.Array
 ) -> tuple[jax.Array, jax.Array | None]:
-    """``total`` (p, p) plus A^T A for some rows A (b, p), and what is lost by rounding this sum.
+    """``total`` (p, p) plus A^T A for some rows A (b, p), and what rounding took from the total.
 
-    The first product has no total to be added to, and loses nothing.
+    ``lost`` is what it took before. Both are None for the first product, which loses nothing.
     """
     product = jnp.matmul(rows.T, rows, precision="highest")
     return (product, None) if total is None else added(total, lost, product)

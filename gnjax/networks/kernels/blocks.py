@@ -30,30 +30,33 @@ PairsAndRows = tuple[list[Pair], jax.Array | np.ndarray]
 
 
 class Blocks:
-    """The samples of a network in blocks of one size, with their pairs and rows for a group.
+    """The samples of a network in blocks of one size, and what J J^T needs of each block.
 
-    The last block overlaps the one before, so that one program serves all blocks. With a ``buffer``
-    pairs and rows are computed once; on a CPU the rows are stored in the buffer, which all groups
-    reuse, because memory that is new to a process costs more time than writing to it.
+    That is, for the parameters of one group, the rows of J, or the pairs (a, delta) of the inputs
+    and the sensitivities of a layer. The last block overlaps the one before, so that one program
+    serves all blocks. With a ``buffer`` pairs and rows are computed once; on a CPU the rows are
+    stored in the buffer, which all groups reuse, because memory that is new to a process costs more
+    time than writing to it.
     """
 
     def __init__(self, net: Network, group: tuple[Item, ...], buffer: np.ndarray | None) -> None:
         """Plan the blocks for the parameters in ``group``; nothing is computed.
 
-        The buffer is divided into one part for the rows of J of each block.
+        The ``buffer``, an array of numbers in a row, is divided into one part for each block, which
+        has room for the rows of J of the block.
         """
         self._net, self._group = net, group
         self.inputs = [masked.inputs_of_units(net, item) for item in group if item.form != "rows"]
         self.size = block_size(net)
         self.starts = range(0, net.samples, self.size)
         self._pieces: dict[int, PairsAndRows] = {}
-        numbers = 0 if buffer is None else numbers_of_rows(net, group)
-        self._buffers = None if buffer is None else np.split(buffer[:numbers], len(self.starts))
+        needed = 0 if buffer is None else numbers_of_rows(net, group)
+        self._buffers = None if buffer is None else np.split(buffer[:needed], len(self.starts))
 
     def pieces(self, index: int) -> PairsAndRows:
-        """The pairs (a, delta) and the rows (n, r, p) of J for the samples of a block.
+        """The pairs (a, delta) of layers and the rows (n, r, p) of J for the samples of a block.
 
-        They are computed anew in each call, or once and held if there are buffers for them.
+        They are computed anew in each call, or once and kept if there are buffers for them.
         """
         if index in self._pieces:
             return self._pieces[index]
@@ -81,13 +84,15 @@ def block_size(net: Network) -> int:
 
 
 def numbers_of_rows(net: Network, group: Sequence[Item]) -> int:
-    """How many numbers the rows of J of all blocks have, for the items in the form "rows".
+    """How many numbers the rows of J of all blocks of samples have, for a group of parameters.
 
-    The last block counts in full, though it overlaps the one before.
+    Only parameters in the form "rows" have columns of these rows; others are in pairs. The last
+    block counts in full, though it overlaps the one before.
     """
     size = block_size(net)
     samples = size * len(range(0, net.samples, size))
-    return samples * net.rows * sum(net.counts[i.parameter] for i in group if i.form == "rows")
+    columns = sum(net.counts[item.parameter] for item in group if item.form == "rows")
+    return samples * net.rows * columns
 
 
 def fit(group: Sequence[Item], *nets: Network) -> bool:
@@ -98,9 +103,10 @@ def fit(group: Sequence[Item], *nets: Network) -> bool:
 
 
 def groups(items: Iterable[Item], *nets: Network) -> Iterator[tuple[Item, ...]]:
-    """Group parameters so that the rows and pairs of a group fit in memory, where they can.
+    """Group parameters so that what J J^T needs of a group fits in memory, where that is possible.
 
-    A parameter that does not fit by itself is a group alone.
+    That is the rows of J, or pairs of layers, for all samples of the networks, see :func:`fit`. A
+    parameter that does not fit by itself is a group alone.
     """
     group: tuple[Item, ...] = ()
     for item in sorted(items, key=lambda item: item.width):
@@ -112,7 +118,10 @@ def groups(items: Iterable[Item], *nets: Network) -> Iterator[tuple[Item, ...]]:
 
 
 def _stored_in(buffer: np.ndarray, parts: Sequence[jax.Array]) -> jax.Array | np.ndarray:
-    """Join arrays of rows (n_b, r, p) of some samples each, on a CPU in the memory of a buffer."""
+    """Join arrays of rows of J (n_b, r, p), each of some samples, to one (n, r, p).
+
+    On a CPU it is written into the memory of the buffer, which has room for exactly its entries.
+    """
     if not buffer.size or not all(on_cpu(part) for part in parts):
         return joined(parts)
     rows = buffer.reshape(-1, *parts[0].shape[1:])
@@ -128,9 +137,9 @@ def add_block(
     columns: np.ndarray,
     inputs: Sequence[masked.Inputs | None],
 ) -> None:
-    """Add the share that some parameters have in the block J_left J_right^T of a kernel.
+    """Add to a block of J_left J_right^T the summands of some parameters.
 
-    Entry (i, r, j, r') of the block belongs to output r of sample i on the left and to output r' of
+    Entry (i, r, j, r') of the block belongs to row r of J of sample i on the left and to row r' of
     sample j on the right. A layer with the inputs a and the sensitivities delta of its outputs adds
     (a_i . a_j) (delta_i delta_j^T), and other parameters the product of their rows of J.
 
@@ -138,9 +147,10 @@ def add_block(
       block: the block (i, r, j, r') that is added to.
       left: of the samples i the pairs (a, delta) of layers, and rows of J.
       right: the same of the samples j.
-      new: of the samples i and j those for which it is added.
-      pairs: the indices of the pairs that count.
-      columns: the columns of the rows that count.
+      new: which of the samples i and j on the left and right are in the block; the others belong to
+        blocks before.
+      pairs: the indices of the pairs whose layers are added.
+      columns: the indices of the columns of the rows of J that are added.
       inputs: for every pair the inputs that a mask leaves each unit; None without a mask.
     """
     new_entries = np.s_[new[0], :, new[1]]
@@ -161,15 +171,16 @@ def _add_structured(
     new: tuple[slice, ...],
     inputs: masked.Inputs | None = None,
 ) -> None:
-    """Add one layer's part of J_left J_right^T to a block (i, r, j, r'), from its two pairs.
+    """Add one layer's summand of J_left J_right^T to a block (i, r, j, r').
 
-    The pairs are the inputs and sensitivities (a, delta) of the samples i, and (b, epsilon) of the
-    samples j; sensitivities with an axis for positions come with indices of rows that are looked
-    up in place of inputs. ``new`` are the entries of the block for which it is added, and
-    ``inputs`` those that a mask leaves each unit.
+    ``left`` has the inputs and sensitivities (a, delta) of the samples i, and ``right`` has
+    (b, epsilon) of the samples j. For a table that rows are looked up in, a and b are the indices
+    of the rows at each position, and delta and epsilon have an axis for the positions. ``new``
+    selects the samples that are in the block, and ``inputs`` are the inputs that a mask leaves each
+    unit.
     """
     (a, delta), (b, epsilon) = left, right
-    if delta.ndim == 4:
+    if delta.ndim == 4:  # (i, r, t, q_out), with positions t
         block += np.asarray(_over_positions(left, right))[new]
     elif all(on_cpu(array) for array in (*left, *right)):
         new_i, _, new_j = new
@@ -214,7 +225,7 @@ def _over_vectors(left: Pair, right: Pair) -> jax.Array:
 
 @jax.jit
 def _over_positions(left: Pair, right: Pair) -> jax.Array:
-    """The block (i, r, j, r') of a table that samples look rows up in, over pairs of positions.
+    """The block (i, r, j, r') of J_left J_right^T for a table that samples look rows up in.
 
     It is the sum over positions t of sample i and s of sample j of (a_t . b_s) (delta_t
     epsilon_s^T) with unit vectors a_t and b_s: those pairs count that look up the same row.

@@ -40,10 +40,10 @@ def output_gram(net: Network) -> np.ndarray:
 
 
 def output_grams(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """J_l J_l^T (n r, n r) for the columns J_l of each part of the parameters, from one pass.
+    """J_l J_l^T (n r, n r) for each group l of parameters with the columns J_l of J, from one pass.
 
-    A part consists of the indices of its parameters among the chosen leaves. Every chosen leaf is
-    in exactly one part.
+    ``parts`` lists for each group the indices of its parameters among the chosen leaves. Every
+    chosen leaf is in exactly one group.
     """
     if net.coupled:
         return [columns @ columns.T for columns in jacobians_of_coupled(net, parts)]
@@ -63,8 +63,9 @@ def cross_gram(left: Network, right: Network) -> np.ndarray:
 def _grams(left: Network, right: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarray]:
     """J_l J'_l^T (n r, n' r') for each part l of the parameters, at two sets of samples.
 
-    J_l are the columns of J for a part, which lists the indices of its parameters among the chosen
-    ones. If both networks are one, only the blocks on and above the diagonal are computed.
+    J belongs to ``left`` and J' to ``right``. A part lists the indices of its parameters among the
+    chosen ones, and J_l are their columns of J. If both networks are one, only the blocks on and
+    above the diagonal are computed.
     """
     shape = left.samples, left.rows, right.samples, right.rows
     grams = [zeros(shape, left.dtype) for _ in parts]
@@ -72,9 +73,9 @@ def _grams(left: Network, right: Network, parts: Sequence[Sequence[int]]) -> lis
     nets = (left,) if left is right else (left, right)
     # groups of parameters, so that the rows of J and the pairs of a group fit in memory if possible
     all_groups = list(groups(_items(left, right), *nets))
-    held = [group for group in all_groups if fit(group, *nets)]
-    buffers = [  # memory for rows of J, which all groups reuse
-        np.empty(max((numbers_of_rows(net, group) for group in held), default=0), net.dtype)
+    kept_groups = [group for group in all_groups if fit(group, *nets)]
+    buffers = [  # memory for the rows of J of one group, which all groups reuse
+        np.empty(max((numbers_of_rows(net, group) for group in kept_groups), default=0), net.dtype)
         for net in nets
     ]
     for group in all_groups:
@@ -136,42 +137,44 @@ def _add_group(
     gram_of: dict[int, np.ndarray],
     buffers: Sequence[np.ndarray],
 ) -> None:
-    """Add the shares of a group of parameters to the kernels, one block of samples at a time.
+    """Add the summands of a group of parameters to the kernels, one block of samples at a time.
 
-    If the rows and pairs of all samples fit in memory, they are computed once, and held.
+    A parameter l with the columns J_l and J'_l of J and J' adds J_l J'_l^T to its kernel, which is
+    computed from rows of J and J', or from pairs (a, delta) of the inputs and sensitivities of its
+    layer. If the rows and pairs of all samples fit in memory, they are computed once, and kept.
 
     Args:
       nets: the network at the samples of the rows of the kernels, and the one at the samples of
         the columns, if that is another one.
       group: the parameters.
       gram_of: the kernel (n, r, n', r') to which each parameter belongs, by its index.
-      buffers: for each network memory for the rows of J that are held.
+      buffers: for each network memory for the rows of J that are kept.
     """
-    held = fit(group, *nets)
+    keeps = fit(group, *nets)
     blocks = [
-        Blocks(net, group, buffer if held else None)
+        Blocks(net, group, buffer if keeps else None)
         for net, buffer in zip(nets, buffers, strict=True)
     ]
     left, right = blocks[0], blocks[-1]
     for i in range(len(left.starts)):
-        left_pieces = left.pieces(i)
-        for j in range(i if left is right else 0, len(right.starts)):
-            right_pieces = left_pieces if left is right and i == j else right.pieces(j)
+        of_left = left.pieces(i)  # pairs and rows of the samples of block i
+        for j in range(i if left is right else 0, len(right.starts)):  # from the diagonal on
+            of_right = of_left if left is right and i == j else right.pieces(j)
             new = left.new_in_block(i), right.new_in_block(j)
             for gram, pairs, columns in _shares(nets[0], group, gram_of):
                 block = gram[left.new_among_all(i), :, right.new_among_all(j)]
-                add_block(block, left_pieces, right_pieces, new, pairs, columns, left.inputs)
+                add_block(block, of_left, of_right, new, pairs, columns, left.inputs)
 
 
 def _shares(
     net: Network, group: tuple[Item, ...], gram_of: dict[int, np.ndarray]
 ) -> Iterator[tuple[np.ndarray, list[int], np.ndarray]]:
-    """Yield each kernel to which parameters of the group add, and by what they add to it.
+    """Yield (kernel, pairs, columns): each kernel that a group of parameters adds to, and by what.
 
-    ``gram_of`` has the kernel of each parameter, by its index among the chosen ones. A parameter of
-    the group has a pair (a, delta) in the list of the group's pairs, or columns in the group's rows
-    of J. Yielded with each kernel are the indices of its pairs in that list, and the indices of its
-    columns.
+    ``gram_of`` has the kernel of each parameter, by its index among the chosen ones. A parameter in
+    the form "rows" adds the products of its columns in the group's rows of J, and any other those
+    of its pair (a, delta) in the list of the group's pairs. Of the parameters of one kernel,
+    ``pairs`` are the indices in that list, and ``columns`` the indices of the columns.
     """
     with_rows = [item for item in group if item.form == "rows"]
     ends = np.cumsum([net.counts[item.parameter] for item in with_rows])

@@ -36,10 +36,10 @@ def _as_vectors(net: Network, trace: layers.TracedLayers, item: Item) -> Item:
     """The item, in the form "vectors" if it is a masked dense layer where that is much less work.
 
     A mask chooses some entries of the weights (``net.entry_indices``). For a pair of samples with r
-    rows each, rows of J take r^2 multiplications for each weight. Vectors take one for each weight
-    and r^2 for each unit. So the first take r^2 times as many, or as many times as a unit has
-    weights if that is less: this is ``gain``. The products of vectors are smaller and slower, which
-    only a large gain makes up for, and are made by NumPy on a CPU.
+    rows of J each, products of these rows take r^2 multiplications for each weight. Vectors, the
+    inputs and sensitivities of the layer, take one for each weight and r^2 for each unit. So rows
+    take about min(r^2, weights of a unit) times as many: this is ``gain``. The products of vectors
+    are smaller and slower, which only a large gain makes up for, and are made by NumPy on a CPU.
     """
     if item.form != "rows" or item.layer is None or net.entry_indices[item.parameter] is None:
         return item
@@ -53,9 +53,10 @@ def _as_vectors(net: Network, trace: layers.TracedLayers, item: Item) -> Item:
 
 
 def inputs_of_units(net: Network, item: Item) -> Inputs | None:
-    """The inputs that a mask leaves each unit of a layer in the form "vectors"; None without one.
+    """For each unit of a masked dense layer the indices of the inputs whose weights are chosen.
 
-    The mask is the chosen entries of the layer's parameter.
+    The mask is the chosen entries of the weights (``net.entry_indices``). None where there is no
+    mask, or the layer's part of J J^T is not computed from vectors a and delta (form "vectors").
     """
     weights = net.entry_indices[item.parameter]
     if weights is None or item.layer is None or item.form != "vectors":
