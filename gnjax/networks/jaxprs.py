@@ -40,9 +40,9 @@ def inlined(function: Callable[..., Any], *args: Any) -> Any:
 
     def bind_inlined(eqn: Any, operands: Sequence[Any]) -> Any:
         """The results of one equation; a scan becomes one whose body has no calls."""
-        return (
-            scanned(eqn, operands, step)[0] if eqn.primitive.name == "scan" else bind(eqn, operands)
-        )
+        if eqn.primitive.name == "scan":
+            return scanned(eqn, operands, step)[0]
+        return bind(eqn, operands)
 
     def inside(body: Any, args: Sequence[Any]) -> list[Any]:
         """The results of the equations of ``body``, with those of calls in their places."""

@@ -44,12 +44,12 @@ class BoundedJit(Generic[Arguments, _Value]):
         return value
 
     def of(self, owner: Any) -> Any:
-        """The ``jax.jit`` of the model and loss that ``owner`` holds: a call's first argument.
+        """The ``jax.jit`` for the functions, such as model and loss, that ``owner`` holds.
 
-        Which one is taken decides how long its programs are kept, and not what is computed: every
-        ``jax.jit`` compiles anew for arguments of another structure, and the model and the loss are
-        a part of the structure. To find them takes as long as a small product, so the answer for
-        the last owner is remembered.
+        The owner is the first argument of a call. Which ``jax.jit`` is taken decides how long its
+        programs are kept, and not what is computed: every ``jax.jit`` compiles anew for arguments
+        of another structure, and the model and the loss are a part of the structure. To find them
+        takes as long as a small product, so the answer for the last owner is remembered.
         """
         last_owner, program = self._last
         if last_owner() is not owner:

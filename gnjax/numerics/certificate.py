@@ -59,7 +59,7 @@ class Error(Result):
     def __add__(self, other: Error) -> Error:
         """The bound on the sum of both errors, with the weaker kind of evidence and its reasons.
 
-        The chances of failure add up. An exact number adds nothing: an error of 0 that is proved.
+        The chances of failure add up. A proved error of 0, of an exact number, changes nothing.
         """
         for bound, exact in ((self, other), (other, self)):
             if exact.value == 0 and exact.failure == 0 and exact.kind == PROVED:
@@ -166,7 +166,7 @@ def certificate(*errors: Error) -> Certificate:
 
 
 def _rounded_up(probability: float) -> str:
-    """The probability in two digits, rounded up, so that the text never claims more than it."""
+    """A probability of failure in two digits, rounded up, so that no smaller one is claimed."""
     scale = 10.0 ** (math.floor(math.log10(probability)) - 1)  # of the second digit
     # A part in 1e12 less, so that a number of two digits is not rounded up to the next one.
     return f"{min(1.0, math.ceil(probability / scale * (1 - 1e-12)) * scale):.2g}"

@@ -26,7 +26,7 @@ def on_cpu(array: Any) -> bool:
     if isinstance(array, np.ndarray | np.generic):
         return True
     if isinstance(array, jax.core.Tracer) or not isinstance(array.dtype, np.dtype):
-        return False
+        return False  # NumPy has no dtype for keys of random numbers
     cpu = all(device.platform == "cpu" for device in array.devices())
     return cpu and (array.is_fully_addressable or array.is_fully_replicated)
 
@@ -152,11 +152,11 @@ def dot(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def length(a: np.ndarray, b: np.ndarray | None = None, factor: float = 0.0) -> float:
-    """The Euclidean length of a, or of a - factor b where b is given, in float64.
+    """The Euclidean length of all entries of a, or of a - factor b where b is given, in float64.
 
-    Both are read some entries at a time, so that no float64 copy of a whole array takes memory.
-    The length of the whole is the length of the vector of the lengths of these parts. No square
-    that counts under- or overflows.
+    Both are read 2^22 entries at a time, so that no float64 copy of a whole array takes memory. The
+    length of the whole is the length of the vector of the lengths of these parts. Squares neither
+    overflow nor, if they are large enough to matter, underflow.
     """
     if b is None:
         parts = (part.astype(np.float64, copy=False) for part in in_parts(a))
@@ -199,7 +199,10 @@ def wide(block: jax.Array) -> np.ndarray | jax.Array:
 
 
 def _length_of_part(part: np.ndarray) -> float:
-    """The Euclidean length of a vector, scaled by its largest entry only where that is needed."""
+    """The Euclidean length of a vector of float64 whose squares may under- or overflow.
+
+    Entries are divided by the largest one where the plain formula is not safe.
+    """
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         plain = float(np.linalg.norm(part))
     if 1e-130 < plain < 1e150:  # squares that underflow are then less than its rounding

@@ -37,7 +37,8 @@ def residues(numbers: np.ndarray) -> np.ndarray:
     finite = np.where(np.isfinite(numbers), numbers, 0).astype(np.float64)
     mantissas, exponents = np.frexp(finite)
     integers = np.ldexp(mantissas, 53).astype(np.int64) % PRIME  # a float64 has 53 binary digits
-    smallest = -1200  # below the exponent of every float64
+    # the number is its integer times 2^(exponent - 53), and -1126 <= exponent - 53 <= 971
+    smallest = -1200
     powers = _powers_of_two(smallest, 1100)
     return integers * powers[exponents - 53 - smallest] % PRIME
 
@@ -70,9 +71,10 @@ def powers(a: np.ndarray, exponent: int) -> np.ndarray:
 def unknowns(name: str, *arguments: np.ndarray) -> np.ndarray:
     """Residues that stand for the values of a function such as exp, which has none modulo q.
 
-    They look random, and are the same for the same ``name`` and arguments. So what holds for them
-    holds, but for a small chance, whatever values the function has: a sum that is zero by its
-    structure is zero, and one that is zero for special values alone is not.
+    They are hashes of the function's ``name`` and of the residues of its ``arguments``, entry by
+    entry: equal arguments have equal residues, and different ones look independent. So a sum like
+    exp(x) - exp(x), which is zero for whatever values exp has, is zero, and one that is zero for
+    special values alone is not, but for a small chance.
     """
     with np.errstate(over="ignore"):
         state = np.asarray(zlib.crc32(name.encode()), np.uint64)
@@ -127,7 +129,7 @@ def as_residues(exact: np.ndarray) -> np.ndarray:
 
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The product of two matrices of residues, summed over at most 2^20 terms at a time."""
+    """The product modulo q of two matrices of residues, by sums of 2^20 terms, exact in float64."""
     total = np.zeros((len(a), b.shape[1]), np.int64)
     for start in range(0, a.shape[1], _LONGEST):
         terms = slice(start, start + _LONGEST)

@@ -40,7 +40,7 @@ def below(result: float) -> float:
 
 
 def stored_bound(bounds: float | Sequence[float], dtype: jnp.dtype) -> jax.Array:
-    """Bounds in the given precision, none of them below the float64 number that it stands for."""
+    """Bounds as a JAX array of the ``dtype``, each rounded up: none is below its float64 value."""
     exact = np.asarray(bounds, np.float64)
     with np.errstate(over="ignore", under="ignore"):
         converted = exact.astype(dtype)
@@ -76,8 +76,9 @@ def _row_squares(matrix: jax.Array | np.ndarray) -> tuple[jax.Array, jax.Array]:
 def _host_row_squares(matrix: jax.Array | np.ndarray) -> tuple[float, np.ndarray]:
     """A scale s, and the squared length of each row of M / s, by NumPy in float64.
 
-    On a CPU this is several times faster than XLA. Where no square of an entry can overflow, and
-    none that counts can underflow, s is 1 and nothing is copied.
+    s is the largest |M_ij|, so that no square overflows. If that is between 1e-100 and 1e100, no
+    square of an entry can overflow, and none that counts can underflow: then s is 1 and nothing is
+    copied. On a CPU this is several times faster than XLA.
     """
     entries = np.asarray(matrix)
     scale = float(max(entries.max(initial=0.0), -entries.min(initial=0.0)))
@@ -98,7 +99,7 @@ def underflow(terms: int, entries: int, dtype: jnp.dtype) -> float:
 
 
 def conversion_error(original: ArrayLike, stored: jax.Array | np.ndarray) -> float:
-    """A bound on ||original - stored||_F for an array and what the working precision makes of it.
+    """A bound on ||original - stored||_F for an array and its copy in the working precision.
 
     It is exactly 0 where nothing was rounded. In 32-bit mode JAX stores float64 input in float32.
     """
@@ -107,6 +108,7 @@ def conversion_error(original: ArrayLike, stored: jax.Array | np.ndarray) -> flo
         return 0.0
     host, rounded = np.asarray(host), np.asarray(stored)
     if host.dtype.itemsize > 8:  # beyond float64: what one rounding does to each entry
+        # |a - fl(a)| <= u |a|, and |a| <= |fl(a)| / (1 - u); the last factor covers 1 / (1 - u)
         return unit_roundoff(stored.dtype) * frobenius_norm(stored) * (1 + 2.0**-20)
     if host.dtype.kind in "iu":  # float64 may round an integer above 2^53: compare integers
         pairs = zip(*_changed_integers(host, rounded), strict=True)
@@ -123,19 +125,20 @@ def symmetric_part(original: ArrayLike, stored: jax.Array) -> tuple[jax.Array, f
     """(M + M^T) / 2 for the stored M, and a bound on its error in Frobenius norm.
 
     The error is the distance from (A + A^T) / 2 for the ``original`` matrix A, of which M is the
-    rounded copy. It is 0 for a symmetric matrix that was not rounded.
+    rounded copy: that of M from A, and the rounding of the sum of the two halves. It is 0 for a
+    symmetric matrix that was not rounded.
     """
     error = conversion_error(original, stored)
     matrix = by_numpy(stored)
     if bool((matrix == matrix.T).all()):
         return stored, error
     rounding = unit_roundoff(stored.dtype) * frobenius_norm(stored)
-    rounding += underflow(1, stored.size, stored.dtype)
+    rounding += underflow(1, stored.size, stored.dtype)  # of the halves
     return on_device(matrix / 2 + matrix.T / 2), raised(error + rounding)
 
 
 def _changed_integers(original: np.ndarray, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The integers that may differ from their stored values, and these values.
+    """The integers of ``original`` that may differ from their copies in ``stored``, and the copies.
 
     All of at least 2^53 are among them, as float64 cannot tell whether they differ.
     """

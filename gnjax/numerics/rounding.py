@@ -67,10 +67,10 @@ def spectral_error(size: int, dtype: jnp.dtype) -> float:
 def singular_errors(values: np.ndarray, size: int, dtype: jnp.dtype) -> np.ndarray:
     """Bounds on the errors of singular values from LAPACK, which are sorted from the largest down.
 
-    There are two parts: :func:`spectral_error`, which is relative to the largest value, and what
-    LAPACK's iterations leave, which end once a value is known to about 50 eps of itself. Held-out
-    matrices of up to 160 rows with repeated
-    singular values had errors of up to 64 eps of a value; 200 eps is taken.
+    They are the sum of two: :func:`spectral_error` of ``size`` rows times the largest value, and
+    what LAPACK's iterations leave, which end once a value is known to about 50 eps of itself.
+    Held-out matrices of up to 160 rows with repeated singular values had errors of up to 64 eps of
+    a value; 200 eps is taken.
     """
     return spectral_error(size, dtype) * values[0] + unconverged(values)
 
@@ -84,8 +84,8 @@ def singular_values(matrix: np.ndarray) -> np.ndarray:
     """Singular values, largest first; a long matrix is first replaced by R of its QR factorisation.
 
     R has the same singular values. With 1.5 times as many rows as columns this takes 0.7 of the
-    time, because QR consists of products of matrices and LAPACK's reduction of products with
-    vectors.
+    time, because QR consists of products of matrices with matrices, and LAPACK's reduction to a
+    bidiagonal matrix of products with vectors.
     """
     tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T
     if 2 * tall.shape[0] > 3 * tall.shape[1]:

@@ -48,10 +48,11 @@ def times_power(array: Any, exponent: int) -> Any:
 def values_in_units(
     values: np.ndarray, errors: np.ndarray | float, exponent: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """2^exponent times values and bounds on their errors, rounded up where they underflow.
+    """2^exponent times ``values`` and times bounds on their ``errors``, which stay bounds.
 
-    A multiple that underflow rounds has an error more, of at most the smallest float. Values beyond
-    the largest float are refused.
+    Multiples are exact unless they underflow. Then a bound is rounded up, and a value that is
+    rounded has a further error of at most the smallest float, which is added to its bound. Values
+    beyond the largest float are refused.
     """
     with np.errstate(under="ignore", over="ignore"):
         multiples, bounds = np.ldexp(values, exponent), np.ldexp(errors, exponent)

@@ -23,7 +23,10 @@ _NEGATIVE = 1e-8  # an eigenvalue below minus this times inputs and largest entr
 
 
 def check_weights(weights: Sequence[ArrayLike]) -> list[jax.Array]:
-    """W_1 .. W_L as arrays of the working precision, W_l of shape (a_l, a_{l-1})."""
+    """Check that the matrices ``weights`` can be multiplied to W_L .. W_1, and return them.
+
+    They are arrays of the working precision, W_l of shape (a_l, a_{l-1}).
+    """
     if isinstance(weights, str) or not isinstance(weights, Sequence) or len(weights) == 0:
         msg = f"weights must be a non-empty list [W1, .., WL], got {_describe(weights)}"
         raise ValueError(msg)
@@ -39,7 +42,11 @@ def check_weights(weights: Sequence[ArrayLike]) -> list[jax.Array]:
 
 
 def check_covariance(covariance: ArrayLike, inputs: int) -> jax.Array:
-    """Sigma as a symmetric positive semidefinite (d, d) array of the working precision."""
+    """Check that a covariance is symmetric and positive semidefinite, and return (S + S^T) / 2.
+
+    It is an array (d, d) of the working precision for d = ``inputs``; asymmetry and negative
+    eigenvalues as small as rounding are let pass.
+    """
     sigma = check_matrix("covariance", covariance)
     if sigma.shape != (inputs, inputs):
         msg = (
@@ -69,9 +76,9 @@ _compiled_largest_and_asymmetry = jax.jit(_largest_and_asymmetry)
 
 
 def check_symmetric_matrix(name: str, matrix: jax.Array | np.ndarray, tolerance: float) -> float:
-    """Refuse a matrix that is not symmetric to ``tolerance`` times its largest entry.
+    """Refuse a matrix M with |M_ij - M_ji| above ``tolerance`` times the largest |M_ij|.
 
-    Returns the largest entry in absolute value.
+    Returns the largest |M_ij|. ``name`` is what the error calls the matrix.
     """
     if on_cpu(matrix):
         with np.errstate(over="ignore", invalid="ignore"):
@@ -165,10 +172,10 @@ def check_known(what: str, tree: Any) -> None:
 
 
 def check_finite(name: str, given: Any, array: jax.Array | np.ndarray, advice: str) -> None:
-    """Refuse an array with NaN or Inf.
+    """Refuse an array with NaN or Inf, which the error calls ``name``.
 
-    ``given`` is the array before its precision was converted. Where a number was finite in it, the
-    error says that the conversion lost it, and otherwise it gives the ``advice``.
+    ``given`` is the array before its precision was converted. If the conversion made a finite
+    number infinite, the error says so, and otherwise it gives the ``advice``.
     """
     if is_traced(array) or all_finite(array):
         return
@@ -180,7 +187,8 @@ def check_finite(name: str, given: Any, array: jax.Array | np.ndarray, advice: s
 def check_held(name: str, given: Any, array: jax.Array | np.ndarray) -> None:
     """Refuse an array of JAX that does not hold the numbers of ``given``, of which it is a copy.
 
-    In 32-bit mode JAX wraps integers of 64 bits, and numbers beyond 3.4e38 become infinite.
+    In 32-bit mode JAX keeps the lower 32 bits of integers of 64 bits, and numbers beyond 3.4e38
+    become infinite. ``name`` is what the error calls the array.
     """
     if given.dtype == array.dtype or given.dtype == bool or is_traced(array):
         return

@@ -146,7 +146,8 @@ def _number(entry: Any) -> Any:
 def _check_type(tree: Any, cls: type[Result]) -> None:
     """Refuse JSON whose "type" is neither ``cls`` nor a class that inherits from it.
 
-    JSON without a "type" passes: what else is wrong with it is found when its fields are read.
+    ``tree`` is what the JSON says, a dict if it is an answer. One without a "type" passes here: it
+    is refused when its fields are read.
     """
     name = tree.get("type") if isinstance(tree, dict) else ""
     names = {subclass.__name__ for subclass in (cls, *inheriting(cls))}

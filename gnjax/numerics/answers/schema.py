@@ -30,19 +30,19 @@ def brief(value: Any) -> str:
 
 
 def value_of(value: Any, kind: Any, path: str) -> Any:
-    """The value of a field of the type ``kind``, from its JSON; ``path`` names it in errors.
+    """The value of a field of an answer, from the ``value`` that JSON has for it.
 
-    ``kind`` is the annotation of a field of an answer: a tuple, an array, a number, a word, another
-    answer, or one of them or None. A value of any other type is refused.
+    ``kind`` is the annotation of the field: a tuple, an array, a number, a word, another answer, or
+    one of them or None. A value of any other type is refused, and ``path`` names it in the error.
     """
-    origin, parts = get_origin(kind), get_args(kind)
+    origin, types = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):  # "T | None", the only union among the fields
-        if value is None and NoneType in parts:
+        if value is None and NoneType in types:
             return None
-        (kind,) = (part for part in parts if part is not NoneType)
+        (kind,) = (t for t in types if t is not NoneType)
         return value_of(value, kind, path)
     if origin is tuple:
-        return tuple(_entries(value, parts, path))
+        return tuple(_entries(value, types, path))
     if kind is np.ndarray:
         return _array(value, path)
     if kind is float:
@@ -61,7 +61,10 @@ def _refuse(value: Any, kind: str, path: str) -> NoReturn:
 
 
 def _entries(values: Any, kinds: tuple[Any, ...], path: str) -> Iterator[Any]:
-    """The entries of a tuple from a list of JSON; its ``kinds`` are (T, U, ..) or (T, Ellipsis)."""
+    """Yield the entries of a tuple from the list that JSON has for it; ``path`` names it in errors.
+
+    ``kinds`` are the types of the entries, or (T, Ellipsis) for any number of entries of type T.
+    """
     if not isinstance(values, list):
         _refuse(values, "list", path)
     if kinds[-1] is Ellipsis:
@@ -73,7 +76,10 @@ def _entries(values: Any, kinds: tuple[Any, ...], path: str) -> Iterator[Any]:
 
 
 def _float(value: Any, path: str) -> float:
-    """A number as it stands, or one of {"float": "nan"}, "inf" and "-inf"."""
+    """A number from JSON, which has {"float": "nan"}, "inf" or "-inf" for one that is not finite.
+
+    Anything else is refused; ``path`` names it in the error.
+    """
     number: Any = _NOT_FINITE.get(value.get("float")) if isinstance(value, dict) else value
     if type(number) not in (int, float):
         _refuse(value, "number", path)
@@ -81,7 +87,11 @@ def _float(value: Any, path: str) -> float:
 
 
 def _array(value: Any, path: str) -> np.ndarray:
-    """{"array": numbers, "shape": ..., "dtype": ...}, with "nan", "inf" and "-inf" as numbers."""
+    """The array that JSON has as {"array": [numbers, ..], "shape": [..], "dtype": name}.
+
+    Numbers that are not finite are the words "nan", "inf" and "-inf". Anything else is refused;
+    ``path`` names it in the error.
+    """
     if not isinstance(value, dict) or value.keys() != {"array", "shape", "dtype"}:
         _refuse(value, "array", path)
     if value["dtype"] not in _DTYPES:
@@ -94,17 +104,23 @@ def _array(value: Any, path: str) -> np.ndarray:
 
 
 def _answer(value: Any, cls: type[Any], path: str) -> Any:
-    """An object {"type": name, field: value, ..} of this class or of one that inherits from it."""
+    """The answer that JSON has as {"type": name of its class, field: value, ..}.
+
+    The class is ``cls`` or one that inherits from it. Anything else is refused; ``path`` names it
+    in the error.
+    """
     classes = {subclass.__name__: subclass for subclass in (cls, *inheriting(cls))}
     name = value.get("type") if isinstance(value, dict) else None
     if not isinstance(name, str) or name not in classes:
         _refuse(name or value, cls.__name__, path)
-    parts = {field: part for field, part in value.items() if field != "type"}
-    if unknown := parts.keys() - {field.name for field in dataclasses.fields(classes[name])}:
+    fields = {field: json for field, json in value.items() if field != "type"}
+    if unknown := fields.keys() - {field.name for field in dataclasses.fields(classes[name])}:
         msg = f"{path} has no field {brief(min(unknown))}"
         raise ValueError(msg)
     hints = get_type_hints(classes[name])
-    values = {field: value_of(parts[field], hints[field], f"{path}.{field}") for field in parts}
+    values = {
+        field: value_of(json, hints[field], f"{path}.{field}") for field, json in fields.items()
+    }
     return classes[name](**values)
 
 

@@ -35,11 +35,11 @@ def plain(value: Any) -> Any:
 
 
 def row(result: Any) -> dict[str, Any]:
-    """The numbers and words of an answer as one row of a table: values by the names of columns.
+    """The numbers and words of an answer, a dataclass, as one row of a table: {column: value}.
 
-    The field "kind" of an answer inside this one, in the field "certificate", is in the column
-    "certificate_kind". A pair of numbers, such as an interval, is in NAME_low and NAME_high.
-    Arrays, and fields that are None, have no column.
+    A field that is an answer itself has a column for each of its fields: "kind" of the field
+    "certificate" is "certificate_kind". A pair of floats, such as an interval, is in the columns
+    NAME_low and NAME_high. Arrays, and fields that are None, have no column.
     """
     columns: dict[str, Any] = {}
     for name, value in named(result):
@@ -48,7 +48,7 @@ def row(result: Any) -> dict[str, Any]:
             columns |= {f"{name}_{inner}": part for inner, part in row(value).items()}
         elif isinstance(plain_value, _SCALARS):
             columns[name] = plain_value
-        elif isinstance(value, tuple) and [type(part) for part in plain_value] == [float, float]:
+        elif isinstance(value, tuple) and [type(end) for end in plain_value] == [float, float]:
             columns |= {f"{name}_low": plain_value[0], f"{name}_high": plain_value[1]}
     return columns
 
@@ -56,9 +56,10 @@ def row(result: Any) -> dict[str, Any]:
 def frame(result: Any) -> DataFrame:
     """The table of an answer, a row for each entry of the fields that its class names in ``_rows``.
 
-    Where such a field is a tuple of answers, each of them is a row. Where they are arrays, of the
-    shape of the first one, each entry is a row, and the numbers and words of the whole answer, such
-    as its method, stand in every row. An answer without such fields is one row.
+    If the first of these fields is a tuple of answers, each of them is a row. If it is an array,
+    each entry is a row, with the same entry of the other fields that have its shape, and the
+    numbers and words of the whole answer, such as its method, stand in every row. An answer without
+    such fields is one row.
     """
     row_fields = {name: getattr(result, name) for name in type(result)._rows}
     first_field = next(iter(row_fields.values()), (result,))

@@ -18,14 +18,15 @@ _LISTEN = 0.1  # seconds; only Windows needs a limit to hear Ctrl-C during a wai
 
 
 def interruptible(work: Callable[[], _Value]) -> _Value:
-    """The value of ``work``, or a ``KeyboardInterrupt`` as soon as Ctrl-C comes.
+    """The value of ``work()``, or a ``KeyboardInterrupt`` as soon as Ctrl-C comes.
 
-    The work must release Python's lock, as functions of ``numpy.linalg`` do and those of
-    ``scipy.linalg`` do not. Ctrl-C reaches the main thread alone; others do the work themselves.
-    The end of the process waits for interrupted work, or for a second Ctrl-C: a BLAS that is
-    unloaded while it computes may hang.
+    Python hears Ctrl-C only between its own instructions, and not during a call to LAPACK. So the
+    work is done by another thread while this one waits and listens. It must release Python's lock,
+    as functions of ``numpy.linalg`` do and those of ``scipy.linalg`` do not. Interrupted work goes
+    on in its thread, and the end of the process waits for it, or for a second Ctrl-C: a BLAS that
+    is unloaded while it computes may hang.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():  # Ctrl-C does not reach it
         return work()
     outcome: Future[_Value] = Future()
     context = contextvars.copy_context()

@@ -45,6 +45,7 @@ def graded_eigenpairs(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     except np.linalg.LinAlgError:
         return eigenpairs(matrix)
     (gejsv,) = get_lapack_funcs(("gejsv",), (matrix,))
+    # joba=0 is for columns of very different sizes; other options may drop small singular values
     scaled, _, columns, scales, _, info = gejsv(lower.T, joba=0, jobv=0, jobr=0, jobp=0)
     if info:  # the rotations did not converge
         return eigenpairs(matrix)

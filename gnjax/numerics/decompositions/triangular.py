@@ -13,11 +13,10 @@ _WORK = 4e9  # so many multiplications: Ctrl-C is heard between two calls
 
 
 def triangular_factor(matrix: np.ndarray) -> np.ndarray:
-    """R of M = Q R, (min(rows, columns), columns), without Q.
+    """R of the QR factorisation M = Q R, as (min(rows, columns), columns), without Q.
 
     LAPACK's geqrt spends nearly all its time in products of matrices. For 30,000 rows it takes half
-    the time of scipy.linalg.qr, which also fills an array of as many rows as M has with zeros. It
-    is called for some columns at a time, as it proceeds itself, and the numbers are the same.
+    the time of scipy.linalg.qr, which also fills an array of as many rows as M has with zeros.
     """
     size = min(matrix.shape)
     if not size:
@@ -30,7 +29,8 @@ def _triangle(matrix: np.ndarray, size: int) -> np.ndarray:
     """R of a QR factorisation of M; ``size`` is the shorter side of M.
 
     This is the blocked algorithm of Householder: 512 columns are factorised, and the transpose of
-    their Q is applied to the columns after them.
+    their Q is applied to the columns after them, and so on with the next 512. LAPACK's geqrt does
+    so itself; here Ctrl-C is heard between its calls.
     """
     if size <= _WIDE:
         return np.triu(_factorised(matrix)[0][:size])
@@ -40,7 +40,7 @@ def _triangle(matrix: np.ndarray, size: int) -> np.ndarray:
         end = min(start + _WIDE, size)
         packed, triangles = _factorised(reduced[start:, start:end])
         reduced[start:end, start:end] = packed[: end - start]
-        # As many columns in one call as take _WORK multiplications: Ctrl-C is heard between calls.
+        # As many columns in one call as take 4e9 multiplications, some 4 * 512 for each entry.
         columns_in_call = max(_PANEL, int(_WORK / (4 * _WIDE * len(packed))))
         for first in range(end, reduced.shape[1], columns_in_call):
             columns = reduced[start:, first : first + columns_in_call]

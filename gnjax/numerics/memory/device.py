@@ -41,9 +41,12 @@ def device() -> Device:
 
 @cache
 def _accelerator(backend: str) -> Device:
-    """The limits from the memory of one device; those of a CPU if its memory is not known."""
+    """The limits from the memory of one device, and never less than those of a CPU.
+
+    One evaluation may write as many float64 numbers as fill 1/16 of the memory.
+    """
     room = (jax.local_devices(backend=backend)[0].memory_stats() or {}).get("bytes_limit", 0)
-    numbers = room / (8 * _PARTS)
+    numbers = room / (8 * _PARTS)  # 8 bytes each
     return Device(max(numbers, CPU.batch), max(numbers, CPU.columns), stores=False)
 
 

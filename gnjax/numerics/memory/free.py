@@ -11,7 +11,10 @@ _SMALL = 2.0**30  # bytes that are taken without a look at what is free
 
 
 def check_room(name: str, size: float, remedy: str) -> None:
-    """Refuse what needs more bytes than this process can still have, before it takes any."""
+    """Refuse a computation that needs ``size`` bytes if this process can no longer have so many.
+
+    ``name`` is what the error calls the computation, and ``remedy`` what it tells the caller to do.
+    """
     if size < _SMALL:
         return
     room, meaning = free_memory()
@@ -24,10 +27,10 @@ def check_room(name: str, size: float, remedy: str) -> None:
 
 
 def free_memory() -> tuple[float | None, str]:
-    """Bytes that a process can still have, and how that is known.
+    """The bytes that a process can still have, None if unknown, and a word for what they are.
 
-    On Linux this is the available memory, or what the limit of a container leaves if that is less.
-    On a system that states only its total memory (macOS), it is the total.
+    On Linux they are the available memory, or what the limit of a container leaves if that is less:
+    "free". On a system that states only its total memory (macOS), they are the total: "in all".
     """
     available = _available()
     limits = [room for room in (available, _left_in_container()) if room is not None]
