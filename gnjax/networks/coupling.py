@@ -96,11 +96,14 @@ def coupling_of(
       net: the network without its loss.
       together: how many samples are evaluated in one batch.
       coarsest: the eps of the coarsest floating format that the model computes in.
-      apart: the caller declares the samples not to be coupled.
-      see: called with the outputs of every part of the samples, and with the part as a slice.
+      apart: the caller declares the samples not to be coupled. Then, as in formats coarser than
+        float64, derivatives that differ at up to one sample in a hundred count as those of units at
+        their kinks.
+      see: a function that is given the outputs of every batch, and which samples these are, as a
+        slice.
     """
     limit = min(_ROUNDING * coarsest, _COARSE)
-    # in float64 a unit at its kink is so rare that a share of zero is allowed to differ
+    # in float64 a unit at its kink is so rare that no sample's derivatives may differ by it
     kink_share = _KINKS if apart or coarsest > jnp.finfo(jnp.float64).eps else 0.0
     verdict, start = Coupling(False), 0
     for x, seen_before in windows(net.x, together):
@@ -295,7 +298,8 @@ def _hashed(word: jax.Array) -> jax.Array:
 def _exchanged(x: Any, parity: int) -> Any:
     """The samples, with those replaced whose index has the other parity than ``parity``.
 
-    A replaced sample is its neighbour, times 1.5 where it floats: equal neighbours change as well.
+    A replaced sample becomes the one before it, with floating numbers times 1.5, so that it changes
+    even where both are equal.
     """
     unchanged = _unchanged_samples(sample_count(x), parity)
 

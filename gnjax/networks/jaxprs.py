@@ -28,9 +28,10 @@ Bind = Callable[[Any, Sequence[Any]], Any]
 def inlined(function: Callable[..., Any], *args: Any) -> Any:
     """The closed jaxpr of ``function(*args)`` with the equations of calls in place of the calls.
 
-    The bodies of its scans have no calls either. A checkpoint counts as a call: it decides when
-    values are computed, but does not change them. The arguments are arrays or pytrees, and those of
-    the jaxpr are their leaves.
+    So all equations are in one list, and that of a layer can be found there or in the body of a
+    scan, which has no calls either. A checkpoint counts as a call: it decides when values are
+    computed, but does not change them. The arguments are arrays or pytrees, and those of the jaxpr
+    are their leaves.
     """
     closed_jaxpr, leaves = jax.make_jaxpr(function)(*args), jax.tree.leaves(args)
 

@@ -34,6 +34,7 @@ class BoundedJit(Generic[Arguments, _Value]):
     """
 
     def __init__(self, function: Callable[Arguments, _Value], **options: Any) -> None:
+        """Wrap a function, with ``options`` for ``jax.jit``; nothing is compiled."""
         update_wrapper(self, function)
         self._program_of = lru_cache(_REMEMBERED)(lambda functions: _compiled(function, options))
         # The owner of the last call, by a weak reference, and its program; at first no owner's.
@@ -81,6 +82,7 @@ def by_shapes(function: Callable[..., _Value]) -> Callable[..., _Value]:
     answers: OrderedDict[Hashable, _Value] = OrderedDict()
 
     def remembered(*args: Any) -> _Value:
+        """``function(*args)``, or its answer for arguments of the same shapes and dtypes."""
         leaves, structure = jax.tree.flatten(args)
         kinds = [(x.shape, x.dtype) if hasattr(x, "dtype") else x for x in leaves]
         key = structure, tuple(kinds)

@@ -30,7 +30,10 @@ class MissingExtraError(ModuleNotFoundError):
 
 
 def optional(module: str, task: str) -> Any:
-    """The module, for a ``task`` such as "a picture"; says what to install if it is missing."""
+    """Import a module that an extra of gnjax installs, and return it.
+
+    If it is missing, the error says what to install for the ``task``, such as "a picture".
+    """
     top = module.partition(".")[0]
     try:
         return import_module(module)

@@ -42,10 +42,10 @@ def check_weights(weights: Sequence[ArrayLike]) -> list[jax.Array]:
 
 
 def check_covariance(covariance: ArrayLike, inputs: int) -> jax.Array:
-    """Check that a covariance is symmetric and positive semidefinite, and return (S + S^T) / 2.
+    """Check that a covariance S (d, d) is symmetric and positive semidefinite, and return it.
 
-    It is an array (d, d) of the working precision for d = ``inputs``; asymmetry and negative
-    eigenvalues as small as rounding are let pass.
+    d is ``inputs``. Asymmetry and negative eigenvalues as small as rounding are let pass, and
+    (S + S^T) / 2 is returned in the working precision.
     """
     sigma = check_matrix("covariance", covariance)
     if sigma.shape != (inputs, inputs):

@@ -93,7 +93,10 @@ def _replaces(function: Any) -> bool:
 
 
 def _by_steps(closed_jaxpr: Any) -> _Flat:
-    """A function of pytrees that evaluates a closed jaxpr one operation after the other."""
+    """A function of pytrees that evaluates a closed jaxpr one operation after the other.
+
+    Each operation is then a program of its own, which rounds a number in one way only.
+    """
 
     def flat(*args: Any) -> list[Any]:
         return _steps(closed_jaxpr.jaxpr, closed_jaxpr.consts, jax.tree.leaves(args))

@@ -33,6 +33,7 @@ def _calling(eqn: Any, operands: Sequence[Any]) -> Callable[..., tuple[Any, ...]
     """
 
     def call(*floating: Any) -> tuple[Any, ...]:
+        """The results of the equation for these floating operands, put between the fixed ones."""
         remaining = iter(floating)
         full = [
             next(remaining) if _inexact(v) else operand

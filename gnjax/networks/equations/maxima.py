@@ -156,9 +156,10 @@ Counted = tuple[jax.Array, jax.Array]
 def _better(compare: Callable[..., jax.Array], a: Counted, b: Counted) -> Counted:
     """The larger number x or y of two groups of entries, and how many entries are equal to it.
 
-    x is the largest entry of the first group, where c entries are equal to it; y and d are those
-    of the second. At a tie every one of the c + d entries has an equal part of the derivative: that
-    of c / (c + d) x + d / (c + d) y. The value of this sum is rounded, so that x itself is taken in
+    ``compare`` is jnp.greater; for jnp.less it is the smaller number. x is the largest entry of the
+    group a, where c entries are equal to it; y and d are those of the group b. At a tie every one
+    of the c + d entries has an equal part of the derivative: that of
+    c / (c + d) x + d / (c + d) y. The value of this sum is rounded, so that x itself is taken in
     its place where it is finite.
     """
     (x, x_count), (y, y_count) = a, b

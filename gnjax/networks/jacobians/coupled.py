@@ -90,10 +90,11 @@ def _items(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
 
 
 def _narrow_width(net: Network, layer: layers.Layer) -> int | None:
-    """T q_out, the columns of a layer with T positions and q_out outputs in the narrow form.
+    """The number of columns C_l with C_l C_l^T = J_l J_l^T that stand for a layer's columns J_l.
 
-    None if they are no fewer than its columns of J (T >= q_in), or if the layer has several
-    matrices, by groups or because its uses see different entries of the parameter.
+    That is T q_out for T positions, q_in inputs and q_out outputs, where J_l has q_in q_out
+    columns. None if T >= q_in, where C_l is no smaller, or if the layer has several matrices, by
+    groups or because its uses see different entries of the parameter.
     """
     sizes = layer.uses[0].sizes
     positions = sum(use.positions for use in layer.uses)

@@ -46,10 +46,11 @@ class Blocks:
         has room for the rows of J of the block.
         """
         self._net, self._group = net, group
+        # for the layer of each pair the inputs that a mask leaves its units
         self.inputs = [masked.inputs_of_units(net, item) for item in group if item.form != "rows"]
-        self.size = block_size(net)
+        self.size = block_size(net)  # samples of a block
         self.starts = range(0, net.samples, self.size)
-        self._pieces: dict[int, PairsAndRows] = {}
+        self._pieces: dict[int, PairsAndRows] = {}  # of the blocks that were computed
         needed = 0 if buffer is None else numbers_of_rows(net, group)
         self._buffers = None if buffer is None else np.split(buffer[:needed], len(self.starts))
 
@@ -70,11 +71,11 @@ class Blocks:
         return self._pieces[index]
 
     def new_in_block(self, index: int) -> slice:
-        """Among the samples of a block, those that are not in the block before."""
+        """Which samples of a block are not in the block before, counted from its own first one."""
         return slice(max(self.starts[index] + self.size - self._net.samples, 0), None)
 
     def new_among_all(self, index: int) -> slice:
-        """Among all samples, those of a block that are not in the block before."""
+        """Which samples of a block are not in the block before, counted among all samples."""
         return slice(self.starts[index], self.starts[index] + self.size)
 
 
@@ -235,9 +236,14 @@ def _over_positions(left: Pair, right: Pair) -> jax.Array:
     """
 
     def add_t(total: jax.Array, at_t: Pair) -> tuple[jax.Array, None]:
+        """Add the terms of one position t to the block: indices (i,), and delta (i, r, q_out)."""
+        index_t, delta_t = at_t
+
         def add_t_s(total: jax.Array, at_s: Pair) -> tuple[jax.Array, None]:
-            same_row = at_t[0][:, None] == at_s[0][None]
-            outputs = jnp.tensordot(at_t[1], at_s[1], axes=(2, 2), precision="highest")
+            """Add the term of the positions t and s: indices (j,), and epsilon (j, r', q_out)."""
+            index_s, epsilon_s = at_s
+            same_row = index_t[:, None] == index_s[None]  # (i, j)
+            outputs = jnp.tensordot(delta_t, epsilon_s, axes=(2, 2), precision="highest")
             return total + jnp.where(same_row[:, None, :, None], outputs, 0), None
 
         return jax.lax.scan(add_t_s, total, _positions_first(right))

@@ -164,9 +164,10 @@ def _ranks(first: Network, batches: _Batches, parts: Sequence[np.ndarray], rows:
 
 
 def _square(matrix: np.ndarray) -> np.ndarray:
-    """A square matrix of residues of the same rank, but for a chance of about 1 / prime.
+    """A smaller, square matrix of the same rank, but for a chance of about 1 / prime.
 
-    Random sums of the longer side of ``matrix`` take its place.
+    ``matrix`` has residues modulo the prime. If it has more rows than columns, as many random sums
+    of the rows take their place, and else of the columns.
     """
     rows, columns = matrix.shape
     # the seeds 2 and 3 are those of no other draw here, so that the sums are independent of others
@@ -195,7 +196,8 @@ def _blocks_of_rows(first: Network, batches: _Batches) -> Iterator[np.ndarray]:
 
     F are the outputs of all samples, and P is the projection of :func:`_seen_by_the_loss`, which
     subtracts the mean over the logits for the cross-entropy and else is the identity. Rows of
-    outputs whose term of the loss has the weight zero are left out.
+    outputs whose term of the loss has the weight zero are left out. ``batches()`` gives the network
+    at each batch of samples, and ``first`` is that at the first one.
     """
     of_batch, of_samples = Followed(partial(_together, first)), Followed(partial(_apart, first))
     for net in batches():
@@ -235,7 +237,8 @@ def _seen_by_the_loss(net: Network, samples: int) -> np.ndarray:
 def _apart(net: Network, leaves: list[jax.Array], x: Any, u: jax.Array) -> jax.Array:
     """u J_i (n, b, p) for u (b, k), where J_i (k, p) is the Jacobian of sample i of x by itself.
 
-    J_i are derivatives by the chosen parameters among the ``leaves``.
+    J_i are derivatives of the k outputs by the p chosen entries of the ``leaves``, the parameters,
+    which ``gather`` puts into one vector.
     """
 
     def of_sample(sample: Any) -> jax.Array:

@@ -15,6 +15,7 @@ from gnjax.networks.jaxprs import inexact
 from gnjax.networks.rounding.numpy_operations import result_by_numpy
 from gnjax.numerics.host import by_numpy
 
+# (256, 8): for each byte 1 or -1 for each of its bits
 _SIGNS_OF_BYTES = 1.0 - 2.0 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
 # (1 + u) times a power of two lies in the middle of two floats and would be rounded back to it
 _ABOVE = 1 + 2.0**-6
@@ -99,7 +100,7 @@ class RandomSigns:
     def _signs(self, step: float, like: Any) -> Any:
         """An array of the shape and dtype of ``like``, each entry ``step`` or -``step`` at random.
 
-        In host memory each of the eight bits of a random byte is a sign.
+        In host memory each of the eight bits of a random byte is a sign, by a table (256, 8).
         """
         if not isinstance(like, np.ndarray):
             key = jax.random.key(int(self.rng.integers(2**32)))
