@@ -226,8 +226,8 @@ def _direction(net: Network) -> list[jax.Array]:
     """
     sizes = [leaf.size for leaf in net.leaves]
     # A hash of the index of an entry: XLA compiles it ten times sooner than normal numbers.
-    bits = _hashed(jax.lax.iota(jnp.uint32, sum(sizes))) >> 9
-    uniform = (bits.astype(net.dtype) + 0.5) / 2**22 - 1  # 23 bits: exact, and never zero
+    bits = _hashed(jax.lax.iota(jnp.uint32, sum(sizes))) >> 9  # the upper 23 of 32 bits
+    uniform = (bits.astype(net.dtype) + 0.5) / 2**22 - 1  # exact in float32, and never zero
     parts = jnp.split(uniform, list(itertools.accumulate(sizes))[:-1])
 
     def scaled(leaf: jax.Array, part: jax.Array) -> jax.Array:

@@ -125,8 +125,8 @@ def most_bytes(jaxpr: Any) -> int:
     """The most bytes that the results of equations take at one time in :func:`evaluate`.
 
     A result takes memory from its equation to the last equation that uses it. While a call is
-    evaluated, the results inside of it do so too. What is inside of loops and branches is left out,
-    and so are the arguments and constants of the jaxpr.
+    evaluated, the results inside of it take memory as well. What is inside of loops and branches is
+    left out, and so are the arguments and constants of the jaxpr.
     """
     unused_after, in_use, most = _unused(jaxpr), 0, 0
     results = {v for eqn in jaxpr.eqns for v in eqn.outvars}
@@ -184,7 +184,8 @@ def scanned(
     ]
 
     def body(state: list[Any], row: tuple[list[Any], Any]) -> tuple[list[Any], Any]:
-        results, extras = step(params["jaxpr"], [*consts, *state, *row[0]], row[1])
+        row_of_operands, row_of_beside = row
+        results, extras = step(params["jaxpr"], [*consts, *state, *row_of_operands], row_of_beside)
         return results[: len(carry)], (results[len(carry) :], extras)
 
     options = {name: params[name] for name in ("length", "reverse", "unroll")}

@@ -97,7 +97,10 @@ def by_shapes(function: Callable[..., _Value]) -> Callable[..., _Value]:
 
 
 def functions_of(owner: Any) -> tuple[Hashable, ...]:
-    """The functions in a pytree's structure, such as models and losses; a function's own self."""
+    """The functions in the structure of a pytree, such as models and losses, as a key for a cache.
+
+    If ``owner`` is a function itself, and no pytree with parts, it is the only one.
+    """
     structure = jax.tree.structure(owner)
     if jax.tree_util.treedef_is_leaf(structure):
         return (_hashable(owner),) if callable(owner) else ()

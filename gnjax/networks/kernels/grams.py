@@ -124,10 +124,11 @@ def gram_work(net: Network) -> float:
             work += m**2 * item.width
             continue
         use = trace.layers[item.layer].uses[0]
-        pairs = use.positions**2 if item.form == "places" else 1
-        masks = net.entry_indices[item.parameter] is not None
-        inputs = net.counts[item.parameter] if masks else use.sizes.inputs
-        work += m**2 * use.sizes.outputs * pairs + n**2 * inputs
+        pairs_of_positions = use.positions**2 if item.form == "places" else 1
+        is_masked = net.entry_indices[item.parameter] is not None
+        # with a mask a_i . a_j is taken over the inputs of each unit: one product for each weight
+        inputs = net.counts[item.parameter] if is_masked else use.sizes.inputs
+        work += m**2 * use.sizes.outputs * pairs_of_positions + n**2 * inputs
     return work / 2
 
 
@@ -177,7 +178,7 @@ def _shares(
     ``pairs`` are the indices in that list, and ``columns`` the indices of the columns.
     """
     with_rows = [item for item in group if item.form == "rows"]
-    ends = np.cumsum([net.counts[item.parameter] for item in with_rows])
+    ends = np.cumsum([net.counts[item.parameter] for item in with_rows])  # of their columns
     with_pairs = [item for item in group if item.form != "rows"]
     # arrays cannot be keys, so the identity of a kernel stands for it
     grams = {id(gram_of[item.parameter]): gram_of[item.parameter] for item in group}

@@ -195,8 +195,8 @@ def _residues(eqn: Any, numbers: Sequence[Number], values: list[Any] | None) -> 
     floating arithmetic. Sums, products and quotients are computed modulo the prime, and the values
     of other functions are unknowns: residues that depend on the argument alone.
     """
-    # a conversion that changes no number, as from float32 to float64
     name = eqn.primitive.name
+    # a conversion that changes no number, as from float32 to float64
     if name == "convert_element_type" and values is not None and _unchanged(numbers[0], values[0]):
         return [numbers[0].known]
     if not all(jaxprs.floats(v) for v in eqn.outvars):

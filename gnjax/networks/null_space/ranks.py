@@ -143,10 +143,11 @@ def _work(rows: int, columns: int) -> float:
 def _ranks(first: Network, batches: _Batches, parts: Sequence[np.ndarray], rows: int) -> list[int]:
     """For each group of columns of J its rank modulo the prime, or how many are not zero there.
 
-    ``parts`` lists the indices of the columns of each group, and J has ``rows`` rows. The rank is
-    computed where it takes little work, from random sums of all rows of J. As many sums are taken
-    as the largest group has columns, or as J has rows if these are fewer: such sums span what the
-    rows span, but for a chance of about 1 / prime.
+    ``parts`` lists the indices of the columns of each group, and J has ``rows`` rows that are
+    different and not zero. The rank is computed where it takes little work, from random sums of all
+    rows of J; elsewhere the columns are counted. As many sums are taken as the largest group has
+    columns, or as there are rows if these are fewer: such sums span what the rows span, but for a
+    chance of about 1 / prime.
     """
     nonzero = _exact_columns(first, batches)
     nonzero_parts = [part[nonzero[part]] for part in parts]

@@ -150,7 +150,8 @@ def measured(
     count = draws(work, rows)
     rng = np.random.default_rng(seed)
     backward_sums = _BackwardSums(np.zeros(net.parameters if parts else 0))
-    total = total_rounding(  # an estimate of ||E||_F for the computed J + E
+    # an estimate of ||E||_F: the first function measures a batch, the second is for all others
+    total = total_rounding(
         net,
         lambda batch, probes: _batch_error(net, batch, rng, count, scaling, probes, backward_sums),
         lambda batch, probes: _add_images(net, batch, scaling, probes, backward_sums),
@@ -362,10 +363,9 @@ def _batch_error(
         ]
         if backward_sums.columns.size:
             # the mean of the squared changes of (J^T u)_c is |E_b e_c|^2, for a column c
-            root_mean = change.astype(np.float64) / math.sqrt(count)
-            np.hypot(
-                backward_sums.columns, root_mean, out=backward_sums.columns
-            )  # without underflow
+            share_of_draw = change.astype(np.float64) / math.sqrt(count)
+            columns = backward_sums.columns
+            np.hypot(columns, share_of_draw, out=columns)  # the root of a sum of squares
     row_gaps = _gaps_to_rows(net, batch, scaled, forward_images) if is_small else []
     return max(map(_root_mean_square, (forward_changes, backward_changes, gaps, row_gaps)))
 

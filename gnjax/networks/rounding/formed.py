@@ -151,8 +151,9 @@ def checked(error: Error, of_products: Forms, of_matrix: Forms) -> Error:
     """The error of J, or a larger one if what was formed of J is further from products than that.
 
     If J + E was formed, u^T K w differs from that of products by <E^T u, J^T w> + <J^T u, E^T w> +
-    <E^T u, E^T w>, where |E^T u| is about ||E||_F. If it differs by more than the ``error``
-    allows in place of ||E||_F, all of the distance counts as ||E||_F^2.
+    <E^T u, E^T w>, where |E^T u| is about ||E||_F. If it differs by more than the ``error`` allows
+    in place of ||E||_F, the largest difference d counts as ||E||_F^2: sqrt(4 d) is added to the
+    error, with a factor of safety of 4.
 
     Args:
       error: the bound on ||E||_F that was measured for products with J.

@@ -51,8 +51,9 @@ def _triangle(matrix: np.ndarray, size: int) -> np.ndarray:
 def _factorised(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The QR factorisation of a matrix as LAPACK's geqrt stores it: (packed, triangles).
 
-    ``packed`` has R on and above its diagonal and below it the vectors v_i of the reflections whose
-    product is Q. ``triangles`` are the factors T of Q = I - V T V^T for each panel of columns.
+    ``packed`` has R on and above its diagonal, and below it the vectors of the reflections whose
+    product is Q. ``triangles`` has for each panel of columns the factor T with which the product of
+    its reflections is I - V T V^T, where V are their vectors.
     """
     (geqrt,) = get_lapack_funcs(("geqrt",), (matrix,))
     packed, triangles, _ = geqrt(min(_PANEL, *matrix.shape), matrix)
