@@ -44,7 +44,9 @@ def evaluate_tapped(
     def bind_tapped(eqn: Any, operands: Sequence[Any]) -> Any:
         """The results of one equation, plus its tap if it is tapped; its operand is noted.
 
-        A scan with tapped equations in its body is evaluated with a row of each tap for every step.
+        ``points`` has for the result of a tapped equation the index of its tap, and the position of
+        the operand to note. A scan with such equations in its body is evaluated with a row of each
+        tap for every step.
         """
         points_in_body = _inside(eqn, points) if eqn.primitive.name == "scan" else {}
         if points_in_body:
@@ -55,23 +57,27 @@ def evaluate_tapped(
         results = bind_widened(eqn, operands)
         if eqn.primitive.multiple_results or eqn.outvars[0] not in points:
             return results
-        index, operand = points[eqn.outvars[0]]
-        operands_of_points[index] = operands[operand]
+        index, position = points[eqn.outvars[0]]
+        operands_of_points[index] = operands[position]
         return results + taps[index]
 
     return evaluate(jaxpr, consts, args, bind_tapped), operands_of_points
 
 
 def _inside(eqn: Any, points: Points) -> Points:
-    """Of the ``points`` those whose equations are in the body of a scan."""
+    """Of the ``points``, keyed by results of equations, those of the body of the scan ``eqn``."""
     results = (v for inner in equations(eqn.params["jaxpr"].jaxpr) for v in inner.outvars)
     return {v: points[v] for v in results if v in points}
 
 
 def _stepping(points: Points) -> Any:
-    """A function that runs the body of a scan for one step, with this step's rows of the taps."""
+    """A function for :func:`scanned` that runs the body of a scan for one step, with taps added.
+
+    ``points`` are the tapped equations of the body, as :func:`evaluate_tapped` takes them.
+    """
 
     def step(body: Any, args: Sequence[Any], taps: Mapping[int, jax.Array]) -> Any:
+        """The results of the body plus this step's row of each tap, and the noted operands."""
         return evaluate_tapped(body.jaxpr, body.consts, args, points, taps)
 
     return step

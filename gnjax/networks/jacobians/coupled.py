@@ -133,13 +133,15 @@ def _without_q(net: Network, uses: Sequence[Use], pairs: Sequence[Pair]) -> jax.
 
     The layer has t positions in all of its uses, fewer than its q_in inputs. With the inputs
     a_t (q_in) and the sensitivities delta_t (j, q_out), which ``pairs`` holds for each use, J_l is
-    sum_t a_t (x) delta_t. Let a = L Q, where Q (s, q_in) has orthonormal rows and L (t, s) is lower
-    triangular: L^T is the R of a QR factorisation of a^T. Then J_l = C (Q (x) I) with
-    C = sum_t L_ts delta_t, and C C^T = J_l J_l^T because Q Q^T = I. So Q need not be formed.
+    sum_t a_t (x) delta_t with the Kronecker product (x). Let a = L Q, where Q (s, q_in) has
+    orthonormal rows and L (t, s) is lower triangular: L^T is the R of a QR factorisation of a^T.
+    Then J_l = C (Q (x) I) with C = sum_t L_ts delta_t, and C C^T = J_l J_l^T because Q Q^T = I. So
+    Q need not be formed.
     """
-    placed = [by_positions(use, pair, net.dtype) for use, pair in zip(uses, pairs, strict=True)]
-    a = jnp.concatenate([pair[0][:, 0] for pair in placed])  # (t, q_in)
-    delta = jnp.concatenate([pair[1][:, :, 0] for pair in placed], axis=1)  # (j, t, q_out)
+    # of each use a (t, 1, q_in) and delta (j, t, 1, q_out), with one group
+    by_use = [by_positions(use, pair, net.dtype) for use, pair in zip(uses, pairs, strict=True)]
+    a = jnp.concatenate([inputs[:, 0] for inputs, _ in by_use])  # (t, q_in)
+    delta = jnp.concatenate([deltas[:, :, 0] for _, deltas in by_use], axis=1)  # (j, t, q_out)
     lower = jnp.linalg.qr(a.T, mode="r").T
     columns = jnp.einsum("jto,ts->jso", delta, lower, precision="highest")
     return columns.reshape(len(delta), -1)

@@ -49,8 +49,8 @@ def parameter_gram(net: Network, vectors: np.ndarray) -> tuple[jax.Array, np.nda
 
     Within a block, a compiled float32 product of a few columns adds its terms one after the other.
     The rounding of equal terms does not average out: for 1e5 equal rows of 3 parameters, J^T J had
-    a relative error of 6e-4. Up to ``_FEW`` parameters, float32 products are therefore made and
-    added in float64 on the host.
+    a relative error of 6e-4. Up to 256 parameters, float32 products are therefore made and added in
+    float64 on the host.
     """
     few = net.parameters <= _FEW and jnp.finfo(net.dtype).bits < 64
     in_double: float | np.ndarray = 0.0  # J^T J of few parameters so far

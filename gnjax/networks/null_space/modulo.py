@@ -238,8 +238,9 @@ def _unchanged(before: Number, converted: Any) -> bool:
 def _unknown(name: str, numbers: Sequence[Number], value: Any) -> np.ndarray:
     """Residues for the values of a function that no algebra describes, such as tanh.
 
-    They are unknowns that depend on the name of the function and on its arguments' residues alone.
-    At the argument zero the ``value`` of many functions is exact, and its residue is taken.
+    They are unknowns: hashes of the ``name`` of the function and of the residues of its arguments,
+    ``numbers``. At the argument zero many functions have a simple value, as exp(0) = 1. There the
+    residue of ``value`` is taken, the function's floating value.
     """
     unknowns = modular.unknowns(name, *(argument.known for argument in numbers))
     if name not in _KNOWN_AT_ZERO:
@@ -344,7 +345,11 @@ def _chosen(compare: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 
 
 def _clamped(eqn: Any, low: Number, operand: Number, high: Number) -> np.ndarray:
-    """The residues of min(max(operand, low), high), chosen by the floating values."""
+    """The residues modulo the prime of min(max(operand, low), high).
+
+    Each argument has floating values (``plain``), which decide what is chosen, and residues
+    (``known``). A comparison that rounding decides is refused.
+    """
     _check_decided((operand, low))
     _check_decided((operand, high))
     at_most_high = np.where(operand.plain > high.plain, high.known, operand.known)
@@ -373,7 +378,10 @@ def _extreme(find: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 
 
 def _absolute(eqn: Any, operand: Number) -> np.ndarray:
-    """The residues of absolute values, by the signs of the floating values."""
+    """The residues modulo the prime of |operand|: those of -operand at negative floating values.
+
+    A floating value of 0 whose residue is not 0 has an unknown sign, and is refused.
+    """
     _check_decided((operand, _ZERO))
     return np.where(operand.plain < 0, -operand.known % PRIME, operand.known)
 

@@ -64,7 +64,7 @@ class RandomSigns:
         Any other value comes back as it is.
         """
         if not (hasattr(value, "dtype") and _perturbs(value, 1.0)):
-            return value
+            return value  # a number of Python, integers, or an array without entries
         array = by_numpy(value)
         tiny, sizes = jnp.finfo(array.dtype).tiny, abs(array)
         if not sizes.min() < tiny:
