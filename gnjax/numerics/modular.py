@@ -129,7 +129,10 @@ def as_residues(exact: np.ndarray) -> np.ndarray:
 
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The product modulo q of two matrices of residues, by sums of 2^20 terms, exact in float64."""
+    """The product A B modulo q of two matrices of residues.
+
+    At most 2^20 terms are summed at a time, so that their sums are exact in float64.
+    """
     total = np.zeros((len(a), b.shape[1]), np.int64)
     for start in range(0, a.shape[1], _LONGEST):
         terms = slice(start, start + _LONGEST)

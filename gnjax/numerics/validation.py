@@ -191,7 +191,7 @@ def check_held(name: str, given: Any, array: jax.Array | np.ndarray) -> None:
     become infinite. ``name`` is what the error calls the array.
     """
     if given.dtype == array.dtype or given.dtype == bool or is_traced(array):
-        return
+        return  # no number was changed, or none is known
     if jnp.issubdtype(given.dtype, jnp.integer):
         if not conversion_error(given, array):
             return

@@ -224,8 +224,8 @@ def measured_product(
 
     Args:
       product: a JAX function; one that is a pytree (``jax.tree_util.Partial``) is compiled once.
-      size: of A.
-      dtype: of the vectors.
+      size: the number of rows of A.
+      dtype: that of the vectors v.
       batches: the other arguments of the product, one sequence for each batch.
       work: about how many numbers a product of a batch writes; if many, fewer vectors v are drawn.
       scaling: v -> S v with a symmetric S; the bound then is that of S A S, but for the rounding of

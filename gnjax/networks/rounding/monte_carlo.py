@@ -152,6 +152,7 @@ def _with_change(
     for every vector have their own signs. ``rng`` draws the signs.
     """
     product, batch = jax.tree.map(partial(_repeated, len(vectors)), (product, batch))
+    # the operations for all vectors, which are traced and not compiled together
     closed_jaxpr = _of_each.of(product).trace(product, vectors, *batch).jaxpr
     leaves = jax.tree.leaves((product, vectors, batch))
     (plain,) = evaluate(closed_jaxpr.jaxpr, closed_jaxpr.consts, leaves, result_by_numpy, ALL_CALLS)

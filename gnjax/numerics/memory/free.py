@@ -13,7 +13,8 @@ _SMALL = 2.0**30  # bytes that are taken without a look at what is free
 def check_room(name: str, size: float, remedy: str) -> None:
     """Refuse a computation that needs ``size`` bytes if this process can no longer have so many.
 
-    ``name`` is what the error calls the computation, and ``remedy`` what it tells the caller to do.
+    Less than 1 GiB is granted unasked. ``name`` is what the error calls the computation, and
+    ``remedy`` what it tells the caller to do.
     """
     if size < _SMALL:
         return
