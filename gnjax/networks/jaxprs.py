@@ -53,9 +53,10 @@ def inlined(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def with_wide_convolutions(function: Callable[..., Any], *args: Any) -> Any:
-    """``function(*args)``, a single array, with slow convolutions given more channels of zeros.
+    """``function(*args)``, a single array, computed with faster convolutions on a CPU.
 
-    See :func:`_widened`, which says which are slow; no value changes.
+    Images and kernels get input channels of zeros where :func:`_widened` says that this is faster,
+    which changes no value.
     """
     closed_jaxpr = jax.make_jaxpr(function)(*args)
     flat = jax.tree.leaves(args)
@@ -253,10 +254,10 @@ def pushforward(
 def gradient_along(
     gradient: Callable[[Any], Any], point: Any, tangent: Any, *, forward: bool
 ) -> Any:
-    """H v from the gradient of a function: forward over reverse, or reverse over reverse.
+    """H v for the Hessian H of a function at a point and a ``tangent`` v, from its ``gradient``.
 
-    A function with a ``jax.custom_vjp`` has no forward mode (``forward=False``); H is symmetric, so
-    that the reverse mode of the gradient, which is H^T v, does as well.
+    It is the derivative of the gradient along v. A function with a ``jax.custom_vjp`` has no
+    forward mode (``forward=False``): then it is H^T v by the reverse mode, as H is symmetric.
     """
     if forward:
         return jax.jvp(gradient, (point,), (tangent,))[1]

@@ -152,7 +152,10 @@ class _ByEquality:
 
 
 def _reference(value: Any) -> Callable[[], Any]:
-    """A weak reference to the value; one that always gives None where the type allows none."""
+    """A weak reference, a function that returns the value as long as something else holds it.
+
+    For types that allow no weak references it always returns None.
+    """
     try:
         return weakref.ref(value)
     except TypeError:

@@ -29,7 +29,7 @@ def row_blocks(net: Network) -> Iterator[jax.Array]:
 def jacobian(net: Network) -> np.ndarray:
     """J (n r, p) with its columns in the order of the parameter vector.
 
-    One with at most ``SMALL`` entries is formed once and kept with the network, read only.
+    If it has at most 1e6 entries it is formed once and kept with the network, read only.
     """
     if net.samples * net.rows * net.parameters > SMALL:
         return np.concatenate(list(map(on_host, row_blocks(net))))

@@ -387,9 +387,9 @@ def _absolute(eqn: Any, operand: Number) -> np.ndarray:
 
 
 def _scan(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
-    """The results of a scan, one step after the other: what it carries, then what it stacks.
+    """The results of a scan, computed step by step: its last carry, then its stacked outputs.
 
-    Its operands are constants, what it carries, and arrays with a row for each step.
+    The operands ``numbers`` are constants, the first carry, and arrays with a row for each step.
     """
     params, carry_start = eqn.params, eqn.params["num_consts"]
     rows_start, body = carry_start + params["num_carry"], params["jaxpr"]
@@ -429,9 +429,10 @@ def _map(function: Callable[..., Any], *numbers: Number) -> Number:
 
 
 def _while(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
-    """What a while loop carries in the end; its condition is decided by the floating values.
+    """The last carry of a while loop, whose condition is decided by the floating values.
 
-    Its operands are constants of the condition, constants of the body, and what it carries.
+    The operands ``numbers`` are constants of the condition, constants of the body, and the first
+    carry.
     """
     condition, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
     body_start = eqn.params["cond_nconsts"]
