@@ -15,8 +15,9 @@ def few_threads(size: int) -> AbstractContextManager[object]:
 
     ``size`` is the shorter side of the matrix; from 64 to 511 one thread is taken.
 
-    With two threads singular values of 300 x 200 took twice as long, and those of 800 x 500 half
-    as long again; eigenvalues of 400 rows took as long, and those of 600 rows a fifth less.
+    With two threads in place of one, singular values of a matrix 300 x 200 took twice as long, and
+    those of one 800 x 500 half as long again; eigenvalues of a matrix of 400 rows took as long, and
+    those of one of 600 rows a fifth less.
     """
     return one_thread() if _ALONE <= size < _SHARED else nullcontext()
 
