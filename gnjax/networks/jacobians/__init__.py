@@ -11,12 +11,13 @@ from gnjax.networks.jacobians.items import (
     sample_trace,
     uses_of,
 )
-from gnjax.networks.jacobians.pieces import joined, pieces_of
+from gnjax.networks.jacobians.pieces import PairsAndRows, joined, pieces_of
 from gnjax.networks.jacobians.row_by_row import SMALL, jacobian, parameter_gram, row_blocks
 
 __all__ = [
     "SMALL",
     "Item",
+    "PairsAndRows",
     "as_rows",
     "items_of",
     "jacobian",

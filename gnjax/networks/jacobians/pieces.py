@@ -30,9 +30,8 @@ _ROWS = 64  # rows of the J of a coupled batch that are computed at once
 
 Tree = TypeVar("Tree")
 
-
-PairsAndRows = tuple[list[Pair], jax.Array]
-"""Of n samples: the pairs (a, delta) of the items not in the form "rows", and rows (n, r, p)."""
+PairsAndRows = tuple[list[Pair], jax.Array | np.ndarray]
+"""Of n samples: pairs (a, delta) of parameters not in the form "rows", and rows (n, r, c) of J."""
 
 
 def pieces_of(

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks.forms.samples import even_size, take
-from gnjax.networks.jacobians import Item, joined, pieces_of
+from gnjax.networks.jacobians import Item, PairsAndRows, joined, pieces_of
 from gnjax.networks.kernels import masked
 from gnjax.networks.layer_types.uses import Pair
 from gnjax.networks.network import Network
@@ -24,9 +24,6 @@ from gnjax.numerics.host import on_cpu
 from gnjax.numerics.limits import LIMITS
 
 _BLOCK = 128  # a block of a kernel belongs to at most so many samples by so many samples
-
-PairsAndRows = tuple[list[Pair], jax.Array | np.ndarray]
-"""Of n samples and a group of parameters: the pairs (a, delta), and the rows (n, r, p) of J."""
 
 
 class Blocks:
