@@ -67,8 +67,8 @@ def items_of(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
         if use is None or entries is not None:
             items.append(Item(index, layer, "rows", net.counts[index]))
         elif has_one_hot_inputs(use) and positions**2 < use.sizes.inputs:
-            # J_l J_l^T compares pairs of positions; at each of these, delta has q_out numbers, and
-            # the index of the row is one
+            # J_l J_l^T compares all pairs of positions; at a position delta has q_out numbers, and
+            # the index of the row is one more
             items.append(Item(index, layer, "places", positions * (use.sizes.outputs + 1)))
         elif positions == use.groups == 1:
             # delta has q_out numbers for each of the r rows of a sample, and a has q_in in all
