@@ -109,7 +109,11 @@ def conversion_error(original: ArrayLike, stored: jax.Array | np.ndarray) -> flo
     host, rounded = np.asarray(host), np.asarray(stored)
     if host.dtype.itemsize > 8:  # beyond float64: what one rounding does to each entry
         # |a - fl(a)| <= u |a|, and |a| <= |fl(a)| / (1 - u); the last factor covers 1 / (1 - u)
-        return unit_roundoff(stored.dtype) * frobenius_norm(stored) * (1 + 2.0**-20)
+        relative = unit_roundoff(stored.dtype) * frobenius_norm(stored) * (1 + 2.0**-20)
+        # An entry below the smallest normal number may be stored as zero, and loses less than that.
+        tiny = float(np.finfo(stored.dtype).tiny)
+        lost = np.count_nonzero((host != 0) & (np.abs(rounded) < tiny))
+        return raised(relative + tiny * math.sqrt(lost))
     if host.dtype.kind in "iu":  # float64 may round an integer above 2^53: compare integers
         pairs = zip(*_changed_integers(host, rounded), strict=True)
         return raised(math.sqrt(sum(float(int(exact) - int(kept)) ** 2 for exact, kept in pairs)))

@@ -87,6 +87,16 @@ def test_equations_of_integers_have_the_residues_of_their_results(name: str, dty
             np.testing.assert_array_equal(Followed(each)(x), modular.residues(exact))
 
 
+@pytest.mark.parametrize("step", [jnp.sign, jnp.floor, jnp.ceil, jnp.round])
+def test_a_step_that_rounding_decides_is_not_followed(step: Any) -> None:
+    """3 fl(1/3) is 1 after rounding and below 1 exactly: rounding decides on which side it lies."""
+    shift = {jnp.sign: -1.0, jnp.round: 0.5}.get(step, 0.0)
+    x = np.full((2,), 1 / 3)
+    with pytest.raises(NotFollowedError):
+        Followed(lambda x: step(3 * x + shift))(x)
+    assert (Followed(lambda x: step(3 * x + shift))(x + 0.1) == (step(shift + 1.2) % PRIME)).all()
+
+
 def test_unknowns_keep_the_identities_that_hold_for_any_function() -> None:
     """x - mean(x) ignores a shift; the softmax adds up to one; 1 - tanh^2 is never zero."""
     x = np.random.default_rng(0).standard_normal((3, 5))

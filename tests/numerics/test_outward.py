@@ -69,6 +69,15 @@ def test_conversions_are_within_their_error(single, kind):
             assert bound == 0
 
 
+def test_what_is_lost_below_the_smallest_number_is_counted_in_every_format():
+    """1e-50 has no float32 beside zero, from whatever format it is converted."""
+    for kind in (np.float64, np.longdouble):
+        given = np.full((2, 2), 1e-50, kind)
+        with single_precision():
+            stored = jax.device_put(np.asarray(given, float))
+            assert outward.conversion_error(given, stored) >= 2e-50
+
+
 def _exact(number):
     if isinstance(number, np.integer):
         return mpmath.mpf(int(number))

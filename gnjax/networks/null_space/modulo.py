@@ -208,8 +208,8 @@ def _residues(eqn: Any, numbers: Sequence[Number], values: list[Any] | None) -> 
     if name in _STEPS or (from_integers and name not in _MOVES):
         if values is None:
             raise NotFollowedError(name)
-        if name == "sign":
-            _check_decided((*numbers, _ZERO))  # a sign compares with zero
+        if numbers[0].residues is not None:
+            _check_decided((numbers[0], number(_STEPS[name](np.asarray(numbers[0].plain)))))
         return [modular.residues(np.asarray(value)) for value in values]
     if name in _ARITHMETIC:
         return [_ARITHMETIC[name](*(operand.known for operand in numbers))]
@@ -492,7 +492,16 @@ _RULES: dict[str, Callable[..., np.ndarray]] = {
     "convert_element_type": _convert,
     "integer_pow": _power,
 }
-_STEPS = frozenset(("ceil", "floor", "round", "sign"))  # exact in floating numbers
+_STEPS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "sign": np.zeros_like,
+    "floor": np.rint,
+    "ceil": np.rint,
+    "round": lambda x: np.floor(x) + 0.5,
+}
+"""Step functions, which are exact in floating numbers, and the place of the jump next to a number.
+
+The result of a step function compares its argument with that place.
+"""
 _COARSEST = jnp.finfo(jnp.float32).eps
 _UNKNOWN = frozenset(
     str.split("""
