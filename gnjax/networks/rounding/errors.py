@@ -33,7 +33,11 @@ from gnjax.networks.forms.samples import sample_count
 from gnjax.networks.jacobians import SMALL, jacobian
 from gnjax.networks.jaxprs import most_bytes, narrowest
 from gnjax.networks.network import Network, backward, forward
-from gnjax.networks.rounding.few_samples import plain_backward, total_rounding
+from gnjax.networks.rounding.few_samples import (
+    in_small_batches,
+    plain_backward,
+    total_rounding,
+)
 from gnjax.networks.rounding.formed import SAFETY, Forms, direction, forms_of_images
 from gnjax.networks.rounding.monte_carlo import products_and_changes
 from gnjax.numerics.certificate import MEASURED, Error, unknown
@@ -144,6 +148,7 @@ def measured(
       seed: chooses the random signs and vectors.
       scaling: v -> S v with a symmetric matrix S (p, p); all bounds are then about J S.
     """
+    net = in_small_batches(net)
     together = min(net.batch, net.samples)
     work = net.written * together
     rows = net.samples * net.rows
