@@ -1,5 +1,7 @@
 """The rounding of a large network, measured on some of its samples, beside that on all of them."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ from gnjax.networks.construct import network
 from gnjax.networks.rounding import errors, few_samples
 
 _SAMPLES, _BATCH, _IN, _HIDDEN, _OUT = 397, 16, 6, 5, 3
+_MEASURED = few_samples._SAMPLES  # of a batch that is measured
 
 
 def _cancelling(p, x):
@@ -76,7 +79,7 @@ def test_few_samples_show_the_rounding_of_all(function, inputs, counted, monkeyp
     """The samples that lose most digits are measured; a kink that float32 sees is no rounding."""
     net, _ = _net(function, inputs())
     some = errors.measured(net)
-    assert counted == [_BATCH] * 4
+    assert counted == [_MEASURED] * 4
     whole = _on_all(net, monkeypatch)
     assert 1 / 2 < some.whole.value / whole.whole.value < 3
     np.testing.assert_allclose(some.forms.values, whole.forms.values, rtol=1e-12)
@@ -85,8 +88,15 @@ def test_few_samples_show_the_rounding_of_all(function, inputs, counted, monkeyp
 def test_all_samples_that_lose_digits_are_measured(counted, monkeypatch):
     net, _ = _net(_cancelling, _inputs(far=180))
     some = errors.measured(net).whole.value
-    assert counted == [_BATCH] * (12 + 2)  # 180 samples, and two batches of others
+    assert counted == [_MEASURED] * (23 + 2)  # 180 samples, and two batches of others
     assert 1 / 3 < some / _on_all(net, monkeypatch).whole.value < 3
+
+
+def test_samples_of_a_few_large_batches_are_not_all_measured(counted):
+    """Of 397 samples in 4 batches of 100, four batches of 8 are measured."""
+    net, _ = _net(_cancelling, _inputs())
+    errors.measured(dataclasses.replace(net, batch=100))
+    assert counted == [_MEASURED] * 4
 
 
 def test_every_sample_is_measured_where_there_is_no_float32(counted):
