@@ -117,13 +117,24 @@ def _kappas(of: kernels.Function, statistics: str, seed: int) -> Iterator[dict[s
     Where the statistics are those of batches, the published code's own numbers stand beside it.
     """
     theirs = kernels.as_computed(of) if statistics == "batches" else {}
-    for columns, operator in kernels.operators(of).items():
-        found = gnjax.condition_number(operator, method="inverse", seed=seed, limits=LIMITS)
+    operators = kernels.operators(of)
+    answers = {kernels.ALL: _kappa(operators[kernels.ALL], seed)}
+    one_matrix = operators[kernels.LEFT] is operators[kernels.ALL]
+    answers[kernels.LEFT] = (
+        answers[kernels.ALL] if one_matrix else _kappa(operators[kernels.LEFT], seed)
+    )
+    for columns, found in answers.items():
         yield {
             "columns": columns,
             **certificate(found),
             **dict(zip(AS_COMPUTED, theirs.get(columns, ()), strict=False)),
         }
+
+
+def _kappa(operator: gnjax.Operator, seed: int) -> gnjax.ConditionNumber:
+    """kappa of J J^T as it is stored, or of the operator of a network."""
+    method = "inverse" if isinstance(operator, gnjax.operators.Dense) else "auto"
+    return gnjax.condition_number(operator, method=method, seed=seed, limits=LIMITS)
 
 
 def _largest(of: kernels.Function, seed: int) -> Iterator[dict[str, Any]]:
