@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from gnjax.networks.construct import network
+from gnjax.networks.network import backward
 from gnjax.networks.rounding import errors, few_samples
+from gnjax.networks.rounding.formed import probe_rows
 
 _SAMPLES, _BATCH, _IN, _HIDDEN, _OUT = 397, 16, 6, 5, 3
 _MEASURED = few_samples._SAMPLES  # of a batch that is measured
@@ -71,6 +73,16 @@ def _on_all(net, monkeypatch):
         return errors.measured(net)
 
 
+def _forms(net):
+    """u^T J J^T w for the vectors that programs are compared by, from products with all samples."""
+    vectors = probe_rows(net)
+    images = [
+        np.asarray(backward(net, net.x, net.target, jnp.asarray(u).reshape(net.samples, -1)))
+        for u in vectors
+    ]
+    return np.array([[u @ w for w in images] for u in images])
+
+
 CASES = [(_cancelling, _inputs), (_cancelling, lambda: _inputs(far=9)), (_with_kinks, _at_kinks)]
 
 
@@ -95,8 +107,11 @@ def test_all_samples_that_lose_digits_are_measured(counted, monkeypatch):
 def test_samples_of_a_few_large_batches_are_not_all_measured(counted):
     """Of 397 samples in 4 batches of 100, four batches of 8 are measured."""
     net, _ = _net(_cancelling, _inputs())
-    errors.measured(dataclasses.replace(net, batch=100))
+    in_four = dataclasses.replace(net, batch=100)
+    found = errors.measured(in_four)
     assert counted == [_MEASURED] * 4
+    # other programs multiply the same vectors, whatever their batches
+    np.testing.assert_allclose(found.forms.values, _forms(in_four), rtol=1e-9)
 
 
 def test_every_sample_is_measured_where_there_is_no_float32(counted):

@@ -48,20 +48,24 @@ def direction(rng: np.random.Generator, shape: tuple[int, ...], dtype: jnp.dtype
 
 
 def probe_vectors(net: Network) -> Iterator[np.ndarray]:
-    """Yield m random vectors u (m, n_b, r) for each batch of n_b samples with r rows of J.
+    """Yield the parts u (m, n_b, r) of m random vectors for each batch of n_b samples.
 
-    They are the same in every call, so that u^T J J^T w of a formed matrix and of products by
-    differentiation can be compared.
+    The vectors are those of :func:`probe_rows`; r is the number of rows of J for a sample.
     """
-    rng = np.random.default_rng(17)  # any fixed seed
+    whole = probe_rows(net).reshape(_PROBES, net.samples, net.rows)
     for start in range(0, net.samples, net.batch):
-        shape = (min(net.batch, net.samples - start), net.rows)
-        yield np.stack([direction(rng, shape, net.dtype) for _ in range(_PROBES)])
+        yield whole[:, start : start + net.batch]
 
 
 def probe_rows(net: Network) -> np.ndarray:
-    """The vectors u (m, n r) of :func:`probe_vectors` for all n samples."""
-    return np.concatenate([part.reshape(_PROBES, -1) for part in probe_vectors(net)], axis=1)
+    """m random vectors u (m, n r) over the r rows of J of each of n samples.
+
+    They are the same in every call, whatever the batches, so that u^T J J^T w of a formed matrix
+    and of products by differentiation can be compared.
+    """
+    rng = np.random.default_rng(17)  # any fixed seed
+    shape = (net.samples * net.rows,)
+    return np.stack([direction(rng, shape, net.dtype) for _ in range(_PROBES)])
 
 
 @dataclass(frozen=True)
