@@ -28,7 +28,8 @@ class MonitorRow(Result):
       trace: an estimate of the trace of the Hessian from random vectors, with its standard error.
       kappa: the condition number of the Gauss-Newton matrix, between ``kappa_low`` and
         ``kappa_high``; where that is infinite, kappa is a lower bound.
-      threshold: 2 / rate; gradient descent is unstable where the sharpness exceeds it.
+      threshold: 2 / rate; gradient descent is unstable where the sharpness exceeds it. It is no
+        limit of ``preconditioned``, which depends on the optimiser's means of gradients, too.
       at_least: a lower bound on the largest eigenvalue of the Hessian.
       products: how many products with the Hessian and with the Gauss-Newton matrix were made.
       certificate: what the errors rest on.
@@ -76,7 +77,9 @@ class MonitorRow(Result):
         """One line: the step, the sharpness, 2 / rate and other quantities that were measured."""
         parts = [f"step {self.step}: sharpness {self.sharpness:.6g} +- {self.sharpness_error:.2g}"]
         if self.threshold is not None:
-            parts.append(f"2 / rate {self.threshold:.6g}")
+            # not of the optimiser whose metric is measured
+            of_method = "" if self.preconditioned is None else " for gradient descent"
+            parts.append(f"2 / rate{of_method} {self.threshold:.6g}")
         names = ("gauss_newton", "preconditioned", "directional", "trace", "kappa")
         others = ((name.replace("_", "-"), self[name]) for name in names if self[name] is not None)
         parts += [f"{name} {value:.6g}" for name, value in others]

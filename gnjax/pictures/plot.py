@@ -252,7 +252,8 @@ def _monitor(axes: Axes, monitor: Monitor) -> None:
     """The largest eigenvalues of H, G and P^{-1/2} H P^{-1/2} over the steps of training.
 
     Each has a band for its error. A dashed line is 2 / rate, above which the largest eigenvalue of
-    H makes gradient descent unstable. Quantities that were not measured are left out.
+    H makes gradient descent unstable; the limit of P^{-1/2} H P^{-1/2} is another, and the rows do
+    not have it. Quantities that were not measured are left out.
     """
     rows = monitor.history
     steps = [row.step for row in rows]
@@ -270,7 +271,9 @@ def _monitor(axes: Axes, monitor: Monitor) -> None:
             drawn_values.append(values[np.isfinite(values)])
     thresholds = np.array([row.threshold for row in rows], float)
     if np.isfinite(thresholds).any():
-        axes.plot(steps, thresholds, color="black", ls="--", lw=0.9, label="2 / rate")
+        is_other_method = any(row.preconditioned is not None for row in rows)
+        text = "2 / rate, for H in gradient descent" if is_other_method else "2 / rate"
+        axes.plot(steps, thresholds, color="black", ls="--", lw=0.9, label=text)
         drawn_values.append(thresholds[np.isfinite(thresholds)])
     _set_readable_scales(axes, np.concatenate(drawn_values))
     axes.legend(frameon=False)

@@ -237,6 +237,18 @@ def test_a_monitor_draws_itself():
     assert labels == ["largest of H", "largest of G", "2 / rate"]
 
 
+def test_the_limit_of_gradient_descent_is_not_said_to_be_that_of_adam():
+    """Adam's is (2 + 2 b1) / ((1 - b1) rate), and its state does not hold b1."""
+    monitor = gnjax.Monitor(X, Y, kappa=False, **OPTIONS)
+    apply, params = gnjax.functional(mlp())
+    optimizer = optax.adam(1e-2)
+    _, state = optimizer.update(jax.tree.map(np.ones_like, params), optimizer.init(params))
+    row = monitor(0, (apply, params), metric=state, rate=1e-2)
+    assert "2 / rate for gradient descent 200" in str(row)
+    labels = [text.get_text() for text in gnjax.plot(monitor).axes[0].get_legend().get_texts()]
+    assert labels[-1] == "2 / rate, for H in gradient descent"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
