@@ -84,7 +84,7 @@ class Model(nnx.Module):
 
 
 images = gnjax.data.load("fashion_mnist_5000", samples=30, seed=0)
-diagnosis = gnjax.diagnose(Model(nnx.Rngs(0)), images.inputs, images.labels)
+diagnosis = gnjax.diagnose(Model(nnx.Rngs(0)), images.inputs, images.labels, loss="squared_error")
 print(diagnosis)
 
 # %% [markdown]

@@ -34,7 +34,7 @@ from gnjax.diagnosis.report import report
 from gnjax.diagnosis.subset import part_of_samples
 from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.forms.frameworks import InputTree, Model, PyTree
-from gnjax.networks.losses import Loss
+from gnjax.networks.losses import UNNAMED, Loss
 from gnjax.networks.model import check_order, functional
 from gnjax.networks.network import differentiated, parameter_names
 from gnjax.networks.parameters import Only, layer_name
@@ -161,7 +161,7 @@ def diagnose(
     x: InputTree,
     y: PyTree | None = None,
     *,
-    loss: Loss = "squared_error",
+    loss: Loss = UNNAMED,
     only: Only | None = None,
     batch_size: int | None = None,
     seed: int = 0,

@@ -28,7 +28,7 @@ from gnjax.diagnosis.monitor_row import MonitorRow
 from gnjax.networks.construct import at_parameters_of
 from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.forms.frameworks import InputTree, Model, PyTree
-from gnjax.networks.losses import Loss, loss_in_words
+from gnjax.networks.losses import UNNAMED, Loss, loss_in_words
 from gnjax.networks.model import is_model
 from gnjax.networks.network import HESSIAN
 from gnjax.networks.parameters import Only
@@ -115,7 +115,7 @@ class Monitor:
         x: InputTree,
         y: PyTree | None = None,
         *,
-        loss: Loss = "squared_error",
+        loss: Loss = UNNAMED,
         every: int = 1,
         rtol: float = 2e-2,
         gauss_newton: bool = True,

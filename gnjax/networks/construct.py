@@ -18,7 +18,7 @@ from gnjax.networks.equations.rewritten import rewritten_alike
 from gnjax.networks.forms.derivatives import check_differentiable
 from gnjax.networks.forms.refusals import RAISED
 from gnjax.networks.forms.samples import same_size, sample_count, take
-from gnjax.networks.losses import Loss, check_loss
+from gnjax.networks.losses import UNNAMED, Loss, check_loss
 from gnjax.networks.model import (
     Apply,
     apply_and_outputs,
@@ -43,7 +43,7 @@ def network(
     x: Any,
     *,
     y: Any = None,
-    loss: Loss = "squared_error",
+    loss: Loss = UNNAMED,
     weights: Any = None,
     has_aux: bool = False,
     coupled: bool | None = None,

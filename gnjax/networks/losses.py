@@ -33,6 +33,13 @@ Loss = str | Callable[..., jax.Array]
 LOSSES = ("squared_error", "cross_entropy", "binary_cross_entropy", "mse")
 
 
+class _Unnamed(str):
+    """The name of a loss that the caller did not choose; it is equal to the plain name."""
+
+
+UNNAMED: Loss = _Unnamed("squared_error")  # the default of every argument ``loss``
+
+
 def check_loss(loss: Loss) -> None:
     """Refuse a loss that is neither a known name nor a function."""
     if callable(loss) or (isinstance(loss, str) and loss in LOSSES):

@@ -51,10 +51,10 @@ def _warn_single() -> None:
         "JAX is in 32-bit mode, so this spectrum is computed in float32 and its floor is about "
         "1e-6 of the largest eigenvalue; call gnjax.enable_x64() before making arrays"
     )
-    warnings.warn(msg, UserWarning, stacklevel=_level_of_callers_line())
+    warnings.warn(msg, UserWarning, stacklevel=level_of_callers_line())
 
 
-def _level_of_callers_line() -> int:
+def level_of_callers_line() -> int:
     """The ``stacklevel`` with which a warning names the line that called into this library.
 
     It is for the function that calls this one. A public function reaches that by many ways, some of

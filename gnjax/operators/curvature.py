@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from gnjax.networks.construct import network
 from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.forms.frameworks import InputTree, Model, PyTree
-from gnjax.networks.losses import Loss
+from gnjax.networks.losses import UNNAMED, Loss
 from gnjax.networks.network import Network
 from gnjax.networks.outputs.shapes import Outputs, flat_outputs
 from gnjax.networks.outputs.targets import Target, check_has_targets, term_losses
@@ -33,7 +33,7 @@ def gauss_newton(
     x: InputTree,
     y: PyTree | None = None,
     *,
-    loss: Loss = "squared_error",
+    loss: Loss = UNNAMED,
     side: str = "parameters",
     weights: ArrayLike | None = None,
     has_aux: bool = False,
@@ -62,7 +62,8 @@ def gauss_newton(
         passes over them once. All passes must give the same batches.
       y: labels or targets, samples first. For the cross-entropy labels have the shape of the
         outputs without the last axis, and a label of -1 does not count.
-      loss: "squared_error" (B = I; "mse" is an older name of it), "cross_entropy" (softmax over the
+      loss: "squared_error" (B = I; "mse" is an older name of it; labels become one-hot, with a
+        warning if no loss is named), "cross_entropy" (softmax over the
         last axis, B = diag(p) - p p^T for every token), "binary_cross_entropy" (B = p (1 - p) for
         every output), or a convex ``loss(f, y)`` of one sample (``loss(f)`` where no y is given). A
         loss with one number for each output, like optax's elementwise ones, is summed over outputs.
@@ -127,7 +128,7 @@ def ntk(
     x2: InputTree | None = None,
     *,
     y: PyTree | None = None,
-    loss: Loss = "squared_error",
+    loss: Loss = UNNAMED,
     side: str = "outputs",
     weights: ArrayLike | None = None,
     has_aux: bool = False,
@@ -190,7 +191,7 @@ def empirical_fisher(
     x: InputTree,
     y: PyTree,
     *,
-    loss: Loss = "squared_error",
+    loss: Loss = UNNAMED,
     terms: bool = False,
     side: str = "parameters",
     has_aux: bool = False,
@@ -264,7 +265,7 @@ def hessian(
     x: InputTree,
     y: PyTree | None = None,
     *,
-    loss: Loss = "squared_error",
+    loss: Loss = UNNAMED,
     side: str = "parameters",
     weights: ArrayLike | None = None,
     has_aux: bool = False,
@@ -294,7 +295,7 @@ def functional_hessian(
     x: InputTree,
     y: PyTree | None = None,
     *,
-    loss: Loss = "squared_error",
+    loss: Loss = UNNAMED,
     side: str = "parameters",
     weights: ArrayLike | None = None,
     has_aux: bool = False,

@@ -1,5 +1,7 @@
 """Factors of output Hessians against diag(p) - p p^T in many digits, and what losses refuse."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import mpmath as mp
@@ -7,6 +9,7 @@ import numpy as np
 import pytest
 
 import gnjax
+from gnjax.networks.outputs import targets
 from gnjax.networks.outputs.hessians import root_rows
 from gnjax.networks.outputs.shapes import flat_outputs
 from gnjax.networks.outputs.targets import Target
@@ -138,3 +141,62 @@ def test_cross_entropy_of_one_class_is_refused():
         gnjax.gauss_newton(model, np.ones((4, 3)), loss="cross_entropy")
     with pytest.raises(ValueError, match="one output is zero"):
         gnjax.hessian(model, np.ones((4, 3)), np.zeros(4, int), loss="cross_entropy")
+
+
+SAMPLES, LABELS = np.random.default_rng(0).standard_normal((5, 3)), np.array([0, 1, 0, 1, 1])
+
+
+def _two_classes():
+    return lambda w, x: x @ w, np.random.default_rng(1).standard_normal((3, 2))
+
+
+OF_LABELS = {
+    "gauss_newton": lambda **loss: gnjax.gauss_newton(_two_classes(), SAMPLES, LABELS, **loss),
+    "hessian": lambda **loss: gnjax.hessian(_two_classes(), SAMPLES, LABELS, **loss),
+    "batches": lambda **loss: gnjax.gauss_newton(_two_classes(), [(SAMPLES, LABELS)], **loss),
+    "diagnose": lambda **loss: gnjax.diagnose(_two_classes(), SAMPLES, LABELS, **loss),
+    "Monitor": lambda **loss: gnjax.Monitor(SAMPLES, LABELS, **loss)(0, _two_classes()),
+}
+
+
+@pytest.mark.parametrize("name", OF_LABELS)
+def test_labels_without_a_named_loss_warn_once_at_the_callers_line(name):
+    call = OF_LABELS[name]
+    targets._warn_one_hot.cache_clear()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+        call()
+    said = [w for w in caught if 'loss="cross_entropy"' in str(w.message)]
+    assert [(w.filename, w.lineno) for w in said] == [(__file__, call.__code__.co_firstlineno)]
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "mse", "cross_entropy"])
+def test_labels_with_a_named_loss_do_not_warn(loss):
+    targets._warn_one_hot.cache_clear()
+    gnjax.gauss_newton(_two_classes(), SAMPLES, LABELS, loss=loss)  # a warning is an error in tests
+
+
+class _Tensor:
+    """What NumPy and this library read of a tensor of PyTorch, whose dtype NumPy does not know."""
+
+    def __init__(self, array):
+        self.array = array
+        self.shape, self.ndim, self.dtype = array.shape, array.ndim, f"torch.{array.dtype}"
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+
+@pytest.mark.parametrize(
+    ("y", "loss"), [(LABELS, "cross_entropy"), (np.eye(2)[LABELS], "squared_error")]
+)
+def test_targets_may_be_tensors_of_pytorch_as_samples_may(y, loss):
+    model = _two_classes()
+    expected = gnjax.hessian(model, SAMPLES, y, loss=loss).as_matrix()
+    samples, tensors = _Tensor(SAMPLES), _Tensor(y)
+    for op in (
+        gnjax.hessian(model, samples, tensors, loss=loss),
+        gnjax.hessian(model, [(samples, tensors)], loss=loss),
+    ):
+        np.testing.assert_allclose(op.as_matrix(), expected, rtol=1e-12, atol=1e-14)

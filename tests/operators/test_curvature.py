@@ -117,7 +117,10 @@ def _batch_norm(p, x):
         (lambda: gnjax.gauss_newton(MODEL, BATCHES, side="outputs"), "side of the parameters"),
         (lambda: gnjax.ntk(MODEL, BATCHES), "pass all samples as one x"),
         (lambda: gnjax.empirical_fisher(MODEL, BATCHES, None), "pass all samples as one x"),
-        (lambda: gnjax.gauss_newton((_batch_norm, WEIGHTS), BATCHES), "samples of a batch are"),
+        (
+            lambda: gnjax.gauss_newton((_batch_norm, WEIGHTS), BATCHES, loss="cross_entropy"),
+            "samples of a batch are",
+        ),
         (lambda: gnjax.gauss_newton(MODEL, {1: 2}.values()), r"a batch is a pair \(x, y\)"),
         (lambda: gnjax.gauss_newton(MODEL, (x for x in BATCHES)), "passed over once"),
         (lambda: gnjax.hessian(MODEL, X), "pass them as y"),

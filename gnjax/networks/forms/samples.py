@@ -158,6 +158,16 @@ def _not_real(name: str, leaf: Any, dtype: Any) -> str:
     return f"{name} must hold real numbers, got dtype {dtype}{kind}; {hint}"
 
 
+def as_arrays(name: str, tree: Any) -> Any:
+    """The pytree with every leaf as an array of JAX or NumPy, such as a tensor of PyTorch.
+
+    A list counts as an array. ``name`` is the name of the argument in messages.
+    """
+    return jax.tree.map(
+        lambda leaf: _as_array(name, leaf), tree, is_leaf=lambda v: isinstance(v, list)
+    )
+
+
 def _as_array(name: str, leaf: Any) -> Any:
     """A leaf as an array of JAX or NumPy; a list of rows of different lengths is refused.
 

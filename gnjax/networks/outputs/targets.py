@@ -8,7 +8,9 @@ the shape of the labels or targets, where there is one for each.
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import jax
@@ -17,11 +19,19 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.networks.forms.real_form import real_parts
-from gnjax.networks.forms.samples import as_floats, check_samples, sample_count
-from gnjax.networks.losses import Loss, check_call, check_loss, is_squared, loss_terms
+from gnjax.networks.forms.samples import as_arrays, as_floats, check_samples, sample_count
+from gnjax.networks.losses import (
+    UNNAMED,
+    Loss,
+    check_call,
+    check_loss,
+    is_squared,
+    loss_terms,
+)
 from gnjax.networks.outputs.of_optax import equal_loss
 from gnjax.networks.outputs.shapes import Outputs
 from gnjax.numerics.host import on_cpu
+from gnjax.numerics.precision import level_of_callers_line
 from gnjax.numerics.validation import is_traced
 
 _SUM_OF_TARGETS = 1e-3  # the sum of probabilities in half precision differs from one by about this
@@ -220,6 +230,7 @@ def checked_targets(loss: Loss, y: Any, outputs: Outputs, n: int, dtype: jnp.dty
       n: how many samples there are.
       dtype: the working precision.
     """
+    y = as_arrays("y", y)
     parts = real_parts(y)
     if outputs.complexes and _shapes(parts) == outputs.shapes:
         y = parts
@@ -253,9 +264,8 @@ def checked_targets(loss: Loss, y: Any, outputs: Outputs, n: int, dtype: jnp.dty
 
 
 def _check_kind(y: Any) -> None:
-    """Refuse targets that have no axis for samples, or are no integers, booleans or reals."""
-    for given in jax.tree.leaves(y, is_leaf=lambda v: isinstance(v, list)):
-        array = given if isinstance(given, jax.Array) else np.asarray(given)
+    """Refuse arrays of targets without an axis for samples, or with other than real numbers."""
+    for array in jax.tree.leaves(y):
         if array.ndim == 0:
             msg = f"y has shape {array.shape}: one target a sample is needed"
             raise ValueError(msg)
@@ -292,8 +302,21 @@ def _labels(loss: Loss, labels: jax.Array, classes: int, dtype: jnp.dtype) -> ja
     """
     if not is_traced(labels):
         _check_labels(loss, labels, classes)
+    if loss is UNNAMED:
+        _warn_one_hot()
     labels = labels.astype(int)
     return labels if loss == "cross_entropy" else jax.nn.one_hot(labels, classes, dtype=dtype)
+
+
+@cache
+def _warn_one_hot() -> None:
+    """Warn that labels become one-hot targets; the cache makes it the first call alone."""
+    msg = (
+        "y holds class labels and no loss is named, so the squared error of one-hot targets is "
+        'taken; the usual loss for class labels is loss="cross_entropy", and '
+        'loss="squared_error" says that this one is meant'
+    )
+    warnings.warn(msg, UserWarning, stacklevel=level_of_callers_line())
 
 
 def _check_labels(loss: Loss, labels: jax.Array, classes: int) -> None:
