@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
 
 from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.diagnosis.remedies.suggestion import block_condition
 from gnjax.networks.network import parameter_names
+from gnjax.networks.null_space.ranks import entry_rank_bounds
 from gnjax.networks.parameters import layer_name, natural_order
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.limits import LIMITS
@@ -64,13 +66,15 @@ def layer_shares(
     )
     shares = []
     names = sorted(set(layer_of_entry.tolist()), key=natural_order)
+    columns = [np.flatnonzero(layer_of_entry == name) for name in names]
+    rank_bounds = cache(partial(entry_rank_bounds, op.net, columns))  # of all layers together
     longest_side = LIMITS.small_rows if len(names) > 1 else 0
-    for name in names:
+    for index, name in enumerate(names):
         is_of_layer = layer_of_entry == name
         count = is_of_layer.sum()
         block = None
         if jacobian is not None and min(count, len(jacobian)) <= longest_side:
-            block = block_condition(op, jacobian[:, is_of_layer])
+            block = block_condition(op, jacobian[:, is_of_layer], lambda i=index: rank_bounds()[i])
         top_share = _share_of_squares(top, is_of_layer)
         bottom_share = None if bottom is None else _share_of_squares(bottom, is_of_layer)
         shares.append(LayerShare(name, int(count), top_share, bottom_share, block))

@@ -94,9 +94,14 @@ def _rank_sentence(diagnosis: Diagnosis) -> str:
     text = f"rank {rank:,} ({source}) of p = {p:,} and k n = {kn:,}"
     if rank == min(p, kn):
         return f"{text}: as large as it can be"
-    side = "parameter" if p <= kn else "output"
-    none = "are taken to have none" if source == "gap" else "have no curvature"
-    return f"{text}: {min(p, kn) - rank:,} {side} directions {none}"
+    missing = min(p, kn) - rank
+    text += f"; {'taken to be ' if source == 'gap' else ''}without curvature: "
+    if p <= kn:
+        return text + count_of(missing, "parameter direction")
+    return (
+        f"{text}{count_of(missing, 'combination')} of outputs, which no parameter changes (as the "
+        "difference of two equal samples) or to which the loss gives no weight"
+    )
 
 
 def _resolved_sentence(diagnosis: Diagnosis) -> str:

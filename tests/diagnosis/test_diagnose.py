@@ -504,3 +504,17 @@ def test_shell_names_a_mistake_in_one_line(user_module, capsys, arguments, said)
     assert said in printed.err
     assert printed.out == ""
     assert "Traceback" not in printed.err
+
+
+def test_layers_have_the_ranks_that_their_blocks_have():
+    """A sample that is there twice leaves kappa of a layer resolved, as in block_spectra."""
+    x = np.random.default_rng(0).standard_normal((8, 4))
+    x[7] = x[0]
+    model = MLP((4, 6, 3), activation="tanh", key=jax.random.key(0))
+    alone = gnjax.block_spectra(model, x)
+    diagnosis = diagnose(model, x)
+    assert "without curvature: 3 combinations of outputs" in " ".join(str(diagnosis).split())
+    for layer, block in zip(diagnosis.layers, alone.blocks, strict=True):
+        assert (layer.name, layer.block.rank) == (block.name, block.condition.rank)
+        assert layer.block.resolved == block.condition.resolved
+        assert layer.block.value == pytest.approx(block.condition.value, rel=1e-6)

@@ -8,14 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.conditioning.condition_number import ConditionNumber, condition_number
+from gnjax.conditioning.condition_number import (
+    ConditionNumber,
+    condition_number,
+    condition_of_spectrum,
+)
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import Apply, Params
 from gnjax.networks.parameters import Only
 from gnjax.numerics.answers.result import Result
+from gnjax.numerics.rank_bound import RankBound
 from gnjax.operators.curvature import gauss_newton
 from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.stored.matrices import factored
+from gnjax.spectra.eigenvalues import eigenvalues
 
 HELPS, HURTS, SAME, UNKNOWN = "helps", "makes it worse", "changes little", "cannot be told"
 _WORTHWHILE = 1.1  # the least factor between kappa before and after a change that helps or hurts
@@ -138,15 +144,19 @@ def best_variant(remedy: Remedy, condition: ConditionNumber) -> Suggestion:
     return Suggestion(name, before, after, remedy.reason)
 
 
-def block_condition(op: NetworkGram, jacobian: np.ndarray) -> ConditionNumber:
+def block_condition(
+    op: NetworkGram, jacobian: np.ndarray, limit: Callable[[], RankBound] | None = None
+) -> ConditionNumber:
     """kappa of J_b J_b^T, where ``jacobian`` is J_b: columns of the Jacobian of ``op``.
 
     The columns may be scaled, each by a factor of at most 1. The error of the whole Jacobian is
-    then a bound on that of J_b.
+    then a bound on that of J_b. ``limit()`` is a bound on the rank of J_b; it is asked only where
+    not all eigenvalues are certified to be positive.
     """
     # J_b J_b^T and J_b^T J_b have the same kappa: the smaller one is formed.
     wide = jacobian if jacobian.shape[0] <= jacobian.shape[1] else jacobian.T
-    return condition_number(factored(wide, error=op.factor_error()), rtol=RTOL)
+    block = factored(wide, error=op.factor_error())
+    return condition_of_spectrum(block, eigenvalues(block), len(wide), limit)
 
 
 def count_of(count: int, noun: str) -> str:
