@@ -15,6 +15,7 @@ from gnjax.networks.null_space.ranks import entry_rank_bounds
 from gnjax.networks.parameters import layer_name, natural_order
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.limits import LIMITS
+from gnjax.numerics.rank_bound import RankBound
 from gnjax.operators.of_networks.network_gram import NetworkGram
 
 _STANDS_OUT = 0.1  # the least sensitivity for which a layer is named
@@ -68,13 +69,18 @@ def layer_shares(
     names = sorted(set(layer_of_entry.tolist()), key=natural_order)
     columns = [np.flatnonzero(layer_of_entry == name) for name in names]
     rank_bounds = cache(partial(entry_rank_bounds, op.net, columns))  # of all layers together
+
+    def bound_of(index: int) -> RankBound:
+        """The bound on the rank of J's columns for the layer of this number."""
+        return rank_bounds()[index]
+
     longest_side = LIMITS.small_rows if len(names) > 1 else 0
     for index, name in enumerate(names):
         is_of_layer = layer_of_entry == name
         count = is_of_layer.sum()
         block = None
         if jacobian is not None and min(count, len(jacobian)) <= longest_side:
-            block = block_condition(op, jacobian[:, is_of_layer], lambda i=index: rank_bounds()[i])
+            block = block_condition(op, jacobian[:, is_of_layer], partial(bound_of, index))
         top_share = _share_of_squares(top, is_of_layer)
         bottom_share = None if bottom is None else _share_of_squares(bottom, is_of_layer)
         shares.append(LayerShare(name, int(count), top_share, bottom_share, block))
