@@ -226,14 +226,14 @@ def _told(row: texts.Answer, found: Sequence[Standing], sides: Sequence[Side]) -
 
 def _numbers(row: texts.Answer, found: Sequence[Standing], sides: Sequence[Side]) -> str:
     """The numbers in words, and of which data and seeds they are; or why there is none."""
+    if row.number and (side := _ran_at(row.readings, sides)):
+        return escaped(f"{filled(row.number, row.readings, side)}.")
     if said([one.status for one in found]) == OPEN:
         reasons, takes = (
             "; ".join(dict.fromkeys(text for one in found for text in getattr(one, told)()))
             for told in ("reasons", "takes")
         )
         return escaped(f"{reasons}. It would take {takes}.")
-    if row.number and (side := _ran_at(row.readings, sides)):
-        return escaped(f"{filled(row.number, row.readings, side)}.")
     side = found[-1].side
     several = len({one.status for one in found}) > 1
     parts = (one.effect() + (f" ({one.status})" if several else "") for one in found)
