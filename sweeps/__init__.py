@@ -21,7 +21,7 @@ def _check_what_is_installed() -> None:
     if missing:
         msg = (
             f"experiments, figures and sweeps need {', '.join(missing)}, not installed here: "
-            "pip install 'gnjax[experiments]'"
+            "pip install '.[experiments]' in the checkout of gnjax"
         )
         if hasattr(sys, "ps1"):  # an interactive session, which goes on
             raise ModuleNotFoundError(msg)

@@ -114,7 +114,7 @@ def test_a_command_of_the_checkout_names_the_extra_in_one_sentence(command, tmp_
     assert done.returncode == 1
     (told,) = done.stderr.splitlines()
     assert "ml_collections, pandas" in told
-    assert told.endswith("pip install 'gnjax[experiments]'")
+    assert told.endswith("pip install '.[experiments]' in the checkout of gnjax")
 
 
 def test_everything_that_experiments_look_for_comes_with_their_extra():

@@ -151,6 +151,6 @@ def _ray() -> ModuleType:
     try:
         import ray
     except ModuleNotFoundError as error:
-        msg = "--launcher=ray needs Ray; install it with pip install 'gnjax[cluster]'"
+        msg = "--launcher=ray needs Ray: pip install '.[cluster]' in the checkout of gnjax"
         raise LauncherError(msg) from error
     return ray

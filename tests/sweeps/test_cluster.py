@@ -30,7 +30,7 @@ class Noted(toy.Silent):
 
 @pytest.fixture
 def three_nodes():
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'gnjax[cluster]'")
+    pytest.importorskip("ray", reason="Ray is not installed: pip install '.[cluster]'")
     import ray
     from ray.cluster_utils import Cluster
 
@@ -137,7 +137,7 @@ def test_without_ray_the_remedy_is_named(monkeypatch):
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(LauncherError, match=r"gnjax\[cluster\]"):
+    with pytest.raises(LauncherError, match=r"'\.\[cluster\]"):
         on_ray()
 
 
