@@ -78,8 +78,10 @@ def _outwards(bound: float, unit: float, way: int) -> float:
 def _least_of_scaled(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure | None:
     """:func:`least_eigenvalue` for a matrix M of n rows whose largest entry is of size one.
 
-    The lower bound is s - e with e from the factorisation of M - s I, and the upper bound is the
-    quotient of x and M with its rounding, as the docstring of :func:`least_eigenvalue` says.
+    ``guess`` is an estimate of lambda_min, and s = guess - rtol |guess|. If M - s I has a Cholesky
+    factor, then lambda_min >= s - e, where e bounds the rounding of the factorisation. Else M - s I
+    is not positive definite, and the answer is None. The upper bound is a Rayleigh quotient of M,
+    with its rounding, at a vector x of inverse iteration; the estimate told is not above it.
     """
     shift = guess - rtol * abs(guess)
     shifted_matrix = shifted_copy(matrix, shift)
@@ -98,6 +100,7 @@ def _least_of_scaled(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure
         x = scipy.linalg.cho_solve((factor, True), x, check_finite=False)
         x /= np.linalg.norm(x)
     quotient = float(x @ (matrix @ x))
+    # of M x, of x . (M x), and of the length of x, each at most gamma ||M||_F
     quotient_error = 3 * gamma(2 * size + 2, np.dtype(float)) * float(np.linalg.norm(matrix))
     upper = quotient + quotient_error
     return Enclosure(min(guess, upper), shift - rounding, upper)

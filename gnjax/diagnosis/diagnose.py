@@ -280,9 +280,11 @@ def _fields_of_top(
     """The fields of a diagnosis where only eigenvectors of the largest eigenvalue are computed.
 
     No remedy is measured, as the smaller side of the Jacobian is above ``largest_side``.
+    ``advance()`` moves the progress bar by one stage.
     """
     reason = f"measured while the smaller side of the Jacobian is at most {largest_side}"
-    layers = layer_shares(op, top_eigenvectors(op, problem.seed), None, None)
+    top = top_eigenvectors(op, problem.seed)
+    layers = layer_shares(op, top, bottom=None, jacobian=None)
     advance()
     left_out = (LeftOut("all remedies", reason),)
     return {"layers": layers, "eigenvalues": None, "suggestions": (), "left_out": left_out}

@@ -281,7 +281,8 @@ class LinearCombination(Algebra, ParameterTrees):
     def _trace(self, traces: list[Callable[[], tuple[float, Error]]]) -> tuple[float, Error]:
         """sum_i w_i tr A_i + n s, with the errors of the traces and the rounding of the sum.
 
-        A sum of m products is wrong by at most gamma_m times the sum of their absolute values.
+        A sum of m products is wrong by at most gamma_m times the sum of their absolute values. That
+        sum is rounded as well, which gamma_{m+2} covers.
         """
         terms = [(float(self.shift) * self.shape[0], Error(0.0))]
         for weight, trace in zip(self.weights, traces, strict=True):

@@ -177,7 +177,8 @@ def operator_norm(op: Operator, limits: Limits = LIMITS) -> float:
     block = _NORM_BLOCK if most_vectors >= _NORM_BLOCK * _NORM_STEPS else 1
     start = lanczos.random_rows(op.shape[0], block, seed=1)
     steps = min(_NORM_STEPS, max(1, most_vectors // block))
-    with beside_xla():
+    with beside_xla():  # BLAS on one thread, so that XLA has the cores
+        # noise=0.0: no entry of the recurrence counts as rounding, so that all steps are made
         run = lanczos.lanczos(host_product(op), start, max_steps=steps, noise=0.0)
     return float(np.abs(np.linalg.eigvalsh(run.projection)).max())
 

@@ -347,11 +347,12 @@ class NetworkGram(Algebra, ParameterTrees):
 
     @cached_property
     def _error_with_and_without_root(self) -> Error:
-        """The error of J^T B J for which it makes no difference how B is computed.
+        """An error of J^T B J v that covers both ways of computing B.
 
-        J^T B J v is computed with B as a derivative and, if the root R can be formed, as R R^T
+        B is computed as a derivative and, if its root R can be formed, as R R^T
         (:meth:`_measured_products`). Of both measured errors the larger counts. If it does not
         explain how far both products are apart, that distance counts, with a factor of safety.
+        Products that had no room in memory have no ``images`` to compare.
         """
         *others, worst = sorted(self._measured_products, key=lambda product: product.error.value)
         images = [product.images for product in others if product.images is not None]

@@ -26,10 +26,11 @@ def probe_stream(seed: int) -> np.random.Generator:
 
 
 def together(op: Operator, limits: Limits) -> int:
-    """How many random vectors are multiplied at once: sixteen, or fewer where these have no room.
+    """How many random vectors are multiplied at once: as many of sixteen as have room in memory.
 
-    It is at least one. An operator is refused if ``limits.density_bytes`` has no room for one
-    vector and its product.
+    ``limits.basis_bytes`` is the room for all of them with their products, and one goes in any
+    case. ``limits.density_bytes``, which is larger, is the room for one vector with its product; an
+    operator that needs more is refused.
     """
     bytes_of_vector = bytes_of_one(op)
     if bytes_of_vector > limits.density_bytes:
