@@ -202,6 +202,10 @@ def _fits(value: Any, kind: Any) -> bool:
         return len(value) == 2 and all(_fits(part, float) for part in value)
     if kind == (np.ndarray | None) or kind == (float | None):
         return value is None or _fits(value, float) or isinstance(value, np.ndarray)
+    if kind == (int | None):
+        return value is None or type(value) is int
+    if kind == (tuple[float, float] | None):
+        return value is None or _fits(value, tuple[float, float])
     return type(value) is kind
 
 

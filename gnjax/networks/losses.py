@@ -54,7 +54,7 @@ def check_loss(loss: Loss) -> None:
 def loss_in_words(loss: Loss) -> str:
     """The name of a loss, as operators and reports say it; a function is said to be one."""
     if isinstance(loss, str):
-        return loss
+        return str(loss)  # a plain string, also of the default
     function = loss.func if isinstance(loss, partial) else loss
     name = getattr(function, "__name__", type(function).__name__)
     return f"{name} (a function)"

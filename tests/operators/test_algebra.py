@@ -302,7 +302,7 @@ def test_an_operator_says_of_which_loss_it_is():
     for name, op in said.items():
         assert repr(op).endswith(f", loss {name}>")
     assert repr(said["cross_entropy"].twin).endswith(", loss cross_entropy>")
-    streamed = gnjax.gauss_newton(model, [(x, y)])
+    streamed = gnjax.gauss_newton(model, [(x, y)], loss="squared_error")
     assert repr(streamed).startswith("<Streamed: J^T J, 26 x 26, float64, ")
     assert repr(streamed).endswith("batches of samples, loss squared_error>")
     for kernel in (gnjax.ntk(model, x), gnjax.ntk(model, x, x)):
