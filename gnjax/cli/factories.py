@@ -159,7 +159,9 @@ def write_picture(figure: Figure, path: Path) -> None:
 def _parts(returned: Any) -> tuple[Any, ...]:
     """The parts of a factory's result: (model,), (model, x) or (model, x, y).
 
-    A pair may also be a Linen or a functional model without x.
+    A model alone is an NNX module, or a pair (Linen module, variables) or (function, parameters).
+    A module of PyTorch, which a series of checkpoints takes, comes with its x: it becomes a model
+    of JAX after the checkpoint has been read, and :func:`_fitting` needs one before.
     """
     if isinstance(returned, nnx.Module):
         return (returned,)

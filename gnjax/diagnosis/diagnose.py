@@ -252,7 +252,8 @@ def _fields_of_both_ends(
     """The fields of a diagnosis that are computed from the eigenvectors at both ends.
 
     The Jacobian, scaled and weighted by the loss, is decomposed. The remedies are measured, among
-    them a learning rate of its own for the layer that is most sensitive.
+    them a learning rate of its own for the layer that is most sensitive. ``advance()`` moves the
+    progress bar by one stage.
     """
     factor = op.factor()
     jacobian = factor.T if op.side == "parameters" else factor

@@ -59,7 +59,7 @@ def top_eigenvectors(op: NetworkGram, seed: int) -> np.ndarray:
         return bool(residuals[-1] <= _RESIDUAL * values[-1])
 
     size = op.shape[0]
-    with beside_xla():
+    with beside_xla():  # BLAS on one thread, so that XLA has the cores
         run = krylov.lanczos(
             host_product(op),
             krylov.random_rows(size, _BLOCK, seed),

@@ -76,6 +76,7 @@ def certify(
     refused = too_large(operator.shape[0], len(rows) + _LEAST_ROWS, limits)
     if refused:
         raise ValueError(refused)
+    # beside_xla: BLAS on one thread, so that XLA has the cores
     with watching(progress, stoppable=True) as watch, beside_xla():
         product = _Counting(watch(host_product(operator)))
         pairs = _pairs(product, rows, approximations)

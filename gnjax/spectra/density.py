@@ -91,7 +91,7 @@ def spectral_density(
         # ``noise`` is rounding, which earlier steps have amplified, and ends the run of Lanczos.
         floor = error.value if known else spectral_error(size, operator.dtype) * norm
         noise = _BREAKDOWN * floor
-        with beside_xla():
+        with beside_xla():  # BLAS on one thread, so that XLA has the cores
             rules = quadratures(  # nodes, weights and the Lanczos run of each probe
                 watch(product), size, probes, steps, noise, seed, limits, watch.is_stopped
             )

@@ -195,7 +195,7 @@ def _few(
     size = op.shape[0]
     sign = -1.0 if which == "largest" else 1.0
     product, most_rows = watch(host_product(op)), limits.basis_rows(size)
-    with beside_xla():
+    with beside_xla():  # BLAS on one thread, so that XLA has the cores
         pairs = outer_ritz_pairs(
             product,
             size,

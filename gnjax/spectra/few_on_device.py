@@ -94,7 +94,7 @@ def few_on_device(
     form = layout(size, jnp.dtype(f"float{8 * width}"), devices_of(op))
     rows = min(limits.basis_rows(size, width), max(_ROOM * least_rows(k), limits.vectors or 0))
     product, dtype = _run_product(op, k, limits, width)
-    with beside_xla():
+    with beside_xla():  # BLAS on one thread, so that XLA has the cores
         guess = ritz_vectors(
             _watched(product, watch),
             form,

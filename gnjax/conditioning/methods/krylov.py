@@ -70,7 +70,7 @@ def _ends(problem: Problem) -> Ends | None:
     if norm <= noise:
         return None
     most_vectors = min(problem.limits.basis_rows(size), problem.most_products)
-    with beside_xla():
+    with beside_xla():  # BLAS on one thread, so that XLA has the cores
         run = lanczos.lanczos(
             problem.watch(host_product(op)),
             lanczos.random_rows(size, _BLOCK, problem.seed),

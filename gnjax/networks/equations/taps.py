@@ -22,11 +22,11 @@ def evaluate_tapped(
 ) -> tuple[list[Any], dict[int, Any]]:
     """The results of a jaxpr in which an array, a tap, is added to the result of some equations.
 
-    With a tap of zeros the derivative by it is that by the equation's result z. Together with an
-    operand a of the equation it gives the derivative by the other operand: delta a^T for z = W a.
-    The tap and the operand of an equation in the body of a scan have a row for each step. A
-    parameter W that only tapped equations use is then a constant of the scan, and its derivative is
-    not summed up step by step.
+    With a tap of zeros the derivative of a loss by the tap is delta, its derivative by the
+    equation's result z. With an operand a of the equation, delta gives the derivative by the other
+    operand, which is delta a^T by W for z = W a. The tap and the operand of an equation in the body
+    of a scan have a row for each step. A parameter W that only tapped equations use is then a
+    constant of the scan, and its derivative is not summed up step by step.
 
     Args:
       jaxpr: the equations.
@@ -51,10 +51,11 @@ def evaluate_tapped(
         points_in_body = _inside(eqn, points) if eqn.primitive.name == "scan" else {}
         if points_in_body:
             rows = {index: taps[index] for index, _ in points_in_body.values()}
-            results, operands_of_steps = scanned(eqn, operands, _stepping(points_in_body), rows)
+            step = _stepping(points_in_body)  # runs the body once, with taps added
+            results, operands_of_steps = scanned(eqn, operands, step, rows)
             operands_of_points.update(operands_of_steps)
             return results
-        results = bind_widened(eqn, operands)
+        results = bind_widened(eqn, operands)  # evaluates it, slow convolutions in a faster form
         if eqn.primitive.multiple_results or eqn.outvars[0] not in points:
             return results
         index, position = points[eqn.outvars[0]]

@@ -119,4 +119,4 @@ def _acting(use: Use, steps: _Steps, entries: jax.Array, operand: jax.Array) -> 
             return jax.vmap(inner, (0 if step.sliced else None, 0))(entries, operand)
         entries = step(entries)
     operands = [entries, operand] if use.side == 0 else [operand, entries]
-    return bind_widened(use.equation, operands)
+    return bind_widened(use.equation, operands)  # evaluates it, slow convolutions in a faster form

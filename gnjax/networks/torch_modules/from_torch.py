@@ -232,7 +232,10 @@ class _TorchCall:
         translation = self._translation(leaves, structure, dtype, keeps_types)
         numbers = [*arrays.values(), *leaves]
         traced = any(isinstance(number, jax.core.Tracer) for number in numbers)
-        rewritten_model = noticed(any_size=translation.any_size)  # None: no comparison
+        # ``noticed`` records that a module was called, and whether it takes any number of samples:
+        # then a few are enough to compare it. Where a comparison is asked for, it returns the model
+        # as the library differentiates it, with some equations rewritten, and else None.
+        rewritten_model = noticed(any_size=translation.any_size)
         if rewritten_model is not None and not traced:
             return self._compared(
                 translation, fixed, params, x, rewritten_model, keeps_types=keeps_types

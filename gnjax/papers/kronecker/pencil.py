@@ -41,7 +41,7 @@ def ends(
     Each bound is wrong with a probability of at most ``missed``. The tolerance ``rtol`` is that of
     their quotient, and most of it goes to the smallest, which is far harder to separate.
     """
-    with beside_xla():
+    with beside_xla():  # BLAS on one thread, so that XLA has the cores
         compressed = compressions(reduced)
         sides = ((-1.0, _LARGEST_SHARE * rtol), (1.0, (1 - 2 * _LARGEST_SHARE) * rtol))
         top, bottom = (
@@ -136,10 +136,14 @@ _FAR = 4.0  # no eigenvalue is larger than this times a Ritz value of the start,
 
 @dataclass(frozen=True)
 class KroneckerPencil:
-    """C = R^T sign (G - shift I) R, where R is Q (Lambda - s)^{-1/2} in a group of rows."""
+    """C = R^T sign (G - shift I) R, where R is Q (sign (Lambda - s))^{-1/2} in a group of rows.
+
+    Lambda and Q are the eigenpairs of the compression of G in the group. The shift s of the
+    preconditioner R stays the same where ``shift`` changes.
+    """
 
     end: KroneckerEnd
-    scales: tuple[jax.Array, ...]  # the diagonal of sign (Lambda - s)^{-1/2}, (1, 1, columns)
+    scales: tuple[jax.Array, ...]  # the diagonal of (sign (Lambda - s))^{-1/2}, (1, 1, columns)
     shift: float
     noise: float
     inverse: float  # ||R||
@@ -173,7 +177,7 @@ class KroneckerPencil:
         return np.asarray(image), np.asarray(inner), np.asarray(products)
 
     def inner(self, rows: np.ndarray) -> np.ndarray:
-        """R on every row (b, n): Q (Lambda - shift)^{-1/2} in each group of its entries."""
+        """R on every row (b, n): Q (sign (Lambda - s))^{-1/2} in each group of its entries."""
         return np.concatenate(
             [
                 ((part * np.asarray(s)) @ np.asarray(c.vectors).T).reshape(len(rows), -1)
@@ -204,9 +208,9 @@ class KroneckerPencil:
     def _rotated(self, rows: np.ndarray, power: int) -> np.ndarray:
         """R^T on each row for ``power`` 1, and R^{-1} for -1.
 
-        In each group of entries R is Q (Lambda - shift)^{-1/2} for the eigenpairs Lambda, Q of its
-        compression of G. For every group, ``_parts`` yields the entries (b, group rows, columns) of
-        the b rows, the eigenpairs, and the scales (Lambda - shift)^{-1/2}.
+        In each group of entries R is Q (sign (Lambda - s))^{-1/2} for the eigenpairs Lambda, Q of
+        its compression of G. For every group, ``_parts`` yields the entries (b, group rows,
+        columns) of the b rows, the eigenpairs, and the ``scales`` (sign (Lambda - s))^{-1/2}.
         """
         rotated_parts = (
             (part @ np.asarray(pairs.vectors)) * np.asarray(scales) ** power
@@ -251,9 +255,12 @@ def _congruence(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """C v, R v and G R v for every row v of ``rows`` (b, n), for C = R^T sign (G - shift I) R.
 
-    In each group of entries R is Q (sign (Lambda - shift))^{-1/2}, from its ``vectors`` Q and these
-    ``scales``. With the orthonormal
-    rows X = ``removed``, some of them zero, (I - X^T X) R takes the place of R.
+    The n entries of v are a matrix (group rows, columns) for each of the ``groups``, one after the
+    other. R maps every row of such a matrix by Q S, with the group's ``vectors`` Q and the diagonal
+    ``scales`` S = (sign (Lambda - s))^{-1/2}. Lambda and Q are the eigenpairs of the mean of the
+    group's diagonal blocks of G, and s is the shift of the preconditioner, not ``shift``. With rows
+    X = ``removed``, (I - X^T X) R takes the place of R. They are orthonormal or zero, and zero rows
+    change nothing: they fill X up, as JAX compiles for each shape.
     """
     parts = parts_of(groups, jnp.asarray(rows))
     scaled_parts = [part * s for part, s in zip(parts, scales, strict=True)]

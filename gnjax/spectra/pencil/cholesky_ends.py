@@ -202,16 +202,18 @@ def largest_end(matrix: Matrix, block: int) -> MatrixEnd:
 
 
 def _with_error(end: MatrixEnd) -> MatrixEnd:
-    """The end with ``error``, the measured error of C v from products in lower precision.
+    """The end of the spectrum with ``error``, that of C v for |v| = 1 by products in low precision.
 
-    Both kinds of products with A are compared for rows w = R v of the start. They differ most
-    there, because R is largest on the eigenvectors near the end. The error of C v is R^T times the
-    difference, divided by |v| = |R^{-1} w|.
+    C = R^T sign (A - s I) R, with the preconditioner R of this end of the spectrum of A. For
+    vectors w = R v from which the search starts, A w is computed by ``multiply``, in low precision,
+    and by ``full``, in full precision. The error is R^T times the difference of both products,
+    divided by |v| = |R^{-1} w|. It is largest near the end, as R is largest on eigenvectors there.
     """
     if end.matrix.exact:
         return end
     rows = end.rows[:_COMPARED]
     difference = end.matrix.multiply(rows) - end.matrix.full(rows).images
     error_lengths = np.linalg.norm(end.solved(difference, transpose=True), axis=1)
-    preimage_lengths = np.linalg.norm(end.pencil(0.0).preimage(rows), axis=1)
+    any_shift = 0.0  # R^{-1} does not depend on s
+    preimage_lengths = np.linalg.norm(end.pencil(any_shift).preimage(rows), axis=1)
     return replace(end, error=_SAFETY * float((error_lengths / preimage_lengths).max()))
