@@ -118,12 +118,10 @@ def _kappas(of: kernels.Function, statistics: str, seed: int) -> Iterator[dict[s
     """
     theirs = kernels.as_computed(of) if statistics == "batches" else {}
     operators = kernels.operators(of)
-    answers = {kernels.ALL: _kappa(operators[kernels.ALL], seed)}
-    one_matrix = operators[kernels.LEFT] is operators[kernels.ALL]
-    answers[kernels.LEFT] = (
-        answers[kernels.ALL] if one_matrix else _kappa(operators[kernels.LEFT], seed)
-    )
-    for columns, found in answers.items():
+    every, left = operators[kernels.ALL], operators[kernels.LEFT]
+    of_every = _kappa(every, seed)
+    of_left = of_every if left is every else _kappa(left, seed)
+    for columns, found in ((kernels.ALL, of_every), (kernels.LEFT, of_left)):
         yield {
             "columns": columns,
             **certificate(found),

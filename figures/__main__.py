@@ -20,7 +20,6 @@ from figures.shared import points, style
 from sweeps import table
 from sweeps.storage.files import StoreError, write_atomically
 
-_GALLERY = Path("figures/gallery")
 POINTS = ".points.svg"
 SUFFIXES = (".png", POINTS, ".pdf", ".txt")  # points after the picture, whose layout they have
 _PASSING = ("dates", "git", "machine", "python", "device", "seconds")  # not in a stamp
@@ -151,7 +150,7 @@ def _published(name: str, rows: Path) -> tuple[Path, Path]:
         what = "is a folder" if rows.is_dir() else "does not exist"
         msg = (
             f"{rows} {what}, where the table of {name} is looked for; --from takes a file, such as "
-            f"the published one: --from={_GALLERY / module.EXPERIMENT}.csv"
+            f"the published one: --from={catalogue.GALLERY / module.EXPERIMENT}.csv"
         )
         raise FileNotFoundError(msg)
     return rows, table.provenance_beside(rows)

@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 from matplotlib.figure import Figure
 from pandas import DataFrame
 
+GALLERY = Path("figures/gallery")  # the published tables and pictures
 _NAMED = re.compile(r"(?:fig|b|c|t)\d+")
 
 

@@ -14,7 +14,7 @@ from figures import catalogue
 from sweeps.storage.files import write_atomically
 from sweeps.table import TableError, provenance_beside
 
-GALLERY = Path("figures/gallery")
+GALLERY = catalogue.GALLERY
 
 
 def gallery(profile: str, root: Path = GALLERY) -> Path:

@@ -172,7 +172,8 @@ def _below(frame: DataFrame, network: str) -> str:
         " entries of every kernel pruned and nothing else, so that"
         f" {', '.join(f'{count:,}' for count in left)} parameters are left: the loss, and kappa of"
         " J with a column for every weight (middle) and with those of the weights that are left"
-        f" (right), both with BatchNorm's statistics of all samples{_more(pruned)}."
+        " (right), both with BatchNorm's statistics of all samples"
+        f"{_starts_before_training(pruned)}."
     )
 
 
@@ -185,13 +186,13 @@ def _ends(shown: DataFrame) -> str:
         " BatchNorm's statistics of batches; what the published code draws as kappa is this over"
         " numbers of another spectrum. Right: kappa of J with the columns of the weights that are"
         " left, and BatchNorm's statistics of all samples. Both are of one initialisation"
-        f"{_more(shown)}, at the rates and stops that are computed; a rate with one stop alone is"
-        " not drawn."
+        f"{_starts_before_training(shown)}, at the rates and stops that are computed; a rate with"
+        " one stop alone is not drawn."
     )
 
 
-def _more(shown: DataFrame) -> str:
-    """Of how many more starts kappa is known before training, as a part of a sentence."""
+def _starts_before_training(shown: DataFrame) -> str:
+    """At which rates kappa before training is of several starts, and of how many, or ""."""
     starts = certified(shown, "left").query("epoch == 0").groupby("pruned")["seed"].nunique()
     several = starts[starts > 1]
     if several.empty:

@@ -14,9 +14,7 @@ from gnjax.numerics.rank_bound import SHAPES
 _NOTHING_ABOVE_ZERO = certificate(
     Error(0.0, reason="every eigenvalue lies within its error of zero")
 )
-
-
-_NARROW = 1.01  # an interval up to this quotient of its ends is told by its lower end
+_NARROW = 1.01  # of an interval up to this quotient of its ends the lower end alone is printed
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,7 +110,7 @@ class ConditionNumber(Result):
             f"{self.method}, {self.certificate.brief}{'' if self.finished else ', INTERRUPTED'})"
         )
         if self.below_gap:
-            details += f"; {without_smallest(self)}"
+            details += f"; {', '.join(without_smallest(self))}"
         if math.isnan(self.value):
             return f"kappa is not defined: no eigenvalue can be told from zero {details}"
         if self.certificate.kind == UNKNOWN:
@@ -146,13 +144,13 @@ def short(condition: ConditionNumber, digits: int = 3) -> str:
     return f"{relation}{condition.value:.{digits}g}{'*' if is_assumed(condition) else ''}"
 
 
-def without_smallest(condition: ConditionNumber) -> str:
-    """kappa without the eigenvalues below a gap in the spectrum, as a part of a sentence."""
+def without_smallest(condition: ConditionNumber) -> tuple[str, str]:
+    """Which eigenvalues lie below a gap in the spectrum, and kappa without them, both in words."""
     assert condition.above_gap is not None
     low, high = condition.above_gap
     count = f"{condition.below_gap} eigenvalues" if condition.below_gap != 1 else "eigenvalue"
     kappa = f"{low:.3g}" if high <= _NARROW * low else f"in [{low:.3g}, {high:.3g}]"
-    return f"without the smallest {count}, below a gap, {kappa}"
+    return f"without the smallest {count}, below a gap", kappa
 
 
 def answer_of(problem: Problem, ends: Ends, size: int) -> ConditionNumber:
@@ -189,12 +187,8 @@ def answer_of(problem: Problem, ends: Ends, size: int) -> ConditionNumber:
     value = max(ends.largest.value / ends.smallest.value, 1.0) if tells_quotient else low
     value = value if math.isfinite(value) else low
     above_gap = None
-    if ends.gap is not None:
-        next_one = ends.gap.above
-        above_gap = (
-            below(ends.largest.low / next_one.high),
-            above(ends.largest.high / next_one.low),
-        )
+    if ends.gap is not None and (least := ends.gap.above) is not None:
+        above_gap = below(ends.largest.low / least.high), above(ends.largest.high / least.low)
     resolved = ends.resolved and math.isfinite(high)  # kappa itself may be beyond float64
     return ConditionNumber(
         value=float(value),
@@ -211,7 +205,7 @@ def answer_of(problem: Problem, ends: Ends, size: int) -> ConditionNumber:
         size=size,
         products=ends.products,
         finished=ends.finished,
-        below_gap=ends.gap.below if ends.gap else 0 if ends.all_known else None,
+        below_gap=None if ends.gap is None else ends.gap.below,
         above_gap=above_gap,
     )
 

@@ -130,8 +130,12 @@ def _ends(problem: Problem, chosen: Method, automatic: bool, certify: str) -> En
     An ``automatic`` choice is followed by a sharper method where the bounds are too wide. With
     ``certify`` "inertia" the bounds are proved afterwards.
     """
-    ends = _by_lanczos_or_dense(problem) if automatic and chosen is METHODS["krylov"] else None
-    ends = ends or chosen.ends(problem)
+    by_lanczos = automatic and chosen is METHODS["krylov"] and problem.rank is None
+    if by_lanczos and not METHODS["dense"].refuses(problem):
+        # Lanczos often needs a few hundred products, and sometimes more than the n by which a
+        # matrix of n rows is formed. Given up after n / 2 it costs at most half as much again.
+        problem = replace(problem, most_products=problem.size // 2)
+    ends = chosen.ends(problem)
     if ends is None or not ends.finished:
         return ends
     if automatic and not chosen.sharp and _too_wide(ends, problem.rtol):
@@ -139,22 +143,6 @@ def _ends(problem: Problem, chosen: Method, automatic: bool, certify: str) -> En
     if certify == "inertia" and ends.certificate.kind != PROVED:
         ends = _by_inertia(problem, ends)
     return ends
-
-
-def _by_lanczos_or_dense(problem: Problem) -> Ends | None:
-    """Both ends by Lanczos, or of the formed matrix where Lanczos takes long; None for neither.
-
-    A matrix of n rows is formed by n products. Lanczos often needs a few hundred, and sometimes
-    more than n, which cannot be known beforehand. So it is given up after n / 2 products, and the
-    answer takes at most about half as long again as the better way.
-    """
-    if METHODS["dense"].refuses(problem) or problem.rank is not None:
-        return None
-    patience = problem.size // 2
-    ends = METHODS["krylov"].ends(replace(problem, most_products=patience))
-    if ends is None or not ends.finished or ends.products < patience:
-        return ends
-    return METHODS["dense"].ends(problem) if _too_wide(ends, problem.rtol) else ends
 
 
 def _preconditioner_matrix(
@@ -209,13 +197,16 @@ def _too_wide(ends: Ends, rtol: float) -> bool:
 
 
 def _sharper(problem: Problem, ends: Ends) -> Ends:
-    """Both ends from the singular values of a factor J, where one is stated and small enough.
+    """Both ends by a method that resolves smaller eigenvalues, where one applies.
 
-    Singular values resolve smaller eigenvalues than the matrix does.
+    The singular values of a factor J do, where one is stated and small enough. The formed matrix
+    may, where Lanczos was given up after ``problem.most_products``.
     """
     method = METHODS["factored"]
     if method.refuses(problem) or not small_factor(problem):
-        return ends
+        if ends.products < problem.most_products:
+            return ends
+        method = METHODS["dense"]
     sharper = method.ends(problem)
     return ends if sharper is None else sharper
 

@@ -92,12 +92,12 @@ class Enclosure:
 class InnerGap:
     """A gap between two neighbouring non-zero eigenvalues: one is at least 1000 times the other.
 
-    ``above`` is the eigenvalue above the gap, and ``below`` the number of non-zero eigenvalues
-    below it.
+    ``below`` is the number of non-zero eigenvalues below the gap, and ``above`` the eigenvalue
+    above it. Where there is no gap they are 0 and None.
     """
 
-    below: int
-    above: Enclosure
+    below: int = 0
+    above: Enclosure | None = None
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,8 @@ class Ends:
       method, certificate: the name of the method, and the evidence for the bounds.
       products: how many products with the operator were made.
       finished: False where the caller stopped the work.
-      all_known: whether the method computed every eigenvalue.
-      gap: the widest gap in the smaller half of the non-zero eigenvalues; None where there is none
-        or not ``all_known``.
+      gap: the widest gap in the smaller half of the non-zero eigenvalues; None where the method did
+        not compute all of them.
     """
 
     largest: Enclosure
@@ -126,7 +125,6 @@ class Ends:
     certificate: Certificate
     products: int = 0
     finished: bool = True
-    all_known: bool = False
     gap: InnerGap | None = None
 
     @property
@@ -173,25 +171,24 @@ def ends_of_spectrum(problem: Problem, spectrum: Spectrum) -> Ends | None:
         floor=_floor(spectrum),
         method=spectrum.method,
         certificate=spectrum.certificate,
-        all_known=True,
         gap=_widest_gap(values[:rank], errors[:rank]),
     )
 
 
-def _widest_gap(values: np.ndarray, errors: np.ndarray) -> InnerGap | None:
+def _widest_gap(values: np.ndarray, errors: np.ndarray) -> InnerGap:
     """The widest gap in the smaller half of non-zero eigenvalues, given from the largest down.
 
-    None where no eigenvalue is certified to be 1000 times the next one. ``errors`` are bounds on
-    the errors of ``values``.
+    There is one only where an eigenvalue is certified to be 1000 times the next one. ``errors`` are
+    bounds on the errors of ``values``.
     """
     first = len(values) // 2  # how many of the larger eigenvalues are left out of the search
     lows, highs = (values - errors)[first:-1], (values + errors)[first + 1 :]
     if not len(lows) or highs.min() <= 0:
-        return None
+        return InnerGap()
     quotients = lows / highs
     widest = int(np.argmax(quotients))
     if not quotients[widest] >= _CLEAR_GAP:
-        return None
+        return InnerGap()
     place = first + widest
     return InnerGap(len(values) - place - 1, semidefinite(values[place], errors[place]))
 

@@ -75,26 +75,24 @@ def layer_shares(
         return rank_bounds()[index]
 
     longest_side = LIMITS.small_rows if len(names) > 1 else 0
-    for index, name in enumerate(names):
-        is_of_layer = layer_of_entry == name
-        count = is_of_layer.sum()
+    for index, (name, of_layer) in enumerate(zip(names, columns, strict=True)):
         block = None
-        if jacobian is not None and min(count, len(jacobian)) <= longest_side:
-            block = block_condition(op, jacobian[:, is_of_layer], partial(bound_of, index))
-        top_share = _share_of_squares(top, is_of_layer)
-        bottom_share = None if bottom is None else _share_of_squares(bottom, is_of_layer)
-        shares.append(LayerShare(name, int(count), top_share, bottom_share, block))
+        if jacobian is not None and min(len(of_layer), len(jacobian)) <= longest_side:
+            block = block_condition(op, jacobian[:, of_layer], partial(bound_of, index))
+        top_share = _share_of_squares(top, of_layer)
+        bottom_share = None if bottom is None else _share_of_squares(bottom, of_layer)
+        shares.append(LayerShare(name, len(of_layer), top_share, bottom_share, block))
     return tuple(shares)
 
 
-def _share_of_squares(vectors: np.ndarray, is_chosen: np.ndarray) -> float:
+def _share_of_squares(vectors: np.ndarray, chosen: np.ndarray) -> float:
     """The squared length of the chosen entries of a vector, divided by that of all its entries.
 
-    The vectors are columns, (p, m), and the answer is the mean over them. ``is_chosen`` has a truth
-    value for each of the p rows.
+    The vectors are columns, (p, m), and the answer is the mean over them. ``chosen`` are indices of
+    rows.
     """
     squares = np.square(vectors)
-    return float((squares[is_chosen].sum(axis=0) / squares.sum(axis=0)).mean())
+    return float((squares[chosen].sum(axis=0) / squares.sum(axis=0)).mean())
 
 
 def most_sensitive(layers: Sequence[LayerShare]) -> LayerShare | None:

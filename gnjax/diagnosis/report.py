@@ -71,10 +71,8 @@ def _kappa(diagnosis: Diagnosis) -> str:
 
 def _gap_sentence(diagnosis: Diagnosis) -> str:
     """kappa without the eigenvalues below a gap, and whether the smallest rescales weights."""
-    text = without_smallest(diagnosis.condition).replace(
-        ", below a gap, ", ", below a gap, kappa is "
-    )
     condition, rescaling = diagnosis.condition, diagnosis.rescaling
+    text = ", kappa is ".join(without_smallest(condition))
     assert condition.above_gap is not None
     above = condition.lambda_max / condition.above_gap[1]
     if rescaling is None or rescaling > _FAR_BELOW * above:
