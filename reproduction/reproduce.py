@@ -53,6 +53,8 @@ LEFT_OUT = {  # not computed unless their figures are named: these sizes take a 
     )
 }
 
+_SMOKE_SECONDS = 10.0  # of an experiment at toy sizes, of which no table is published
+
 GROUPS = {"papers": catalogue.of_papers, "all": catalogue.names}
 
 
@@ -110,6 +112,9 @@ def _run_all(options: argparse.Namespace, console: Terminal, drawing: Drawing) -
     expected = _forecast(needed, options, launcher)
     if str(expected):
         console.say(f"to compute: {expected}")
+    elif options.profile == "smoke" and expected.unknown:
+        seconds = _SMOKE_SECONDS * len(expected.unknown)
+        console.say(f"toy sizes take about {progress.duration(seconds)}, most of it compilation")
     ran: dict[str, Ran] = {}
     for index, (name, figures) in enumerate(needed.items(), start=1):
         heading = (f"{index}/{len(needed)} {name}", expected.done(ran))

@@ -48,7 +48,10 @@ def read(path: Path | str, needed: Iterable[str] = (), *, foreign: bool = False)
         raise TableError(msg)
     missing = sorted(set(needed) - set(header))
     if missing:
-        msg = f"{path} has no column {', '.join(missing)}; another version wrote it, run it again"
+        msg = (
+            f"{path} has no column {', '.join(missing)}; another experiment wrote it, or another "
+            "version of this one, which then is to run again"
+        )
         raise TableError(msg)
     columns = dict(zip(header, zip(*lines, strict=True), strict=True))
     for name, column in columns.items() if foreign else ():

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import flax.linen
-from flax import nnx
 
 from gnjax import data
 from gnjax.data.datasets import unknown_name
-from gnjax.networks.forms.frameworks import is_equinox, is_torch
-from gnjax.networks.model import evaluated_model
+from gnjax.networks.forms.frameworks import is_equinox_state, is_haiku, is_torch
+from gnjax.networks.model import evaluated_model, is_model, is_module
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -118,19 +117,13 @@ def _attribute(module: Any, attribute: str) -> Callable[..., Any]:
         msg = f"{name} has no function {attribute}{hint}"
         raise MistakeError(msg)
     factory = getattr(module, attribute)
-    if not callable(factory) or _is_model(factory):
+    if not callable(factory) or is_module(factory):
         msg = (
             f"{name}.{attribute} is no function but of type {type(factory).__name__}; write a "
             f"function that returns it, as in: def make(): return {attribute}, x"
         )
         raise MistakeError(msg)
     return factory
-
-
-def _is_model(value: Any) -> bool:
-    """Whether a value that can be called is a model, and no function that makes one."""
-    of_flax = isinstance(value, nnx.Module | flax.linen.Module)
-    return of_flax or is_equinox(value) or (is_torch(value) and not isinstance(value, type))
 
 
 def needed_by(factory: Callable[..., Any]) -> list[str]:
@@ -159,21 +152,21 @@ def write_picture(figure: Figure, path: Path) -> None:
 def _parts(returned: Any) -> tuple[Any, ...]:
     """The parts of a factory's result: (model,), (model, x) or (model, x, y).
 
-    A model alone is an NNX module, or a pair (Linen module, variables) or (function, parameters).
-    A module of PyTorch, which a series of checkpoints takes, comes with its x: it becomes a model
-    of JAX after the checkpoint has been read, and :func:`_fitting` needs one before.
+    A tuple may itself be a model, as (Linen module, variables), (function, parameters) or Equinox's
+    (module, state). A module of PyTorch, which a series of checkpoints takes, comes with its x: it
+    becomes a model of JAX after the checkpoint has been read, and :func:`_fitting` needs one
+    before.
     """
-    if isinstance(returned, nnx.Module):
+    if type(returned) is not tuple and is_model(returned) and not is_torch(returned):
         return (returned,)
     if not isinstance(returned, tuple) or len(returned) not in (2, 3):
         msg = f"it must return a model, (model, x) or (model, x, y), not {type(returned).__name__}"
         raise MistakeError(msg)
-    first = returned[0]
-    # (function, parameters) and (Linen module, variables) are models, not models with inputs.
-    is_function = callable(first) and not (isinstance(first, nnx.Module) or is_torch(first))
-    if len(returned) == 2 and (is_function or isinstance(first, flax.linen.Module)):
-        return (returned,)
-    return returned
+    first, second, *_ = returned
+    holds_parameters = is_module(first) and not isinstance(first, flax.linen.Module)
+    needs_second = is_model(returned) and not holds_parameters
+    is_one_model = len(returned) == 2 and (needs_second or is_equinox_state(second))
+    return (returned,) if is_one_model or is_haiku(first) else returned
 
 
 def _fitting(model: Any, dataset: data.Dataset) -> tuple[Any, Any]:

@@ -27,6 +27,7 @@ _BAR_INCHES = 0.28  # the height of one of the two bars of a layer
 _TALLEST = 9.0  # inches
 _NAME = 30  # letters of a name, as more would leave the bars no room
 LETTER_POINTS = 5.5  # the width of a letter of small text, rounded up
+_NEAR = 1e3  # the floor is drawn where it is at most this many times below lambda_min
 _LINE_POINTS = 10.5  # from one line of small text to the next
 
 
@@ -157,8 +158,7 @@ def in_points(axes: Axes) -> tuple[float, float]:
 def _spectrum(axes: Axes, diagnosis: Diagnosis) -> None:
     """Plot eigenvalues above the floor over their index, and a star at lambda_min.
 
-    Where the matrix was too large for all eigenvalues, lambda_max and lambda_min are plotted. A
-    dashed line is the floor, below which no eigenvalue can be told from zero.
+    Where the matrix was too large for all eigenvalues, lambda_max and lambda_min are plotted.
     """
     condition = diagnosis.condition
     axes.set_yscale("log")
@@ -169,16 +169,25 @@ def _spectrum(axes: Axes, diagnosis: Diagnosis) -> None:
         above_floor = diagnosis.eigenvalues[diagnosis.eigenvalues > condition.floor]
         axes.plot(np.arange(1, len(above_floor) + 1), above_floor, ".", ms=3, color=_TOP)
         axes.plot([condition.rank], [condition.lambda_min], "*", ms=11, color=_BOTTOM)
-    if condition.floor > 0:
-        axes.axhline(condition.floor, color=_GREY, ls="--", lw=0.9)
-        axes.annotate(
-            "floor ", (1, condition.floor), xycoords=("axes fraction", "data"), ha="right",
-            va="bottom", color=_GREY,
-        )  # fmt: skip
+    _mark_floor(axes, condition)
     rank = "the assumed rank" if is_assumed(condition) else "rank"
     write_title(axes, f"kappa {short(condition, 4)}, {rank} {condition.rank}")
     axes.set_xlabel("index")
     axes.set_ylabel("eigenvalue of G")
+
+
+def _mark_floor(axes: Axes, condition: ConditionNumber) -> None:
+    """A dashed line at the floor, below which no eigenvalue can be told from zero.
+
+    A floor far below the eigenvalues, as that of squared singular values often is, is told in words
+    alone. An axis that reached down to it would leave the spectrum a narrow band at the top.
+    """
+    text, height, unit = f" floor {condition.floor:.0e} ↓", 0.01, "axes fraction"
+    if condition.floor * _NEAR >= condition.lambda_min:
+        text, height, unit = " floor", condition.floor, "data"
+        axes.axhline(height, color=_GREY, ls="--", lw=0.9)
+    if condition.floor > 0:  # on the left, which the falling eigenvalues leave free
+        axes.annotate(text, (0, height), xycoords=("axes fraction", unit), va="bottom", color=_GREY)
 
 
 def _shares(axes: Axes, diagnosis: Diagnosis) -> None:

@@ -108,14 +108,18 @@ def functional(model: Model, **call: Any) -> tuple[Apply, Params]:
     return frameworks.of_function(first, second, call)
 
 
+def is_module(value: Any) -> bool:
+    """Whether a value is a module of Flax, Equinox, Keras or PyTorch."""
+    forms = (frameworks.is_equinox, frameworks.is_keras, frameworks.is_torch)
+    return isinstance(value, nnx.Module | flax.linen.Module) or any(form(value) for form in forms)
+
+
 def is_model(value: Any) -> bool:
     """Whether a value has a form of a model, and not that of samples; no form is looked into."""
-    first = value[0] if type(value) is tuple and value else value
-    known = isinstance(first, nnx.Module | flax.linen.Module) or frameworks.is_haiku(first)
-    others = (frameworks.is_equinox, frameworks.is_keras, frameworks.is_torch)
-    if known or frameworks.is_train_state(value) or any(is_form(first) for is_form in others):
+    if frameworks.is_train_state(value) or is_module(value):
         return True
-    return first is not value and callable(first)
+    first = value[0] if type(value) is tuple and value else None
+    return is_module(first) or frameworks.is_haiku(first) or callable(first)
 
 
 def check_order(model: Any, x: Any) -> None:

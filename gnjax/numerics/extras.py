@@ -41,5 +41,8 @@ def optional(module: str, task: str) -> Any:
         if (error.name or "").partition(".")[0] != top:  # something that the package itself needs
             raise
         package, extra = _EXTRAS[top]
-        msg = f"{task} needs {package}, which is not installed: pip install 'gnjax[{extra}]'"
+        msg = (
+            f"{task} needs {package}, which is not installed: pip install {package} "
+            f"(it is in gnjax[{extra}])"
+        )
         raise MissingExtraError(msg, name=top) from error

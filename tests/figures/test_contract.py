@@ -79,7 +79,7 @@ def test_a_table_without_a_column_is_refused_in_one_sentence(name, tmp_path, cap
             csv.writer(file).writerows([line[place] for place in kept] for line in (header, first))
         assert cli.main([name, f"--from={path}", f"--out={tmp_path}"]) == 1
         (said,) = capsys.readouterr().err.splitlines()
-        assert f"has no column {missing}; another version wrote it" in said
+        assert f"has no column {missing}; another experiment wrote it" in said
 
 
 def test_a_table_that_is_not_there_is_told_in_one_sentence(tmp_path, capsys):

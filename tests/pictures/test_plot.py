@@ -82,6 +82,20 @@ def test_kappa_ranks_and_diagnoses_have_pictures():
     assert len(gnjax.plot(gnjax.diagnose(model, x)).axes) == 2
 
 
+@pytest.mark.parametrize(("least", "is_drawn"), [(1e-26, True), (1e-3, False)])
+def test_a_floor_far_below_the_spectrum_is_told_and_not_drawn(least, is_drawn):
+    """Class: an axis that reaches down to the floor and leaves the spectrum a narrow band."""
+    x = np.diag(np.sqrt([1.0, 0.1, least]))
+    model = (lambda w, x: x @ w, np.ones((3, 1)))
+    diagnosis = gnjax.diagnose(model, x)
+    axes = gnjax.plot(diagnosis).axes[0]
+    (text,) = (text.get_text() for text in axes.texts)
+    floor = diagnosis.condition.floor
+    assert 0 < floor < diagnosis.condition.lambda_min
+    assert (axes.get_ylim()[0] < floor) == is_drawn
+    assert text.strip() == ("floor" if is_drawn else f"floor {floor:.0e} ↓")
+
+
 def test_other_results_are_refused():
     with pytest.raises(ValueError, match=r"draws a Spectrum, .* got a Trace; print shows"):
         gnjax.plot(gnjax.trace(np.eye(2), method="exact"))

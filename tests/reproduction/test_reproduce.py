@@ -367,11 +367,15 @@ def test_figures_are_run_drawn_and_reported_once(tmp_path, capsys, monkeypatch):
     assert page.ids == ["what-matters", "figure-4", "figure-12", "corrections"]
     assert "This is a rehearsal" in page.text
     assert len(page.pictures) == 2
-    assert "report.html" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert told.startswith("toy sizes take about 10 s")  # before it begins
+    assert "report.html" in told
     drawn = picture.stat().st_mtime_ns
     assert reproduce.main(command) == 0
     assert picture.stat().st_mtime_ns == drawn
-    assert "to compute" not in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "to compute" not in told
+    assert "toy sizes" not in told
 
 
 def test_an_experiment_that_cannot_run_is_told_and_the_rest_goes_on(tmp_path, monkeypatch, capsys):

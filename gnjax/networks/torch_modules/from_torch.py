@@ -44,7 +44,7 @@ def from_torch(
     The module is copied and the copy put into evaluation mode; the module itself stays as it is.
     The graph of its operators (``torch.export``) is translated to JAX when ``apply`` first sees the
     shape of an input, and again for every other shape; the number of samples may differ from call
-    to call. ``pip install 'gnjax[torch]'`` installs PyTorch, which nothing else here imports.
+    to call. PyTorch comes with ``pip install torch``, and nothing else here imports it.
 
     ``params`` is a nested dict by the path of the module, such as
     ``params["layer1"]["0"]["conv1"]["weight"]``, with the entries in the order of
