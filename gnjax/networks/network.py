@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,7 @@ from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.memory.device import device
 from gnjax.numerics.rounding import added, with_lost
 
+Answer = TypeVar("Answer")
 GRAM, HESSIAN = 2, 3  # a product writes as much as so many evaluations
 
 
@@ -54,9 +55,19 @@ class Network:
     narrowest: jnp.dtype = field(metadata={"static": True})  # of the smallest exponent range
 
     @cached_property
-    def kept(self) -> dict[str, Any]:
-        """What is computed once for this network, by names: its operators share it."""
+    def _kept(self) -> dict[str, Any]:
+        """What :meth:`once` has computed, by its names."""
         return {}
+
+    def once(self, name: str, compute: Callable[[], Answer]) -> Answer:
+        """What ``compute()`` returns, which is called once for this network and each name.
+
+        So the operators of one network, such as J^T J and J J^T, share an answer.
+        """
+        if name not in self._kept:
+            self._kept[name] = compute()
+        kept: Answer = self._kept[name]
+        return kept
 
     @property
     def samples(self) -> int:

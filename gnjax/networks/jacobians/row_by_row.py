@@ -33,12 +33,13 @@ def jacobian(net: Network) -> np.ndarray:
     """
     if net.samples * net.rows * net.parameters > SMALL:
         return np.concatenate(list(map(on_host, row_blocks(net))))
-    if "jacobian" not in net.kept:
+
+    def formed() -> np.ndarray:
         rows = np.concatenate(list(map(on_host, row_blocks(net))))
         rows.setflags(write=False)
-        net.kept["jacobian"] = rows
-    kept: np.ndarray = net.kept["jacobian"]
-    return kept
+        return rows
+
+    return net.once("jacobian", formed)
 
 
 def parameter_gram(net: Network, vectors: np.ndarray) -> tuple[jax.Array, np.ndarray]:

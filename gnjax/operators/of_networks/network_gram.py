@@ -140,10 +140,11 @@ class NetworkGram(Algebra, ParameterTrees):
             return self
         return replace(self, side=side)
 
-    @cached_property
+    @property
     def _rank(self) -> RankBound:
         """A bound on the rank of J, by the structure of the network."""
-        return rank_bounds(self.net, [range(len(self.net.leaf_indices))])[0]
+        every_leaf = range(len(self.net.leaf_indices))
+        return self.net.once("rank", lambda: rank_bounds(self.net, [every_leaf])[0])
 
     def _forming_work(self) -> float:
         """About how many multiplications the matrix takes, beside those for the rows of J."""
@@ -304,7 +305,7 @@ class NetworkGram(Algebra, ParameterTrees):
     @property
     def measured(self) -> JacobianErrors:
         """The error of J."""
-        return _measured_once(self.net)
+        return self.net.once("measured", lambda: measured(self.net))
 
     @cached_property
     def probes(self) -> np.ndarray:
@@ -367,7 +368,7 @@ class NetworkGram(Algebra, ParameterTrees):
         target = self.net.target
         return self.side != "outputs" and target is not None and callable(target.loss)
 
-    @cached_property
+    @property
     def _measured_products(self) -> list[MeasuredProduct]:
         """Products with J^T J at random vectors, with their measured rounding.
 
@@ -376,22 +377,21 @@ class NetworkGram(Algebra, ParameterTrees):
         both errors counts (:meth:`error`).
         """
         net = self.net
-        if "products" in net.kept:  # an operator and its twin have the same
-            kept_products: list[MeasuredProduct] = net.kept["products"]
-            return kept_products
         rooted_or_not = (False, True) if has_root(net.target) else (False,)
-        net.kept["products"] = products = [
-            measured_product(
-                Partial(_GramProduct(rooted), net),
-                net.parameters,
-                net.dtype,
-                batches=list(sample_batches(net, net.target)),
-                work=GRAM * net.written * net.batch,
-                reason=reason_of(net),
-            )
-            for rooted in rooted_or_not
-        ]
-        return products
+        return net.once(
+            "products",
+            lambda: [
+                measured_product(
+                    Partial(_GramProduct(rooted), net),
+                    net.parameters,
+                    net.dtype,
+                    batches=list(sample_batches(net, net.target)),
+                    work=GRAM * net.written * net.batch,
+                    reason=reason_of(net),
+                )
+                for rooted in rooted_or_not
+            ],
+        )
 
 
 @dataclass(frozen=True)
@@ -402,11 +402,3 @@ class _GramProduct:
 
     def __call__(self, net: Network, v: jax.Array, x: Any, target: Target) -> jax.Array:
         return gauss_newton_of_batch(net, x, target, v, rooted=self.rooted)
-
-
-def _measured_once(net: Network) -> JacobianErrors:
-    """The error of J, remembered with the network: an operator and its twin have the same J."""
-    if "measured" not in net.kept:
-        net.kept["measured"] = measured(net)
-    kept_errors: JacobianErrors = net.kept["measured"]
-    return kept_errors
