@@ -50,11 +50,12 @@ def shifted_copy(matrix: np.ndarray, shift: float) -> np.ndarray:
 def least_eigenvalue(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure | None:
     """Proved bounds on lambda_min(M) around a guess, or None where the guess is too high.
 
-    From below: if fl(M - s I) has a Cholesky factor L for the shift s = guess - rtol |guess|, then
-    lambda_min(M) > s - error. The computed factor satisfies L L^T = A + E with
-    |E| <= gamma_{n+1} |L| |L|^T (Higham, Accuracy and Stability of Numerical Algorithms,
-    Theorem 10.3), and || |L| |L|^T ||_2 is at most trace(L L^T), so that A is at least
-    -gamma_{n+1} / (1 - gamma_{n+1}) trace(A). The subtraction rounds each diagonal entry once more.
+    From below: let s = guess - rtol |guess|, and A = fl(M - s I) the shifted matrix as computed. If
+    a Cholesky factorisation of A succeeds, then lambda_min(M) > s - error, where the error is the
+    sum of two. The computed factor L satisfies L L^T = A + E with |E| <= gamma_{n+1} |L| |L|^T
+    (Higham, Accuracy and Stability of Numerical Algorithms, Theorem 10.3), and || |L| |L|^T ||_2 is
+    at most trace(L L^T), so that lambda_min(A) is at least
+    -gamma_{n+1} / (1 - gamma_{n+1}) trace(A). And the subtraction rounds each diagonal entry once.
 
     From above: x^T M x / x^T x for the x that inverse iteration with L finds, with the rounding of
     the quotient. M is divided by a power of two near its largest entry, so that nothing under- or

@@ -175,15 +175,17 @@ def diagnose(
       x: inputs (n, ...), or a pytree of them.
       y: targets; with them the Hessian's largest eigenvalue is computed too.
       loss: see :func:`gnjax.gauss_newton`, as for ``only`` and ``batch_size``.
-      seed: the seed of random starts, and of the random weights of networks of another width.
+      seed: the seed of random start vectors, and of the random weights of the wider network that is
+        tried as a remedy.
       progress: True for a bar on stderr, or a function of the stages done and expected.
       limits: the limits of memory and work.
 
     A Jacobian is decomposed if its shorter side is at most ``limits.whole_rows``, 3000. Otherwise
-    everything but the learning rates is computed for a part of the data: some samples at equal
-    distances, or some tokens of one sample where one sample alone has too many rows. ``part`` says
-    which. Where no such part can be taken, kappa and the largest eigenvectors come from Lanczos,
-    and the report says what is missing.
+    only the largest eigenvalues of G and of the Hessian, from which the learning rates follow, are
+    those of all data. The rest is computed for a part: some samples at equal distances, or some
+    tokens of one sample where one sample alone has too many rows. ``part`` says which. Where no
+    such part can be taken, kappa and the largest eigenvectors come from Lanczos, and the report
+    says what is missing.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
@@ -292,7 +294,7 @@ def _fields_of_top(
 
 
 def _largest(op: Operator, limits: Limits) -> float:
-    """The largest eigenvalue, as accurate as learning rates need it."""
+    """The largest eigenvalue, as accurate as a learning rate needs it."""
     largest = spectrum.eigenvalues(op, k=1, which="largest", rtol=_RATE, limits=limits)
     return float(largest.values[0])
 

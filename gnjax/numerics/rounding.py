@@ -12,10 +12,10 @@ from gnjax.numerics.certificate import MEASURED, Error
 from gnjax.numerics.decompositions import lapack
 from gnjax.numerics.decompositions.triangular import triangular_factor
 
-_CONVERGED = 200 * float(np.finfo(float).eps)  # the iterations for singular values
+_OF_ITERATIONS = 200 * float(np.finfo(float).eps)  # the iterations for singular values
 
-LAPACK = Error(0.0, MEASURED, 0.0, "LAPACK's rounding, by a constant found in practice")
-"""What :func:`spectral_error` rests on; ``LAPACK.to(value)`` is the error itself."""
+LAPACK_ROUNDING = Error(0.0, MEASURED, 0.0, "LAPACK's rounding, by a constant found in practice")
+"""What :func:`spectral_error` rests on; ``LAPACK_ROUNDING.to(value)`` is the error itself."""
 
 
 def unit_roundoff(dtype: jnp.dtype) -> float:
@@ -72,12 +72,12 @@ def singular_errors(values: np.ndarray, size: int, dtype: jnp.dtype) -> np.ndarr
     Held-out matrices of up to 160 rows with repeated singular values had errors of up to 64 eps of
     a value; 200 eps is taken.
     """
-    return spectral_error(size, dtype) * values[0] + unconverged(values)
+    return spectral_error(size, dtype) * values[0] + iteration_errors(values)
 
 
-def unconverged(values: np.ndarray) -> np.ndarray:
-    """The part of :func:`singular_errors` that is relative to each singular value."""
-    return _CONVERGED * values
+def iteration_errors(values: np.ndarray) -> np.ndarray:
+    """What LAPACK's iterations leave of the error: a part of each singular value."""
+    return _OF_ITERATIONS * values
 
 
 def singular_values(matrix: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ from gnjax.numerics.certificate import Error, certificate
 from gnjax.numerics.host import HostProduct
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import raised
-from gnjax.numerics.rounding import LAPACK, spectral_error
+from gnjax.numerics.rounding import LAPACK_ROUNDING, spectral_error
 from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.certified_pairs import CertifiedPairs
@@ -87,7 +87,7 @@ def certify(
     # The search for others may have met larger eigenvalues, and errors grow with the norm.
     norm = max(pairs.norm, float(np.abs(others.ritz).max(initial=0.0)))
     error = dense_error(operator, norm)
-    error_of_ritz = LAPACK.to(_RUN * share * norm) + others.dropped
+    error_of_ritz = LAPACK_ROUNDING.to(_RUN * share * norm) + others.dropped
     return _answer(pairs, others, error, error_of_ritz, product.products, finished)
 
 

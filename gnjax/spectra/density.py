@@ -32,7 +32,7 @@ from gnjax.operators.facts import symmetry_of
 from gnjax.operators.near_one import check_near_one
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.eigenvalues import operator_norm
-from gnjax.spectra.krylov.host_products import beside_xla, check_products, host_product
+from gnjax.spectra.krylov.host_products import beside_xla, host_product, refuse_nonfinite
 from gnjax.spectra.stochastic.density_estimates import Estimate, SpectralDensity
 from gnjax.spectra.stochastic.quadratures import exhausted, has_all_steps, quadratures
 from gnjax.spectra.watch import Progress, watching
@@ -83,7 +83,7 @@ def spectral_density(
     with watching(progress, probes * min(steps, size), stoppable=True) as watch:
         check_near_one(operator)
         product = host_product(operator)
-        check_products(product(np.ones((1, size))))
+        refuse_nonfinite(product(np.ones((1, size))))
         norm = operator_norm(operator, limits)
         error = dense_error(operator, norm)
         known = error.kind != UNKNOWN

@@ -23,7 +23,7 @@ from gnjax.operators.facts import error_of, factorisation_of, facts_of, positivi
 from gnjax.operators.near_one import check_stated_near_one
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.eigenvalues import operator_norm
-from gnjax.spectra.krylov.host_products import check_products, host_product
+from gnjax.spectra.krylov.host_products import host_product, refuse_nonfinite
 from gnjax.spectra.stochastic.hutchinson import TraceEstimate, hutch_plus_plus, hutchinson
 from gnjax.spectra.stochastic.probes import (
     beyond_chance,
@@ -204,7 +204,7 @@ def _exact(op: Operator, limits: Limits, watch: Watch) -> Trace:
     structure = facts_of(op).trace
     if structure is not None:
         value, rounding = structure()  # with the error of its evaluation
-        check_products(value)
+        refuse_nonfinite(value)
         norm = _norm(op, value, limits)
     elif size <= limits.small_rows:
         matrix = np.asarray(op.as_matrix()).astype(np.float64)
@@ -270,7 +270,7 @@ def _matrix_error(op: Operator, value: float, norm: float) -> Error:
 
 def _finite(value: float) -> float:
     """The value, which is refused if it is NaN or Inf."""
-    check_products(value)
+    refuse_nonfinite(value)
     return float(value)
 
 

@@ -10,12 +10,17 @@ from gnjax.numerics.certificate import MEASURED, Error, certificate
 from gnjax.numerics.decompositions import lapack
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import underflow
-from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error, unconverged
+from gnjax.numerics.rounding import (
+    LAPACK_ROUNDING,
+    iteration_errors,
+    singular_values,
+    spectral_error,
+)
 from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.facts import error_of, factorisation_of, facts_of, symmetry_of
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.eigenvectors import angles, left_singular_rows, singular_angles
-from gnjax.spectra.krylov.host_products import check_products
+from gnjax.spectra.krylov.host_products import refuse_nonfinite
 from gnjax.spectra.spectrum import Spectrum, spectrum_of_values, squares, with_zeros
 
 
@@ -69,7 +74,7 @@ def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
         # in the norm of all residuals: hence 2^{1/2}.
         error = _factored_error(op, factor, sigma[0]) + _residual_error(2**0.5 * residuals)
         spectrum = with_zeros(_spectrum_of_factor(sigma, error), op.shape[0])
-        errors = error.value + unconverged(sigma)
+        errors = error.value + iteration_errors(sigma)
         nonzero_bounds = singular_angles(sigma, residuals + errors, errors)
         bounds = np.pad(  # nothing is known of the vectors of a null space with several dimensions
             nonzero_bounds, (0, len(spectrum) - len(nonzero_bounds)), constant_values=np.inf
@@ -92,7 +97,7 @@ def _residual_error(residuals: np.ndarray) -> Error:
     It is added to LAPACK's measured error, which is for its drivers without vectors: those with
     vectors are a little less accurate. It is the norm of all residuals.
     """
-    return LAPACK.to(float(np.linalg.norm(residuals)))
+    return LAPACK_ROUNDING.to(float(np.linalg.norm(residuals)))
 
 
 def dense_error(op: Operator, norm: float) -> Error:
@@ -104,7 +109,7 @@ def dense_error(op: Operator, norm: float) -> Error:
     """
     size, norm_of_a = op.shape[0], abs(float(norm))
     rounding = spectral_error(size, op.dtype) * norm_of_a
-    total = LAPACK.to(rounding) + error_of(op, norm)
+    total = LAPACK_ROUNDING.to(rounding) + error_of(op, norm)
     if norm_of_a or facts_of(op).magnitude is not None:
         return total
     lost = underflow(size, size, op.dtype)
@@ -114,15 +119,16 @@ def dense_error(op: Operator, norm: float) -> Error:
 def host_matrix(op: Operator, limits: Limits = LIMITS) -> tuple[np.ndarray, Error]:
     """The symmetric part of the matrix (n, n) in float64, and an error for the skew part.
 
-    An operator that states that it is symmetric is believed, and its evidence for that is returned.
-    Otherwise the error is the norm of the skew part (A - A^T) / 2, which is left out. Raises a
-    ValueError if the matrix would not fit in memory, or is far from symmetric.
+    An operator that states that it is symmetric is believed: its matrix is returned unchanged, with
+    an error of zero that carries the operator's evidence of symmetry. Otherwise the error is the
+    norm of the skew part (A - A^T) / 2, which is left out. Raises a ValueError if the matrix would
+    not fit in memory, has an entry that is not finite, or is far from symmetric.
     """
     refused = why_not_dense(op.shape[0], limits)
     if refused:
         raise ValueError(refused)
     matrix = np.asarray(op.as_matrix(), np.float64)
-    check_products(matrix)
+    refuse_nonfinite(matrix)
     if facts_of(op).symmetric:
         return matrix, symmetry_of(op)
     return _symmetric_part(matrix)
@@ -166,21 +172,21 @@ def factored_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
 def _matrix_of(factor: Factorisation) -> np.ndarray:
     """J in host memory; one with NaN or Inf is refused."""
     matrix = factor.form()
-    check_products(matrix)
+    refuse_nonfinite(matrix)
     return matrix
 
 
 def _spectrum_of_factor(sigma: np.ndarray, error: Error) -> Spectrum:
     """The squares of the singular values ``sigma`` of J, which are known to ``error``."""
-    return squares(sigma, error.value + unconverged(sigma), "factored", certificate(error))
+    return squares(sigma, error.value + iteration_errors(sigma), "factored", certificate(error))
 
 
 def _factored_error(op: Operator, factor: Factorisation, norm: float) -> Error:
     """How far a computed singular value of J can be from exact, for a J of the 2-norm ``norm``.
 
-    The caller adds :func:`unconverged`, what the iterations of LAPACK leave.
+    The caller adds :func:`iteration_errors`, what the iterations of LAPACK leave.
     """
-    return LAPACK.to(spectral_error(max(factor.shape), op.dtype) * norm) + factor.error()
+    return LAPACK_ROUNDING.to(spectral_error(max(factor.shape), op.dtype) * norm) + factor.error()
 
 
 def why_not_factored(factor: Factorisation | None, limits: Limits = LIMITS) -> str:

@@ -190,7 +190,7 @@ def _softmax_hessians(f):
 
 def _every_pair(net, traced, memory):
     return tuple(
-        replace(item, form="rows" if item.layer is None else "pair")
+        replace(item, form="columns" if item.layer is None else "pair")
         for item in jacobians.items_of(net, traced)
     )
 

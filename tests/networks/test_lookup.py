@@ -102,7 +102,7 @@ def test_columns_that_are_taken_are_left_to_differentiation(problem):
         return jnp.tanh(columns).mean(axis=2).T[:, :_WIDTH] @ params["last"]
 
     op = gnjax.ntk((apply, params), x)
-    assert _forms(op) == ["vectors", "rows"]
+    assert _forms(op) == ["vectors", "columns"]
     j = _jacobian(apply, params, x)
     exact = j @ j.T
     np.testing.assert_allclose(op.as_matrix(), exact, rtol=0, atol=1e-13 * np.abs(exact).max())

@@ -67,7 +67,7 @@ def test_products_are_those_of_the_operator(case, kind):
 @pytest.mark.parametrize("case", sorted(set(CASES) - _WITHOUT_LAYERS))
 def test_products_with_every_layer_kept_as_a_pair(case, monkeypatch):
     def pairs(net, traced, memory):
-        forms = {True: "rows", False: "pair"}
+        forms = {True: "columns", False: "pair"}
         return tuple(replace(i, form=forms[i.layer is None]) for i in items_of(net, traced))
 
     monkeypatch.setattr(module, "_items", pairs)
@@ -100,7 +100,7 @@ def _network(width, positions):
     return (lambda p, x: (jnp.tanh(x @ p[0]) @ p[1]).mean(axis=1), params), x
 
 
-@pytest.mark.parametrize(("positions", "form"), [(1, "pair"), (2, "pair"), (40, "rows")])
+@pytest.mark.parametrize(("positions", "form"), [(1, "pair"), (2, "pair"), (40, "columns")])
 def test_a_layer_is_kept_as_a_pair_where_that_is_less_work(positions, form):
     kept = _agree(gnjax.ntk(*_network(20, positions)))
     assert _forms(kept) == [form, form]
@@ -115,9 +115,9 @@ def test_layers_are_kept_as_pairs_as_memory_asks():
         memory: gnjax.with_jacobian(op, limits=_room(memory)) for memory in (57_600, 57_599, 45_312)
     }
     assert [_forms(kept) for kept in sizes.values()] == [
-        ["rows", "rows"],
-        ["pair", "rows"],
-        ["pair", "rows"],
+        ["columns", "columns"],
+        ["pair", "columns"],
+        ["pair", "columns"],
     ]
     assert [_bytes(kept) for kept in sizes.values()] == [57_600, 45_312, 45_312]
     assert _least(op) == 45_312
@@ -144,11 +144,11 @@ def test_the_layer_that_saves_most_is_the_first_to_change():
     model = (lambda p, x: jnp.tanh(jnp.tanh(x @ p[0]) @ p[1]).mean(axis=1)[:, :5], params)
     op = gnjax.ntk(model, rng.standard_normal((4, 8, 40)))
     whole = _bytes(gnjax.with_jacobian(op))
-    assert _forms(gnjax.with_jacobian(op)) == ["rows", "rows"]
-    assert _forms(_agree(op, limits=_room(whole - 1))) == ["pair", "rows"]
+    assert _forms(gnjax.with_jacobian(op)) == ["columns", "columns"]
+    assert _forms(_agree(op, limits=_room(whole - 1))) == ["pair", "columns"]
 
 
-@pytest.mark.parametrize("form", ["pair", "rows"])
+@pytest.mark.parametrize("form", ["pair", "columns"])
 def test_kernels_that_are_transposed_and_reshaped_before_they_act(form):
     """As torch holds them: (outputs, inputs), here with the outputs in two axes."""
     rng = np.random.default_rng(0)
@@ -157,7 +157,7 @@ def test_kernels_that_are_transposed_and_reshaped_before_they_act(form):
     def apply(p, x):
         return (jnp.tanh(x @ p[0].reshape(20, 12).T) @ p[1].T).mean(axis=1)
 
-    x = rng.standard_normal((4, {"pair": 1, "rows": 40}[form], 12))
+    x = rng.standard_normal((4, {"pair": 1, "columns": 40}[form], 12))
     for side in ("parameters", "outputs"):
         kept = _agree(gnjax.gauss_newton((apply, params), x, side=side))
         assert _forms(kept) == [form, form]

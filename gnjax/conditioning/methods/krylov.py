@@ -25,7 +25,7 @@ from gnjax.conditioning.ends import (
 )
 from gnjax.conditioning.methods.method import Method
 from gnjax.numerics.certificate import Error, certificate
-from gnjax.numerics.rounding import LAPACK, spectral_error
+from gnjax.numerics.rounding import LAPACK_ROUNDING, spectral_error
 from gnjax.operators.facts import facts_of, symmetry_of
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.eigenvalues import operator_norm
@@ -81,7 +81,7 @@ def _ends(problem: Problem) -> Ends | None:
             seed=problem.seed,
         )
     error += Error(run.dropped, reason="entries of T that Lanczos set to zero as rounding")
-    error += LAPACK.to(_RUN_ROUNDING * spectral_error(size, op.dtype) * norm)
+    error += LAPACK_ROUNDING.to(_RUN_ROUNDING * spectral_error(size, op.dtype) * norm)
     values, residuals, _ = lanczos.ritz(run)
     check_semidefinite(float(values[0]), float(values[-1]), noise + run.dropped)
     if run.complete:

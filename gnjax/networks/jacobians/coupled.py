@@ -69,7 +69,7 @@ def _trace(net: Network) -> layers.TracedLayers:
 
 
 def _items(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
-    """For each chosen parameter whether J J^T takes its columns of J ("rows") or fewer ("narrow").
+    """For each chosen parameter its form for J J^T: "columns" of J, or "narrow", which are fewer.
 
     A layer with q_in inputs and q_out outputs at T positions t has the q_in q_out columns
     J_l = sum_t delta_t a_t^T of J, of inputs a_t and sensitivities delta_t. With a = L Q, L (T, T)
@@ -83,7 +83,7 @@ def _items(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
         masked = entries is not None  # only some entries of the parameter are chosen
         width = None if layer is None or masked else _narrow_width(net, trace.layers[layer])
         if width is None:
-            items.append(Item(index, layer, "rows", count))
+            items.append(Item(index, layer, "columns", count))
         else:
             items.append(Item(index, layer, "narrow", width))
     return tuple(items)

@@ -16,7 +16,7 @@ from gnjax.networks.network import Network
 class Item:
     """One chosen parameter, and the form in which its columns of J are computed.
 
-    The form is "rows" for the columns of J themselves. The other forms hold the inputs a of the
+    The form is "columns" for the columns of J themselves. The other forms hold the inputs a of the
     parameter's layer and the sensitivities delta, the derivatives of the outputs by the layer's
     result, from which the columns are sum_t delta_t a_t^T over its positions t. It is "pair" for
     both in the shapes of the layer's equation; "vectors" for both as vectors, where the layer acts
@@ -27,7 +27,7 @@ class Item:
 
     parameter: int  # index among the chosen leaves, ``net.leaf_indices``
     layer: int | None  # index among the traced layers; None: by differentiation
-    form: Literal["rows", "pair", "vectors", "places", "narrow"]
+    form: Literal["columns", "pair", "vectors", "places", "narrow"]
     width: int  # how many numbers it takes for each row of J
 
 
@@ -52,7 +52,7 @@ def items_of(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
     With inputs a_t and sensitivities delta_t at positions t of a layer, J_l is sum_t delta_t a_t^T.
     A layer that acts at one position is in the form "vectors", which holds a and delta. A table in
     which rows are looked up at few positions is in the form "places", which holds the indices of
-    the rows in place of a. Any other parameter is in the form "rows", which holds J_l. ``trace``
+    the rows in place of a. Any other parameter is in the form "columns", which holds J_l. ``trace``
     has the layers of the network of one sample.
     """
     layer_by_leaf = layer_of_leaf(trace)
@@ -60,12 +60,12 @@ def items_of(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
     for index, (leaf, entries) in enumerate(zip(net.leaf_indices, net.entry_indices, strict=True)):
         layer = layer_by_leaf.get(leaf)
         if layer is None:
-            items.append(Item(index, None, "rows", net.counts[index]))
+            items.append(Item(index, None, "columns", net.counts[index]))
             continue
         use = trace.layers[layer].only_use
         positions = 0 if use is None else use.positions
         if use is None or entries is not None:
-            items.append(Item(index, layer, "rows", net.counts[index]))
+            items.append(Item(index, layer, "columns", net.counts[index]))
         elif has_one_hot_inputs(use) and positions**2 < use.sizes.inputs:
             # J_l J_l^T compares all pairs of positions; at a position delta has q_out numbers, and
             # the index of the row is one more
@@ -75,13 +75,15 @@ def items_of(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
             width = use.sizes.outputs + use.sizes.inputs // net.rows + 1
             items.append(Item(index, layer, "vectors", width))
         else:
-            items.append(Item(index, layer, "rows", net.counts[index]))
+            items.append(Item(index, layer, "columns", net.counts[index]))
     return tuple(items)
 
 
 def as_rows(net: Network) -> tuple[Item, ...]:
-    """One item of the form "rows" for each chosen parameter: together all columns of J."""
+    """One item of the form "columns" for each chosen parameter: together all columns of J."""
     layered = () if net.coupled else net.layered  # the parameters in known layers
     layer_by_leaf = {leaf: layer for layer, leaf in enumerate(layered)}
     parameters = enumerate(zip(net.leaf_indices, net.counts, strict=True))
-    return tuple(Item(i, layer_by_leaf.get(leaf), "rows", count) for i, (leaf, count) in parameters)
+    return tuple(
+        Item(i, layer_by_leaf.get(leaf), "columns", count) for i, (leaf, count) in parameters
+    )

@@ -31,7 +31,7 @@ _ROWS = 64  # rows of the J of a coupled batch that are computed at once
 Tree = TypeVar("Tree")
 
 PairsAndRows = tuple[list[Pair], jax.Array | np.ndarray]
-"""Of n samples: pairs (a, delta) of parameters not in the form "rows", and rows (n, r, c) of J."""
+"""Of n samples: rows (n, r, c) of J in the form "columns", and pairs (a, delta) of the others."""
 
 
 def pieces_of(
@@ -44,7 +44,7 @@ def pieces_of(
 ) -> Iterator[Any]:
     """Yield J as (pairs, rows) for n_b samples at a time: a list of (a, delta), and (n_b, r, c).
 
-    A parameter in the form "rows" has its columns of J in the rows. Any other has a pair, the
+    A parameter in the form "columns" has its columns of J in the rows. Any other has a pair, the
     inputs a of its layer and the sensitivities delta, from which its columns are
     sum_t delta_t a_t^T over the positions t of the layer.
 
@@ -119,8 +119,8 @@ def _pairs_and_rows(
     """J = R^T dF/dtheta for n_b samples x as (pairs, rows): a list of (a, delta), and columns of J.
 
     R^T (r, k) is the factor of the loss at the outputs of a sample. So many ``rows`` of it, from
-    row ``start`` on, are taken; zeros follow the last one. Parameters in the form "rows" have their
-    columns (n_b, rows, c), others a pair of the inputs a of their layer and the sensitivities
+    row ``start`` on, are taken; zeros follow the last one. Parameters in the form "columns" have
+    their columns (n_b, rows, c), others a pair of the inputs a of their layer and the sensitivities
     delta. ``through`` is a function of the network, the samples (x, target), the pairs and the
     columns, whose result is returned instead.
     """

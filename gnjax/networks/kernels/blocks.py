@@ -44,7 +44,9 @@ class Blocks:
         """
         self._net, self._group = net, group
         # for the layer of each pair the inputs that a mask leaves its units
-        self.inputs = [masked.inputs_of_units(net, item) for item in group if item.form != "rows"]
+        self.inputs = [
+            masked.inputs_of_units(net, item) for item in group if item.form != "columns"
+        ]
         self.size = block_size(net)  # samples of a block
         self.starts = range(0, net.samples, self.size)
         self._pieces: dict[int, PairsAndRows] = {}  # of the blocks that were computed
@@ -84,12 +86,12 @@ def block_size(net: Network) -> int:
 def numbers_of_rows(net: Network, group: Sequence[Item]) -> int:
     """How many numbers the rows of J of all blocks of samples have, for a group of parameters.
 
-    Only parameters in the form "rows" have columns of these rows; others are in pairs. The last
+    Only parameters in the form "columns" have columns of these rows; others are in pairs. The last
     block counts in full, though it overlaps the one before.
     """
     size = block_size(net)
     samples = size * len(range(0, net.samples, size))
-    columns = sum(net.counts[item.parameter] for item in group if item.form == "rows")
+    columns = sum(net.counts[item.parameter] for item in group if item.form == "columns")
     return samples * net.rows * columns
 
 
@@ -101,10 +103,11 @@ def fit(group: Sequence[Item], *nets: Network) -> bool:
 
 
 def groups(items: Iterable[Item], *nets: Network) -> Iterator[tuple[Item, ...]]:
-    """Group parameters so that what J J^T needs of a group fits in memory, where that is possible.
+    """Split parameters, narrowest first, into groups whose data for J J^T fit in memory.
 
-    That is the rows of J, or pairs of layers, for all samples of the networks, see :func:`fit`. A
-    parameter that does not fit by itself is a group alone.
+    The data of a parameter are, for all samples of the networks, its columns of J, or the inputs
+    and sensitivities of its layer, see :func:`fit`. A parameter whose data do not fit by themselves
+    is a group alone. ``nets`` are the networks whose Jacobians are multiplied.
     """
     group: tuple[Item, ...] = ()
     for item in sorted(items, key=lambda item: item.width):

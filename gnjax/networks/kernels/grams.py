@@ -88,10 +88,10 @@ def _items(left: Network, right: Network) -> tuple[Item, ...]:
 
     J_left J_right^T is the sum over the parameters l of J_l J'_l^T, with the columns J_l of J_left
     and J'_l of J_right that belong to l. The ``form`` of an item says from what this summand is
-    computed: "rows" from the columns J_l themselves, and other forms, such as "vectors", from the
-    inputs and the sensitivities (derivatives by the results) of the layer that holds l. Its
-    ``width`` is how many numbers this takes for each row of J; for the form "rows" it is the number
-    of columns of J_l.
+    computed: "columns" from the columns J_l themselves, and other forms, such as "vectors", from
+    the inputs and the sensitivities (derivatives by the results) of the layer that holds l. Its
+    ``width`` is how many numbers this takes for each row of J; for the form "columns" it is the
+    number of columns of J_l.
 
     Both networks need one form. It is chosen by the layers that are found in the equations of one
     sample on the left.
@@ -99,11 +99,11 @@ def _items(left: Network, right: Network) -> tuple[Item, ...]:
     # items_of, but with masked dense layers in the form "vectors" where that is less work
     items = masked.as_vectors(left, sample_trace(left))
     # The same shape and dtype of a sample give the same equations, and so the same layers. For
-    # other shapes the model may have other layers, and only the form "rows" needs none.
+    # other shapes the model may have other layers, and only the form "columns" needs none.
     if left is right or one_sample(left.x) == one_sample(right.x):
         return items
     counts = left.counts
-    return tuple(replace(i, layer=None, form="rows", width=counts[i.parameter]) for i in items)
+    return tuple(replace(i, layer=None, form="columns", width=counts[i.parameter]) for i in items)
 
 
 def gram_work(net: Network) -> float:
@@ -120,7 +120,7 @@ def gram_work(net: Network) -> float:
     trace = sample_trace(net)
     work = 0.0
     for item in masked.as_vectors(net, trace):
-        if item.form == "rows" or item.layer is None:
+        if item.form == "columns" or item.layer is None:
             work += m**2 * item.width
             continue
         use = trace.layers[item.layer].uses[0]
@@ -173,13 +173,13 @@ def _shares(
     """Yield (kernel, pairs, columns): each kernel that a group of parameters adds to, and by what.
 
     ``gram_of`` has the kernel of each parameter, by its index among the chosen ones. A parameter in
-    the form "rows" adds the products of its columns in the group's rows of J, and any other those
-    of its pair (a, delta) in the list of the group's pairs. Of the parameters of one kernel,
+    the form "columns" adds the products of its columns in the group's rows of J, and any other
+    those of its pair (a, delta) in the list of the group's pairs. Of the parameters of one kernel,
     ``pairs`` are the indices in that list, and ``columns`` the indices of the columns.
     """
-    with_rows = [item for item in group if item.form == "rows"]
+    with_rows = [item for item in group if item.form == "columns"]
     ends = np.cumsum([net.counts[item.parameter] for item in with_rows])  # of their columns
-    with_pairs = [item for item in group if item.form != "rows"]
+    with_pairs = [item for item in group if item.form != "columns"]
     # arrays cannot be keys, so the identity of a kernel stands for it
     grams = {id(gram_of[item.parameter]): gram_of[item.parameter] for item in group}
     for key, gram in grams.items():

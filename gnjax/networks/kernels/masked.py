@@ -41,7 +41,7 @@ def _as_vectors(net: Network, trace: layers.TracedLayers, item: Item) -> Item:
     take about min(r^2, weights of a unit) times as many: this is ``gain``. The products of vectors
     are smaller and slower, which only a large gain makes up for, and are made by NumPy on a CPU.
     """
-    if item.form != "rows" or item.layer is None or net.entry_indices[item.parameter] is None:
+    if item.form != "columns" or item.layer is None or net.entry_indices[item.parameter] is None:
         return item
     use = trace.layers[item.layer].only_use
     if use is None or not use.positions == use.groups == 1 or not on_cpu(net.leaves[0]):

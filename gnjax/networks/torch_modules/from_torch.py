@@ -244,7 +244,7 @@ class _TorchCall:
         return jax.tree.unflatten(translation.results, outputs)
 
     def _has_types_of(self, arrays: Mapping[str, Any]) -> bool:
-        """Whether the arrays, by the paths of parameters, have the dtypes of the module's own."""
+        """Whether arrays, by the paths of parameters, have the dtypes of these parameters."""
         parameters = dict(self.module.named_parameters())
         return all(
             type_name(parameters[name].dtype) == value.dtype.name for name, value in arrays.items()
@@ -313,8 +313,9 @@ class _TorchCall:
         Args:
           leaves: the arrays (n, ...) of x.
           structure: the pytree structure of x.
-          dtype: the dtype in which everything is computed.
-          keeps_types: each parameter keeps its own dtype of several.
+          dtype: the dtype of the computation, unless ``keeps_types``.
+          keeps_types: whether the parameters of a module of several dtypes keep them. Otherwise all
+            are converted to ``dtype``.
         """
         shapes = tuple((leaf.shape[1:], leaf.dtype) for leaf in leaves)
         count = leaves[0].shape[0] if leaves and leaves[0].ndim else None

@@ -23,7 +23,7 @@ _RANDOM = frozenset(
         "rand_like randn randn_like randperm uniform"
     )
 )
-_OF_FLOAT32 = frozenset(["hardsigmoid"])  # PyTorch's derivative has 1 / 6 in float32
+_PARTLY_IN_FLOAT32 = frozenset(["hardsigmoid"])  # PyTorch's derivative has 1 / 6 in float32
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,12 @@ class Step:
 
     @property
     def eps(self) -> float:
-        """The eps of the floating format in which PyTorch computes the operator; 0 for integers."""
+        """The eps of the coarsest floating format in which PyTorch computes this step.
+
+        0 where there is none, as for integers.
+        """
         dtypes = [self.dtype] if self.dtype else []
-        dtypes += ["float32"] if self.operator in _OF_FLOAT32 else []
+        dtypes += ["float32"] if self.operator in _PARTLY_IN_FLOAT32 else []
         inexact = [dtype for dtype in dtypes if jnp.issubdtype(dtype, jnp.inexact)]
         return max((float(jnp.finfo(dtype).eps) for dtype in inexact), default=0.0)
 

@@ -99,11 +99,11 @@ def _floats(value: Any) -> bool:
 
 
 def _picked(value: Any, operands: list[Any]) -> bool:
-    """Whether all entries of an operator's result ``value`` occur in one of its operands.
+    """Whether every entry of a result is copied, up to its sign, from one of the operands.
 
-    So it is for a maximum. Then nothing was rounded, and the value must stay equal to the entry of
-    the operand, as derivatives look for that. Signs do not count. A few entries are looked for
-    first, because this is cheap and most often decides.
+    A maximum copies so. Such an operator rounds nothing, and its result ``value`` must not be
+    changed: the derivative of a maximum finds the chosen entry by comparing it with the result. A
+    few entries of the result are looked for first, because this is cheap and most often decides.
     """
     few_entries = value.reshape(-1)[:: max(1, value.numel() // _FEW)].abs()
     for operand in operands:

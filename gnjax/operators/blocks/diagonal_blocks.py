@@ -35,7 +35,7 @@ from gnjax.numerics.host import length, on_device
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import raised, stored_bound
 from gnjax.numerics.rank_bound import RankBound
-from gnjax.numerics.rounding import LAPACK, gamma, spectral_error
+from gnjax.numerics.rounding import LAPACK_ROUNDING, gamma, spectral_error
 from gnjax.operators.factorisation import gram_error
 from gnjax.operators.facts import check_symmetric, error_of, facts_of, symmetry_of, twin_of
 from gnjax.operators.metrics.exact import on_parameters
@@ -299,7 +299,7 @@ def off_share(
         if not is_whole:
             total += square
     error_of_squares = gram_error(trace, error)  # in Frobenius norm, as the error of J is
-    rounding = LAPACK.to(spectral_error(len(total), matrices[0].dtype) * trace)
+    rounding = LAPACK_ROUNDING.to(spectral_error(len(total), matrices[0].dtype) * trace)
     return share_outside(inside, length(total), error_of_squares + rounding)
 
 

@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 from gnjax.numerics.host import on_device
 from gnjax.operators.metrics.scaling import Root, Scaling
 
-_SINGULAR = 1e-13  # relative to the largest eigenvalue, for each row
+_EIGENVALUE_ROUNDING = 1e-13  # relative to the largest eigenvalue, for each row
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Block:
     Attributes:
       kind: in words, such as "Kronecker block of dense1/kernel + dense1/bias (4 x 3)".
       name: the parameters that the block has, such as "dense1/kernel + dense1/bias".
-      own: (g, i, o), where entry (i, o) of the matrix is in the vector of parameters.
+      indices: (g, i, o), where entry (i, o) of the matrix is in the vector of parameters.
       left: A with the eigenvectors U.
       right: B with the eigenvectors V.
       values: (g, i, o), the eigenvalues of the block in that basis.
@@ -75,7 +75,7 @@ class Block:
 
     kind: str
     name: str
-    own: np.ndarray
+    indices: np.ndarray
     left: Factor
     right: Factor
     values: np.ndarray
@@ -90,10 +90,13 @@ class Block:
         block with an eigenvalue that is not positive, or not more than rounding.
         """
         damped = self.values + damping
-        # Rounding of an eigenvalue: a part of the largest one, for each row of the block. The
-        # eigenvalues of a diagonal block are its entries, and have none.
-        rows = 0 if self._is_diagonal else int(np.prod(self.own.shape[1:]))
-        is_positive = np.isfinite(damped) & (damped > _SINGULAR * rows * np.abs(damped).max())
+        # An eigenvalue is computed with an error of about this constant times the rows of the block
+        # times the largest eigenvalue. Those of a diagonal block are its entries, without an error.
+        _, i, o = self.indices.shape
+        rows = 0 if self._is_diagonal else i * o
+        is_positive = np.isfinite(damped) & (
+            damped > _EIGENVALUE_ROUNDING * rows * np.abs(damped).max()
+        )
         if not is_positive.all():
             # for the message: a millionth of the largest eigenvalue
             suggested = 1e-6 * float(np.abs(damped[np.isfinite(damped)]).max(initial=0)) or 1e-8
@@ -104,24 +107,24 @@ class Block:
             )
             raise ValueError(msg)
         bases = self.left.stored_basis(dtype), self.right.stored_basis(dtype)
-        return Root(on_device(self.own), *bases, on_device(damped**-0.5, dtype))
+        return Root(on_device(self.indices), *bases, on_device(damped**-0.5, dtype))
 
     def as_matrix(self) -> np.ndarray:
-        """The block (g i o, g i o) from its eigenvalues and eigenvectors, in the order of ``own``.
+        """The block (g i o, g i o) from its eigenvalues and eigenvectors, as ``indices`` has them.
 
         For a group the eigenvector u_x (x) v_y has the entry u_ax v_by at (a, b), and the value
         (x, y). The block is zero between different groups.
         """
         if self._is_diagonal:
             return np.diag(self.values.ravel())
-        groups, i, o = self.own.shape
+        groups, i, o = self.indices.shape
         matrix = np.zeros((groups, i, o, groups, i, o))
         left, right = self.left.eigenvectors, self.right.eigenvectors
         for g in range(groups):
             basis = np.einsum("ax,by->abxy", left[g], right[g]).reshape(i * o, i * o)
             group_matrix = (basis * self.values[g].ravel()) @ basis.T
             matrix[g, :, :, g] = group_matrix.reshape(i, o, i, o)
-        return matrix.reshape(self.own.size, self.own.size)
+        return matrix.reshape(self.indices.size, self.indices.size)
 
     @property
     def _is_diagonal(self) -> bool:
@@ -147,38 +150,38 @@ def matrix_block(name: str, places: np.ndarray, matrix: np.ndarray) -> Block:
     """
     values, basis = np.linalg.eigh(matrix)
     left = Factor(matrix[None], values[None], basis[None])
-    own = places[None, :, None]
-    return Block(f"exact block of {name}", name, own, left, _ONE, values[None, :, None])
+    indices = places[None, :, None]
+    return Block(f"exact block of {name}", name, indices, left, _ONE, values[None, :, None])
 
 
 def kronecker_block(
-    name: str, own: np.ndarray, left: Factor, right: Factor, values: np.ndarray
+    name: str, indices: np.ndarray, left: Factor, right: Factor, values: np.ndarray
 ) -> Block:
     """The block with the eigenvectors of a Kronecker product A (x) B, and eigenvalues of its own.
 
     Args:
       name: the parameters that the block has.
-      own: (g, i, o), the index in the vector of parameters of entry (i, o) of the weight matrix of
-        each group; a layer without groups has g = 1.
+      indices: (g, i, o), the index in the vector of parameters of entry (i, o) of the weight matrix
+        of each group; a layer without groups has g = 1.
       left: A (i, i) for each group, with its eigenvectors u_x.
       right: B (o, o) for each group, with its eigenvectors v_y.
       values: (g, x, y), the eigenvalue of the block for the eigenvector u_x (x) v_y. It need not be
         the product of those of A and B, as in EK-FAC.
     """
-    groups, i, o = own.shape
+    groups, i, o = indices.shape
     size = f"{i} x {o}" if groups == 1 else f"{groups} of {i} x {o}"
-    return Block(f"Kronecker block of {name} ({size})", name, own, left, right, values)
+    return Block(f"Kronecker block of {name} ({size})", name, indices, left, right, values)
 
 
 def product_block(
-    name: str, own: np.ndarray, left: Factor, right: Factor, power: float = 1.0
+    name: str, indices: np.ndarray, left: Factor, right: Factor, power: float = 1.0
 ) -> Block:
     """The block A^power (x) B^power for A = ``left`` and B = ``right``.
 
-    ``own`` (g, i, o) are its places in the vector of parameters.
+    ``indices`` (g, i, o) are its places in the vector of parameters.
     """
     values = (left.eigenvalues[:, :, None] * right.eigenvalues[:, None, :]) ** power
-    return kronecker_block(name, own, left, right, values)
+    return kronecker_block(name, indices, left, right, values)
 
 
 @dataclass(frozen=True, repr=False)
@@ -187,9 +190,9 @@ class Metric:
 
     Attributes:
       kind: in words, such as "K-FAC".
-      blocks: of P, without the damping; each has the ``name`` of its parameters, their places
-        ``own`` in the vector of parameters, and ``as_matrix()``. A Kronecker block has its factors
-        as ``left.matrix`` and ``right.matrix``.
+      blocks: of P, without the damping; each has the ``name`` of its parameters, their
+        ``indices`` in the vector of parameters, and ``as_matrix()``. A Kronecker block has its
+        factors as ``left.matrix`` and ``right.matrix``.
       damping: what is added to the diagonal of P.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
@@ -209,7 +212,7 @@ class Metric:
     @property
     def parameters(self) -> int:
         """The size of P."""
-        return sum(block.own.size for block in self.blocks)
+        return sum(block.indices.size for block in self.blocks)
 
     def scaling(self, dtype: jnp.dtype, damping: float = 0.0) -> Scaling:
         """P^{-1/2} in the precision ``dtype``, with ``damping`` in addition to that of P."""
@@ -238,6 +241,6 @@ class Metric:
         """P (p, p)."""
         matrix = self.damping * np.eye(self.parameters)
         for block in self.blocks:
-            indices = block.own.ravel()
+            indices = block.indices.ravel()
             matrix[np.ix_(indices, indices)] += block.as_matrix()
         return matrix

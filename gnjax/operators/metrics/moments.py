@@ -199,7 +199,7 @@ def _items(net: Network, plan: MomentPlan) -> tuple[Item, ...]:
     """
     layers_of_parts = {part.parameter: part.layer for part in plan.parts}
     pairs = [Item(parameter, layer, "pair", 0) for parameter, layer in layers_of_parts.items()]
-    columns = (Item(other, None, "rows", net.counts[other]) for other in plan.others)
+    columns = (Item(other, None, "columns", net.counts[other]) for other in plan.others)
     return (*pairs, *columns)
 
 

@@ -24,11 +24,11 @@ from gnjax.numerics.rounding import gamma
 class Root:
     """A block of S = P^{-1/2}: W diag(entries) W^T with W = U (x) V, for each of g groups.
 
-    Its parameters are at the indices ``own`` of the vector. U (g, i, i) is ``left`` and V (g, o, o)
-    is ``right``; None stands for the identity.
+    Its parameters are at the ``indices`` of the vector. U (g, i, i) is ``left`` and V (g, o, o) is
+    ``right``; None stands for the identity.
     """
 
-    own: jax.Array  # (g, i, o)
+    indices: jax.Array  # (g, i, o)
     left: jax.Array | None
     right: jax.Array | None
     entries: jax.Array  # (g, i, o)
@@ -40,7 +40,7 @@ class Root:
         v is multiplied by W^T, by diag(entries), which counts as one term, and by W. Products with
         W = U (x) V and with W^T have sums over i for U, and over o for V.
         """
-        _, i, o = self.own.shape
+        _, i, o = self.indices.shape
         return 2 * ((0 if self.left is None else i) + (0 if self.right is None else o)) + 1
 
     @cached_property
@@ -133,5 +133,5 @@ def _image(roots: tuple[Root, ...], v: jax.Array) -> jax.Array:
     columns = v.reshape(len(v), -1)
     image = jnp.zeros_like(columns)
     for root in roots:
-        image = image.at[root.own].set(root(columns[root.own]))
+        image = image.at[root.indices].set(root(columns[root.indices]))
     return image.reshape(v.shape)

@@ -170,8 +170,8 @@ def soap(
         *first, last = [np.eye(m) if q is None else _orthogonal(q) for q, m in sizes]
         left, right = (reduce(np.kron, first), last) if first else (last, np.eye(1))
         factors = _with_basis(left), _with_basis(right)
-        own = indices.reshape(1, a, b)
-        blocks.append(kronecker_block(name, own, *factors, values.reshape(own.shape)))
+        places = indices.reshape(1, a, b)
+        blocks.append(kronecker_block(name, places, *factors, values.reshape(places.shape)))
     return Metric("SOAP", tuple(blocks))
 
 

@@ -17,7 +17,7 @@ from gnjax.networks.rounding import MISTAKE, SAFETY, direction, measured
 from gnjax.numerics.certificate import MEASURED, Error, unknown
 from gnjax.numerics.host import dot, length, on_device, on_host
 from gnjax.numerics.memory.free import check_room
-from gnjax.numerics.rounding import LAPACK, spectral_error, unit_roundoff
+from gnjax.numerics.rounding import LAPACK_ROUNDING, spectral_error, unit_roundoff
 from gnjax.numerics.validation import check_known
 from gnjax.operators.of_networks.described import loss_of, said
 from gnjax.operators.trees import check_real
@@ -180,7 +180,7 @@ class CrossKernel:
         left_error, right_error = self.left.error, self.right.error  # ||E|| and ||E'||
         left_norm, right_norm = self.left.norm, self.right.norm  # ||J|| and ||J'||
         sums = spectral_error(max(self.shape), self.dtype) * left_norm * right_norm
-        rounding = LAPACK.to(sums)
+        rounding = LAPACK_ROUNDING.to(sums)
         # Every entry may have lost up to the smallest normal number; in Frobenius norm.
         underflow = math.sqrt(math.prod(self.shape)) * float(jnp.finfo(self.dtype).tiny)
         distance = left_norm * right_error.value + left_error.value * right_norm

@@ -215,7 +215,7 @@ def _items(net: Network, trace: layers.TracedLayers, memory: float) -> Items:
     A parameter of a layer has its columns of J, or a pair of inputs and sensitivities for each use.
     It has pairs where products with them are less work. If all that does not fit, it also has pairs
     where these are smaller, those that save most first. The ``width`` of an item is how many
-    numbers it keeps for each sample, and ``form`` is "rows" for columns of J or "pair".
+    numbers it keeps for each sample, and ``form`` is "columns" for columns of J or "pair".
     """
     items = [replace(item, width=net.rows * item.width) for item in as_rows(net)]
     if net.coupled:  # the layers act on all samples at once
@@ -265,14 +265,16 @@ def _joined(blocks: Iterable[JacobianBlock]) -> Iterator[JacobianBlock]:
 
 @bounded_jit(static_argnames=("items",))
 def _jacobian_product(net: Network, items: Items, block: JacobianBlock, v: jax.Array) -> jax.Array:
-    """J_b v for a block J_b (n_b r, p) and v (p,) or (p, b): the sum over all parameters.
+    """J_b v for n_b samples with r rows of J each, J_b (n_b r, p), and v (p,) or (p, b).
 
-    Those kept as columns of J_b are multiplied together, the others by the maps of their layers.
+    It is a sum over the parameters. Those in the form "columns" have their columns of J_b side by
+    side in ``block.rows``, which one product of matrices multiplies. The others are multiplied by
+    the maps of their layers.
     """
     maps = iter(_maps(net, items, block))
     parts_of_columns, images = [], []
     for item, part in zip(items, jnp.split(v, np.cumsum(net.counts)[:-1]), strict=True):
-        if item.form == "rows":
+        if item.form == "columns":
             parts_of_columns.append(part)
         else:
             images.append(batched(next(maps), part))
@@ -293,11 +295,11 @@ def _transposed_product(
     """
     maps = iter(_maps(net, items, block))
     from_columns = jnp.matmul(u.T, block.rows, precision="highest").T
-    ends = np.cumsum([net.counts[item.parameter] for item in items if item.form == "rows"])
+    ends = np.cumsum([net.counts[item.parameter] for item in items if item.form == "columns"])
     parts_from_columns = iter(jnp.split(from_columns, ends[:-1]))
     parts = []
     for item in items:
-        if item.form == "rows":
+        if item.form == "columns":
             parts.append(next(parts_from_columns))
             continue
         size = jax.ShapeDtypeStruct((net.counts[item.parameter],), net.dtype)

@@ -20,7 +20,7 @@ from gnjax.numerics.decompositions.triangular import triangular_factor
 from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import conversion_error, raised, stored_bound
 from gnjax.numerics.precision import real_dtype
-from gnjax.numerics.rounding import gamma, spectral_error, unconverged, unit_roundoff
+from gnjax.numerics.rounding import gamma, iteration_errors, spectral_error, unit_roundoff
 from gnjax.numerics.validation import check_finite_number, check_matrix
 from gnjax.operators.stored.matrices import Factored
 
@@ -197,7 +197,7 @@ def _root(x: _Array, mean: _Array) -> tuple[_Array, float]:
     rank = min(len(x) - 1, int((~constant).sum()))
     size = float(np.linalg.norm(x)) / len(x) ** 0.5
     root_error = (spectral_error(len(x), x.dtype) + gamma(len(x) + 1, x.dtype)) * size
-    root_error += float(unconverged(roots)[0])
+    root_error += float(iteration_errors(roots)[0])
     return axes[:rank] * roots[:rank, None], root_error
 
 

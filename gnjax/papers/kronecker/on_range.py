@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from gnjax.numerics.certificate import Error
-from gnjax.numerics.rounding import LAPACK
+from gnjax.numerics.rounding import LAPACK_ROUNDING
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.facts import Facts, error_of
 from gnjax.papers.kronecker.operator import SumOfKroneckers
@@ -55,4 +55,4 @@ class OnRange(Algebra):
         """
         error_on_range = error_of(self.reduced.operator, norm).value
         error = error_of(self.whole, norm).to(error_on_range)
-        return error + LAPACK if self.reduced.rotated else error
+        return error + LAPACK_ROUNDING if self.reduced.rotated else error

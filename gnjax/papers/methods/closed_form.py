@@ -11,7 +11,12 @@ import numpy as np
 from gnjax.conditioning.ends import FLOOR_OF_SQUARES, Ends, Problem, ends_of_spectrum
 from gnjax.conditioning.methods import Method
 from gnjax.numerics.certificate import Certificate, Error, certificate
-from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error, unconverged
+from gnjax.numerics.rounding import (
+    LAPACK_ROUNDING,
+    iteration_errors,
+    singular_values,
+    spectral_error,
+)
 from gnjax.papers.kronecker.factors import KroneckerFactors
 from gnjax.spectra.spectrum import Spectrum, squares
 
@@ -21,6 +26,10 @@ _DEPTHS = (1, 2)
 def closed_form_spectrum(factors: KroneckerFactors) -> Spectrum:
     """The spectrum of G for a linear network with one or two layers.
 
+    G is the sum over layers l of S_l S_l^T (x) T_l T_l^T, where ``factors.lefts`` has S_l and
+    ``factors.rights`` has T_l. Sigma is the second moment of the d inputs, and k the number of
+    outputs.
+
     With one layer these are the eigenvalues of Sigma, each k times. With two layers, S_1 = W_2 and
     T_2 = Sigma^{1/2} W_1^T, a rotation of the outputs turns G into k blocks
     sigma_i(W_2)^2 Sigma + T_2 T_2^T, which have the factors [sigma_i(W_2) Sigma^{1/2}, T_2]. For
@@ -29,20 +38,23 @@ def closed_form_spectrum(factors: KroneckerFactors) -> Spectrum:
     (2 sigma + e) e.
     """
     k, d = (side[0].shape[0] for side in (factors.lefts, factors.rights))
-    inner, inner_error = _sigma(factors.rights[-1], factors.right_errors[-1])
+    of_right, right_error = _sigma(factors.rights[-1], factors.right_errors[-1])
     rests_on = _certificate(factors)
     if len(factors.lefts) == 1:
-        values = np.tile(_padded(inner, d), k)
-        return squares(values, inner_error + unconverged(values), "closed_form", rests_on)
-    outer, outer_error = _sigma(factors.lefts[0], factors.left_errors[0])
+        values = np.tile(_padded(of_right, d), k)
+        return squares(values, right_error + iteration_errors(values), "closed_form", rests_on)
+    of_left, left_error = _sigma(factors.lefts[0], factors.left_errors[0])
     if not factors.whitened:
-        outer_error += float(unconverged(outer)[0])
-        return _blocks(factors, _padded(outer, k), outer_error, rests_on)
-    outer, inner = _padded(outer, k), _padded(inner, d)
-    sums = np.add.outer(outer**2, inner**2).ravel()
-    outer_errors, inner_errors = outer_error + unconverged(outer), inner_error + unconverged(inner)
+        left_error += float(iteration_errors(of_left)[0])  # of the largest, so of each
+        return _blocks(factors, _padded(of_left, k), left_error, rests_on)
+    of_left, of_right = _padded(of_left, k), _padded(of_right, d)
+    sums = np.add.outer(of_left**2, of_right**2).ravel()
+    left_errors, right_errors = (
+        left_error + iteration_errors(of_left),
+        right_error + iteration_errors(of_right),
+    )
     errors = np.add.outer(
-        (2 * outer + outer_errors) * outer_errors, (2 * inner + inner_errors) * inner_errors
+        (2 * of_left + left_errors) * left_errors, (2 * of_right + right_errors) * right_errors
     ).ravel()
     order = np.argsort(-sums)
     return Spectrum(sums[order], errors[order], "closed_form", rests_on)
@@ -50,7 +62,7 @@ def closed_form_spectrum(factors: KroneckerFactors) -> Spectrum:
 
 def _certificate(factors: KroneckerFactors) -> Certificate:
     reason = "rounding of the products of layers"
-    return certificate(LAPACK, Error(0.0, factors.evidence, factors.failure, reason))
+    return certificate(LAPACK_ROUNDING, Error(0.0, factors.evidence, factors.failure, reason))
 
 
 def _blocks(
@@ -70,7 +82,7 @@ def _blocks(
     error += outer_error * first_norm + (outer[0] + outer_error) * float(factors.right_errors[0])
     error += float(factors.right_errors[1])
     values = np.concatenate(sigma)
-    return squares(values, error + unconverged(values), "closed_form", rests_on)
+    return squares(values, error + iteration_errors(values), "closed_form", rests_on)
 
 
 def _sigma(factor: jax.Array, factor_error: jax.Array) -> tuple[np.ndarray, float]:

@@ -23,7 +23,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from gnjax.numerics.host import on_host
-from gnjax.spectra.krylov.host_products import check_products
+from gnjax.spectra.krylov.host_products import refuse_nonfinite
 
 _SLAB = 2**14  # numbers that are added in the basis's own precision
 _PIECES = 32  # a rotation works on this many pieces of a slab, one after the other
@@ -153,7 +153,7 @@ def norm(row: jax.Array) -> float:
     """
     largest, squares = _squares(row)
     peak = float(on_host(largest))
-    check_products(peak)
+    refuse_nonfinite(peak)
     return peak * math.sqrt(on_host(squares).astype(np.float64).sum())
 
 

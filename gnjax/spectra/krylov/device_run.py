@@ -37,7 +37,7 @@ from gnjax.spectra.krylov.device_basis import (
     row_of,
     with_row,
 )
-from gnjax.spectra.krylov.host_products import check_products
+from gnjax.spectra.krylov.host_products import refuse_nonfinite
 from gnjax.spectra.krylov.search import most_products
 from gnjax.spectra.krylov.tracked import BREAKDOWN
 
@@ -286,5 +286,5 @@ def _checked(
     image, x = on_host(exact(vector)), on_host(vector)
     x_length = length(x)
     value = dot(x, image) / x_length**2
-    check_products(value)
+    refuse_nonfinite(value)
     return value, length(image, x, value) / x_length

@@ -38,7 +38,7 @@ class NotFinite(ValueError):
     """A product with the operator contains NaN or Inf."""
 
 
-def check_products(products: np.ndarray | float) -> None:
+def refuse_nonfinite(products: np.ndarray | float) -> None:
     """Raise :class:`NotFinite` for products with an operator that contain NaN or Inf."""
     if not np.isfinite(products).all():
         msg = (
@@ -84,7 +84,7 @@ def _on_rows(op: Operator, multiply: Callable[[Any], Any]) -> HostProduct:
             images = np.asarray(multiply(block[0]), np.float64)[None]
         else:
             images = np.asarray(multiply(block.T), np.float64).T
-        check_products(images)
+        refuse_nonfinite(images)
         return images
 
     check_symmetric(op, apply)

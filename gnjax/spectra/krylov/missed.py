@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gnjax.numerics.certificate import PROBABLE, Error
-from gnjax.numerics.rounding import LAPACK
+from gnjax.numerics.rounding import LAPACK_ROUNDING
 
 if TYPE_CHECKING:
     from gnjax.spectra.krylov.lanczos import Run
@@ -44,7 +44,7 @@ def chance(failure: float) -> Error:
     If the probability is 0, because the basis spans the whole space, only rounding remains.
     """
     if failure == 0:
-        return LAPACK
+        return LAPACK_ROUNDING
     return Error(0.0, PROBABLE, failure, "a random start may have missed an eigenvalue")
 
 

@@ -138,8 +138,8 @@ def _from_rows(
     """Store J on the device in tiles of ``columns`` columns each, the last one narrower.
 
     ``blocks`` yields some rows of J at a time, in float64. The tiles have the precision ``dtype``.
-    With them go the Frobenius norm of what this precision cuts off, a bound on the error of the
-    stored J, and the squared Frobenius norm of J.
+    Two numbers are stored with the tiles: the Frobenius norm of what rounding to ``dtype`` loses,
+    which bounds the error of the stored J, and the squared Frobenius norm of J.
     """
     starts = range(0, shape[1], columns)
     tiles = [jnp.zeros((shape[0], min(columns, shape[1] - start)), dtype) for start in starts]

@@ -9,10 +9,10 @@ import numpy as np
 
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.host import HostProduct
-from gnjax.numerics.rounding import LAPACK, gamma
+from gnjax.numerics.rounding import LAPACK_ROUNDING, gamma
 from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.protocol import Operator
-from gnjax.spectra.krylov.host_products import check_products, host_product
+from gnjax.spectra.krylov.host_products import host_product, refuse_nonfinite
 from gnjax.spectra.krylov.orthogonal import random_rows
 from gnjax.spectra.pencil.cholesky_ends import Matrix
 from gnjax.spectra.pencil.one_end import Products
@@ -80,12 +80,12 @@ def by_products(op: Operator, near: np.ndarray, watch: Watch) -> PreconditionedM
         return inverse * dense_error(op, norm).value * longest
 
     return PreconditionedMatrix(
-        Matrix(size, full, multiply, exact=True, lost=lost),
-        triangle,
-        min(TOGETHER, max(size // 4, 1)),
-        lambda norm: dense_error(op, norm),
-        widened,
-        lambda norm: dense_error(op, norm).value,
+        matrix=Matrix(size, full, multiply, exact=True, lost=lost),
+        triangle=triangle,
+        block=min(TOGETHER, max(size // 4, 1)),
+        error=lambda norm: dense_error(op, norm),
+        widened=widened,
+        floor=lambda norm: dense_error(op, norm).value,
     )
 
 
@@ -110,35 +110,36 @@ def by_factor(
 ) -> PreconditionedMatrix | None:
     """A = J J^T by a factor J in memory, and a preconditioner from one pass over its rows.
 
-    ``plan`` says in which precision J is stored, and what the preconditioner is made of. If that is
-    float32 and too little for the tolerance ``rtol`` of an eigenvalue, J is read again and stored
-    in float64, where that fits in memory. None where no matrix near J J^T is positive definite.
+    ``plan`` says in which precision J is stored, and what the preconditioner is made of. If J was
+    stored in float32, and that is too coarse for the tolerance ``rtol`` of an eigenvalue, J is read
+    again and stored in float64, where that fits in memory. None where no matrix near J J^T is
+    positive definite.
 
     An error e of J moves a singular value sigma by at most e, and sigma^2 by at most
     2 sigma e + e^2. That is less than sigma^2, so that it can be distinguished from zero, for
     sigma > (1 + 2^{1/2}) e.
     """
     ready = prepared(factor, plan, seed, watch)
-    if ready is not None and _loses(ready, rtol) and plan.wide_fits:
+    if ready is not None and _too_coarse(ready, rtol) and plan.wide_fits:
         ready = prepared(factor, plan.wide(), seed, watch)
     if ready is None:
         return None
     stored_factor = ready.factor
-    check_products(stored_factor.squared)
+    refuse_nonfinite(stored_factor.squared)
     rounding = gamma(max(stored_factor.shape), np.dtype(float)) * stored_factor.squared**0.5
     lost = Error(stored_factor.lost, reason=f"J is held in {stored_factor.dtype}")
-    error = factor.error() + lost + LAPACK.to(rounding)
+    error = factor.error() + lost + LAPACK_ROUNDING.to(rounding)
     return PreconditionedMatrix(
-        ready.matrix(watch),
-        ready.triangle,
-        ready.block,
-        lambda norm: error,
-        lambda bounds, norm: _squares(bounds, error.value),
-        lambda norm: (3 + 2 * 2**0.5) * error.value * error.value,  # (1 + 2^{1/2})^2 e^2
+        matrix=ready.matrix(watch),
+        triangle=ready.triangle,
+        block=ready.block,
+        error=lambda norm: error,  # whatever the norm of A is
+        widened=lambda bounds, norm: _squares(bounds, error.value),
+        floor=lambda norm: (3 + 2 * 2**0.5) * error.value * error.value,  # (1 + 2^{1/2})^2 e^2
     )
 
 
-def _loses(ready: PreparedFactor, rtol: float) -> bool:
+def _too_coarse(ready: PreparedFactor, rtol: float) -> bool:
     """Whether the precision in which J is stored is too low for the tolerance.
 
     An error e of J moves the smallest eigenvalue sigma^2 of J J^T by a fraction of 2 e / sigma.

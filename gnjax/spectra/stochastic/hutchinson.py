@@ -10,7 +10,7 @@ import numpy as np
 from gnjax.numerics.host import HostProduct
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov import lanczos as krylov
-from gnjax.spectra.krylov.host_products import check_products
+from gnjax.spectra.krylov.host_products import refuse_nonfinite
 from gnjax.spectra.stochastic.probes import BLOCK, images_of, lengths_of, signs, standard_error
 
 
@@ -56,7 +56,7 @@ def hutchinson(
         samples.append(of_block)
         lengths += lengths_of_block
     values = np.concatenate(samples)
-    check_products(values)
+    refuse_nonfinite(values)
     count = len(values)
     return TraceEstimate(
         float(values.mean()), standard_error(values), count, count, lengths / count

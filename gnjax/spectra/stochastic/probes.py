@@ -11,7 +11,7 @@ from gnjax.numerics.limits import Limits
 from gnjax.numerics.scale import exponent_of
 from gnjax.operators.facts import facts_of
 from gnjax.operators.protocol import Operator
-from gnjax.spectra.krylov.host_products import check_products
+from gnjax.spectra.krylov.host_products import refuse_nonfinite
 
 BLOCK = 16  # the number of vectors that one product multiplies
 _STREAM = 7919
@@ -64,7 +64,7 @@ def images_of(product: HostProduct, rows: np.ndarray) -> np.ndarray:
     images = np.empty_like(rows)
     for first in range(0, len(rows), BLOCK):
         images[first : first + BLOCK] = product(rows[first : first + BLOCK])
-    check_products(images)
+    refuse_nonfinite(images)
     return images
 
 

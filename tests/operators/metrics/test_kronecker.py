@@ -229,7 +229,7 @@ def test_the_factors_of_every_layer(reference):
         held = block.left.matrix[0]
         _close(np.diag(held) if held.ndim == 1 else held, left)
         _close(block.right.matrix[0], reference.right[name])
-        assert (block.own[0] == reference.own(name)).all()
+        assert (block.indices[0] == reference.own(name)).all()
 
 
 def test_the_factors_and_the_rows_of_j_in_a_compiled_function(reference):
@@ -497,7 +497,7 @@ def test_grouped_and_stacked_layers_have_a_factor_for_each_group():
     x = _normal(4, 6, 2)
     op = gnjax.gauss_newton((model, params), x)
     metric = gnjax.metrics.kfac(op, damping=0.01)
-    assert [block.own.shape for block in metric.blocks] == [(2, 3, 1), (2, 2, 2)]
+    assert [block.indices.shape for block in metric.blocks] == [(2, 3, 1), (2, 2, 2)]
     exact = metric.as_matrix()
     _agrees(gnjax.preconditioned(op, metric), gauss_newton(model, params, x), exact)
     patches = np.stack([x[:, t : t + 3] for t in range(4)], axis=1)  # (n, t, 3, c)

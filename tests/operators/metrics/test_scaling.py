@@ -69,7 +69,7 @@ def test_kronecker_blocks_against_numpy():
     block, _ = BLOCKS["product"]
     exact = np.zeros((24, 24))
     for g in range(2):
-        own = block.own[g].ravel()
+        own = block.indices[g].ravel()
         exact[np.ix_(own, own)] = np.kron(LEFT.matrix[g], RIGHT.matrix[g])
     metric = Metric("product", (block,), 0.1)
     assert np.abs(metric.as_matrix() - exact - 0.1 * np.eye(24)).max() < 1e-14
