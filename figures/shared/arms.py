@@ -158,7 +158,7 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any], number: int, networ
 def spread(starts: Series) -> str:
     """What the bands of losses over so many initialisations at each rate are."""
     several = "the 95% interval of the geometric mean where there are several"
-    return captions.spread(set(starts), interval=several)
+    return captions.spread(set(starts), "bands and bars", several)
 
 
 def _below(frame: DataFrame, network: str) -> str:
@@ -198,7 +198,7 @@ def _starts_before_training(shown: DataFrame) -> str:
     if several.empty:
         return ""
     counts = ", ".join(f"{count} at {rate:.0%}" for rate, count in several.items())
-    return f" (kappa before training of {counts})"
+    return f" (kappa before training of {counts}; its 95% interval is a bar)"
 
 
 def _listed(values: Series) -> str:

@@ -157,16 +157,22 @@ def bars(axes: Axes, series: Series, look: Look, label: str = "", **drawn: Any) 
 def band(axes: Axes, series: Series, look: Look, label: str = "", *, filled: bool = True) -> Line2D:
     """The mean over seeds as a marked line inside its 95% interval; of two starts, between them.
 
-    Two starts are thin lines. Places where some seed is unresolved are left out of line and band
-    and drawn as lower bounds; where there is no other, these are the line that is returned.
+    Two starts are thin lines. An interval between places that have none, as they are of one seed,
+    is a bar: a band from it to the next place would say that the interval closes. Places where some
+    seed is unresolved are left out of line and band and drawn as lower bounds; where there is no
+    other, these are the line that is returned.
     """
     shown = series.resolved.tolist()
     if series.pair is not None:
         axes.plot(series.x, np.where(shown, series.pair, np.nan).T, color=look.colour, lw=0.4)
     elif filled:
+        low, high, colour = series.low, series.high, look.colour
+        several = series.resolved & np.array([len(values) > 1 for values in series.starts])
         axes.fill_between(
-            series.x, series.low, series.high, where=shown, color=look.colour, alpha=0.18, lw=0
+            series.x, low, high, where=several.tolist(), color=colour, alpha=0.18, lw=0
         )
+        alone = several & ~np.append(several[1:], False) & ~np.append(False, several[:-1])
+        axes.vlines(series.x[alone], low[alone], high[alone], color=colour, alpha=0.18, lw=4)
     (line,) = axes.plot(
         series.x,
         np.where(series.resolved, series.mean, np.nan),

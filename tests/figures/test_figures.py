@@ -89,6 +89,18 @@ def test_a_band_is_the_interval_of_the_geometric_mean() -> None:
     np.testing.assert_allclose(np.log10([low[0], high[0]]), [1 - half, 1 + half], rtol=1e-9)
 
 
+def test_an_interval_beside_single_starts_is_a_bar() -> None:
+    """Class: a band that closes towards a place of one seed, as if that were known better."""
+    table = DataFrame({"x": [1, 1, 1, 2, 3], "y": [1.0, 10.0, 100.0, 10.0, 10.0]})
+    series = over_seeds(table, "x", "y")
+    axes = style.new_figure(2, 2).subplots()
+    style.band(axes, series, style.looks(1)[0])
+    filled, bars = axes.collections
+    assert all((path.vertices[:, 0] == 1).all() for path in filled.get_paths())  # of no width
+    (bar,) = bars.get_segments()
+    np.testing.assert_array_equal(bar, [[1, series.low[0]], [1, series.high[0]]])
+
+
 def test_two_starts_are_two_lines_and_bars_from_one_to_the_other() -> None:
     """Class: an interval of two numbers, which is 13 times as wide as their distance allows."""
     table = DataFrame({"x": [1, 2, 3, 1, 2], "y": [1.0, 10.0, 7.0, 4.0, 5.0]})
