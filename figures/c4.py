@@ -121,7 +121,7 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         f" change at a time (Figure C4, beyond the papers). {arms.STEPS}, batches of"
         f" {captions.listed(sorted(shown['batch'].unique()))}. Left: the loss after the last epoch,"
         " with every tensor pruned as in the published code, with kernels alone, and without random"
-        f" crops and flips (initialisations: {counts}; {arms.spread(starts)}). Middle: lambda_max"
+        f" crops and flips (initialisations: {counts}{arms.spread(starts)}). Middle: lambda_max"
         " of J J^T with BatchNorm's statistics of batches, for J with a column for every weight and"
         " with those of the weights that are left. Right: kappa of either J after the last epoch,"
         " with every tensor or kernels alone pruned and BatchNorm's statistics of all samples;"

@@ -148,7 +148,7 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any], number: int, networ
         else _ends(shown),
         _below(frame, network),
         "Logarithmic vertical axes.",
-        f"Initialisations of the losses: {counts}; {spread(starts)}.",
+        f"Initialisations of the losses: {counts}{spread(starts)}.",
         captions.certificates(finite(known)) if len(known) else "",
         rank(known),
         captions.data(shown, provenance),
@@ -156,9 +156,11 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any], number: int, networ
 
 
 def spread(starts: Series) -> str:
-    """What the bands of losses over so many initialisations at each rate are."""
+    """What the intervals of losses over so many initialisations at each rate are, after a ";"."""
+    if starts.max() == 1:
+        return ""
     several = "the 95% interval of the geometric mean where there are several"
-    return captions.spread(set(starts), "bands and bars", several)
+    return f"; {captions.spread(set(starts), 'bands and bars', several)}"
 
 
 def _below(frame: DataFrame, network: str) -> str:

@@ -167,7 +167,8 @@ def band(axes: Axes, series: Series, look: Look, label: str = "", *, filled: boo
         axes.plot(series.x, np.where(shown, series.pair, np.nan).T, color=look.colour, lw=0.4)
     elif filled:
         low, high, colour = series.low, series.high, look.colour
-        several = series.resolved & np.array([len(values) > 1 for values in series.starts])
+        of_several = np.array([len(values) > 1 for values in series.starts], dtype=bool)
+        several = series.resolved & of_several
         axes.fill_between(
             series.x, low, high, where=several.tolist(), color=colour, alpha=0.18, lw=0
         )
