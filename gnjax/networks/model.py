@@ -124,7 +124,8 @@ def is_model(value: Any) -> bool:
 
 def check_order(model: Any, x: Any) -> None:
     """Refuse samples and a model that changed places."""
-    if is_model(x) and not is_model(model):
+    is_array = hasattr(x, "shape")
+    if not is_array and is_model(x) and not is_model(model):
         msg = (
             "the model comes first and the samples second, (model, x), and here they have changed "
             "places"
