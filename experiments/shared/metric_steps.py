@@ -238,7 +238,7 @@ def direction(
     added = damping * sum(block.trace() for block in blocks) / len(mean)
     found = jnp.zeros_like(mean)
     for block in blocks:
-        found = found.at[block.indices].set(block.solve(mean[block.indices], added))
+        found = found.at[block.own].set(block.solve(mean[block.own], added))
     return found
 
 
