@@ -50,9 +50,9 @@ class State(NamedTuple):
 
 
 class Diagonal(NamedTuple):
-    """A block of P with these entries, on the parameters at ``own``."""
+    """A block of P with these entries, on the parameters at ``indices``."""
 
-    own: Any
+    indices: Any
     entries: jax.Array
 
     def trace(self) -> jax.Array:
@@ -65,7 +65,7 @@ class Diagonal(NamedTuple):
 class Gram(NamedTuple):
     """The block R^T R for rows R (r, m)."""
 
-    own: Any
+    indices: Any
     rows: jax.Array
 
     def trace(self) -> jax.Array:
@@ -81,9 +81,9 @@ class Gram(NamedTuple):
 
 
 class Kronecker(NamedTuple):
-    """(U (x) V) diag(values) (U (x) V)^T on the parameters at ``own`` (i, o)."""
+    """(U (x) V) diag(values) (U (x) V)^T on the parameters at ``indices`` (i, o)."""
 
-    own: Any
+    indices: Any
     values: jax.Array
     left: jax.Array
     right: jax.Array
@@ -105,11 +105,11 @@ def _positive_solve(matrix: jax.Array, part: jax.Array, damping: jax.Array) -> j
     return found
 
 
-def product(own: Any, left: jax.Array, right: jax.Array, power: float = 1.0) -> Kronecker:
+def product(indices: Any, left: jax.Array, right: jax.Array, power: float = 1.0) -> Kronecker:
     """The block A^power (x) B^power, with A = ``left`` and B = ``right``."""
     (a, u), (b, v) = (jnp.linalg.eigh((m + m.T) / 2) for m in (left, right))
     values = (a.clip(0) ** power)[:, None] * (b.clip(0) ** power)[None, :]
-    return Kronecker(own, values, u, v)
+    return Kronecker(indices, values, u, v)
 
 
 def _everything(memory: Memory) -> np.ndarray:
@@ -135,14 +135,14 @@ def _full(op: NetworkGram, memory: Memory) -> list[Block]:
 
 def _layers(op: NetworkGram, memory: Memory) -> list[Block]:
     rows = op.rows()
-    return [Gram(own, rows[:, own]) for own in op.places("layer").values()]
+    return [Gram(indices, rows[:, indices]) for indices in op.places("layer").values()]
 
 
 def block_diagonal(matrix: np.ndarray, parts: Iterable[Any]) -> np.ndarray:
     """The matrix (p, p) with zeros outside the diagonal blocks of the parts: indices of each."""
     blocks = np.zeros_like(matrix)
-    for own in map(np.atleast_1d, parts):
-        blocks[np.ix_(own, own)] = matrix[np.ix_(own, own)]
+    for indices in map(np.atleast_1d, parts):
+        blocks[np.ix_(indices, indices)] = matrix[np.ix_(indices, indices)]
     return blocks
 
 
@@ -151,9 +151,9 @@ def _kfac(op: NetworkGram, memory: Memory) -> list[Block]:
     layers, others = gnjax.metrics.kfac_factors(op)
     blocks: list[Block] = []
     for layer in layers:
-        (own,), (left,), (right,) = layer.places, layer.left, layer.right  # one matrix each
+        (indices,), (left,), (right,) = layer.places, layer.left, layer.right  # one matrix each
         left = jnp.diag(left) if left.ndim == 1 else left
-        blocks.append(product(own, left, right))
+        blocks.append(product(indices, left, right))
     return [*blocks, *(Diagonal(*other) for other in others)]
 
 
@@ -171,12 +171,12 @@ def _shampoo(op: NetworkGram, memory: Memory) -> list[Block]:
     blocks: list[Block] = []
     ends = np.cumsum([leaf.size for leaf in op.net.leaves])[:-1]
     places = np.split(_everything(memory), ends)
-    for own, factors in zip(places, shampoo_factors(memory), strict=True):
+    for indices, factors in zip(places, shampoo_factors(memory), strict=True):
         if len(factors) == 1:
-            blocks.append(product(own[:, None], factors[0], jnp.ones((1, 1)), 0.5))
+            blocks.append(product(indices[:, None], factors[0], jnp.ones((1, 1)), 0.5))
         else:
             left, right = factors
-            blocks.append(product(own.reshape(len(left), len(right)), left, right, 0.25))
+            blocks.append(product(indices.reshape(len(left), len(right)), left, right, 0.25))
     return blocks
 
 
@@ -238,7 +238,7 @@ def direction(
     added = damping * sum(block.trace() for block in blocks) / len(mean)
     found = jnp.zeros_like(mean)
     for block in blocks:
-        found = found.at[block.own].set(block.solve(mean[block.own], added))
+        found = found.at[block.indices].set(block.solve(mean[block.indices], added))
     return found
 
 

@@ -156,7 +156,10 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any], number: int, networ
 
 
 def spread(starts: Series) -> str:
-    """What the intervals of losses over so many initialisations at each rate are, after a ";"."""
+    """What bands and bars of the losses are, after a semicolon; "" where each rate has one start.
+
+    ``starts`` are the numbers of initialisations, by rate.
+    """
     if starts.max() == 1:
         return ""
     several = "the 95% interval of the geometric mean where there are several"
@@ -194,7 +197,7 @@ def _ends(shown: DataFrame) -> str:
 
 
 def _starts_before_training(shown: DataFrame) -> str:
-    """At which rates kappa before training is of several starts, and of how many, or ""."""
+    """In brackets, the rates with several starts of kappa before training, and how many; or ""."""
     starts = certified(shown, "left").query("epoch == 0").groupby("pruned")["seed"].nunique()
     several = starts[starts > 1]
     if several.empty:

@@ -163,10 +163,10 @@ def _parts(returned: Any) -> tuple[Any, ...]:
         msg = f"it must return a model, (model, x) or (model, x, y), not {type(returned).__name__}"
         raise MistakeError(msg)
     first, second, *_ = returned
-    holds_parameters = is_module(first) and not isinstance(first, flax.linen.Module)
-    needs_second = is_model(returned) and not holds_parameters
-    is_one_model = len(returned) == 2 and (needs_second or is_equinox_state(second))
-    return (returned,) if is_one_model or is_haiku(first) else returned
+    is_function = callable(first) and not is_module(first)
+    is_linen = isinstance(first, flax.linen.Module)
+    is_pair = len(returned) == 2 and (is_function or is_linen or is_equinox_state(second))
+    return (returned,) if is_pair or is_haiku(first) else returned
 
 
 def _fitting(model: Any, dataset: data.Dataset) -> tuple[Any, Any]:

@@ -179,15 +179,19 @@ def _spectrum(axes: Axes, diagnosis: Diagnosis) -> None:
 def _mark_floor(axes: Axes, condition: ConditionNumber) -> None:
     """A dashed line at the floor, below which no eigenvalue can be told from zero.
 
-    A floor far below the eigenvalues, as that of squared singular values often is, is told in words
-    alone. An axis that reached down to it would leave the spectrum a narrow band at the top.
+    Of a floor far below the eigenvalues, as that of squared singular values often is, the number
+    alone is written, with an arrow that points down. An axis that reached down to it would leave
+    the spectrum a narrow band at the top.
     """
-    text, height, unit = f" floor {condition.floor:.0e} ↓", 0.01, "axes fraction"
+    if condition.floor <= 0:
+        return
     if condition.floor * _NEAR >= condition.lambda_min:
         text, height, unit = " floor", condition.floor, "data"
         axes.axhline(height, color=_GREY, ls="--", lw=0.9)
-    if condition.floor > 0:  # on the left, which the falling eigenvalues leave free
-        axes.annotate(text, (0, height), xycoords=("axes fraction", unit), va="bottom", color=_GREY)
+    else:
+        text, height, unit = f" floor {condition.floor:.0e} ↓", 0.01, "axes fraction"
+    # on the left, which the falling eigenvalues leave free
+    axes.annotate(text, (0, height), xycoords=("axes fraction", unit), va="bottom", color=_GREY)
 
 
 def _shares(axes: Axes, diagnosis: Diagnosis) -> None:

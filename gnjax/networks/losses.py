@@ -166,8 +166,8 @@ def check_call(loss: Loss, outputs: Outputs, y: Any, dtype: Any) -> tuple[int, .
         shapes = " and a target of shape ".join(str(shapes_of(tree)) for tree in arguments)
         types = " and a target of dtype ".join(str(types_of(tree)) for tree in arguments)
         sentence = raised_by("the loss", "one sample, outputs", shapes, types, error)
-        hint = "it is called with arrays of JAX, for every sample by itself"
-        hint = "pass the targets as y" if y is None else hint
+        called = "it is given arrays of JAX, and called for every sample by itself"
+        hint = "pass the targets as y" if y is None else called
         msg = sentence if asks_for_numbers(error) else f"{sentence}; {hint}"
         raise ValueError(msg) from error
     _check_not_stretched(outputs, y, shape)

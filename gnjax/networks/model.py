@@ -116,15 +116,16 @@ def is_module(value: Any) -> bool:
 
 def is_model(value: Any) -> bool:
     """Whether a value has a form of a model, and not that of samples; no form is looked into."""
-    if frameworks.is_train_state(value) or is_module(value):
-        return True
-    first = value[0] if type(value) is tuple and value else None
+    if type(value) is not tuple:
+        is_state = frameworks.is_train_state(value)
+        return is_state or is_module(value) or frameworks.is_haiku(value)
+    first = value[0] if value else None
     return is_module(first) or frameworks.is_haiku(first) or callable(first)
 
 
 def check_order(model: Any, x: Any) -> None:
     """Refuse samples and a model that changed places."""
-    is_array = hasattr(x, "shape")
+    is_array = hasattr(x, "__array__")
     if not is_array and is_model(x) and not is_model(model):
         msg = (
             "the model comes first and the samples second, (model, x), and here they have changed "

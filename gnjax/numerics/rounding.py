@@ -12,7 +12,7 @@ from gnjax.numerics.certificate import MEASURED, Error
 from gnjax.numerics.decompositions import lapack
 from gnjax.numerics.decompositions.triangular import triangular_factor
 
-_OF_ITERATIONS = 200 * float(np.finfo(float).eps)  # the iterations for singular values
+_ITERATION_ERROR = 200 * float(np.finfo(float).eps)  # of a singular value, relative to it
 
 LAPACK_ROUNDING = Error(0.0, MEASURED, 0.0, "LAPACK's rounding, by a constant found in practice")
 """What :func:`spectral_error` rests on; ``LAPACK_ROUNDING.to(value)`` is the error itself."""
@@ -77,7 +77,7 @@ def singular_errors(values: np.ndarray, size: int, dtype: jnp.dtype) -> np.ndarr
 
 def iteration_errors(values: np.ndarray) -> np.ndarray:
     """What LAPACK's iterations leave of the error: a part of each singular value."""
-    return _OF_ITERATIONS * values
+    return _ITERATION_ERROR * values
 
 
 def singular_values(matrix: np.ndarray) -> np.ndarray:

@@ -192,6 +192,14 @@ def test_a_module_of_pytorch_is_refused_with_a_way_onward():
             gnjax.ntk(model, X)
 
 
+def test_modules_with_a_shape_and_transformed_functions_are_models_in_the_place_of_samples():
+    """Class: what looks like an array, or like a tuple of samples, and is a model."""
+    eqx, hk = pytest.importorskip("equinox"), pytest.importorskip("haiku")
+    for given in (eqx.nn.LayerNorm(3), hk.transform(lambda x: hk.Linear(2)(x))):
+        with pytest.raises(ValueError, match="the model comes first and the samples second"):
+            gnjax.ntk(X, given)
+
+
 def test_a_model_and_samples_that_changed_places_are_named():
     model = gnjax.models.MLP((3, 4, 2), key=jax.random.key(0))
     for given in (model, (_dense, W)):

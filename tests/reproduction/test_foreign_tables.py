@@ -2,15 +2,14 @@
 
 import csv
 import shutil
-from pathlib import Path
 
 import pytest
 
 from figures import __main__ as figures
+from figures.catalogue import GALLERY
 from reproduction import verdicts
 from sweeps.table import TableError, read
 
-GALLERY = Path("figures/gallery")
 WHOLE = (GALLERY / "depth_sweep.csv").read_bytes()
 HEADER, FIRST, *REST = WHOLE.split(b"\n")
 KAPPA = HEADER.split(b",").index(b"kappa")

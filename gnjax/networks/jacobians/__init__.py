@@ -5,7 +5,7 @@ from gnjax.networks.jacobians.coupled import rows as rows_of_coupled
 from gnjax.networks.jacobians.coupled import widths as widths_of_coupled
 from gnjax.networks.jacobians.items import (
     Item,
-    as_rows,
+    as_columns,
     items_of,
     layer_of_leaf,
     sample_trace,
@@ -18,7 +18,7 @@ __all__ = [
     "SMALL",
     "Item",
     "PairsAndRows",
-    "as_rows",
+    "as_columns",
     "items_of",
     "jacobian",
     "jacobians_of_coupled",

@@ -79,7 +79,7 @@ def items_of(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
     return tuple(items)
 
 
-def as_rows(net: Network) -> tuple[Item, ...]:
+def as_columns(net: Network) -> tuple[Item, ...]:
     """One item of the form "columns" for each chosen parameter: together all columns of J."""
     layered = () if net.coupled else net.layered  # the parameters in known layers
     layer_by_leaf = {leaf: layer for layer, leaf in enumerate(layered)}

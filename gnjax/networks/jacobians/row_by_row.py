@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks.forms.samples import reshaped
-from gnjax.networks.jacobians.items import as_rows
+from gnjax.networks.jacobians.items import as_columns
 from gnjax.networks.jacobians.pieces import pieces_of
 from gnjax.networks.network import Network
 from gnjax.numerics.host import on_host
@@ -22,7 +22,7 @@ SMALL = 1e6  # the most entries of a J that is kept with its network
 
 def row_blocks(net: Network) -> Iterator[jax.Array]:
     """Yield J (n r, p) some rows at a time, columns in the order of the parameter vector."""
-    for _, rows in pieces_of(net, as_rows(net)):
+    for _, rows in pieces_of(net, as_columns(net)):
         yield reshaped(rows, -1, net.parameters)
 
 

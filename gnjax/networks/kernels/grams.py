@@ -177,8 +177,8 @@ def _shares(
     those of its pair (a, delta) in the list of the group's pairs. Of the parameters of one kernel,
     ``pairs`` are the indices in that list, and ``columns`` the indices of the columns.
     """
-    with_rows = [item for item in group if item.form == "columns"]
-    ends = np.cumsum([net.counts[item.parameter] for item in with_rows])  # of their columns
+    with_columns = [item for item in group if item.form == "columns"]
+    ends = np.cumsum([net.counts[item.parameter] for item in with_columns])  # of their columns
     with_pairs = [item for item in group if item.form != "columns"]
     # arrays cannot be keys, so the identity of a kernel stands for it
     grams = {id(gram_of[item.parameter]): gram_of[item.parameter] for item in group}
@@ -186,7 +186,7 @@ def _shares(
         pairs = [i for i, item in enumerate(with_pairs) if id(gram_of[item.parameter]) == key]
         columns = [
             np.arange(end - net.counts[item.parameter], end)
-            for item, end in zip(with_rows, ends, strict=True)
+            for item, end in zip(with_columns, ends, strict=True)
             if id(gram_of[item.parameter]) == key
         ]
         yield gram, pairs, np.concatenate(columns) if columns else np.zeros(0, int)

@@ -94,9 +94,8 @@ class Block:
         # times the largest eigenvalue. Those of a diagonal block are its entries, without an error.
         _, i, o = self.indices.shape
         rows = 0 if self._is_diagonal else i * o
-        is_positive = np.isfinite(damped) & (
-            damped > _EIGENVALUE_ROUNDING * rows * np.abs(damped).max()
-        )
+        rounding = _EIGENVALUE_ROUNDING * rows * np.abs(damped).max()
+        is_positive = np.isfinite(damped) & (damped > rounding)
         if not is_positive.all():
             # for the message: a millionth of the largest eigenvalue
             suggested = 1e-6 * float(np.abs(damped[np.isfinite(damped)]).max(initial=0)) or 1e-8

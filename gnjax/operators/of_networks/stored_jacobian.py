@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import layers
-from gnjax.networks.jacobians import Item, as_rows, joined, pieces_of, sample_trace, uses_of
+from gnjax.networks.jacobians import Item, as_columns, joined, pieces_of, sample_trace, uses_of
 from gnjax.networks.layer_types import Use
 from gnjax.networks.layer_types.uses import Pair, acting
 from gnjax.networks.network import Network, batched, scatter_leaf, sum_of
@@ -217,7 +217,7 @@ def _items(net: Network, trace: layers.TracedLayers, memory: float) -> Items:
     where these are smaller, those that save most first. The ``width`` of an item is how many
     numbers it keeps for each sample, and ``form`` is "columns" for columns of J or "pair".
     """
-    items = [replace(item, width=net.rows * item.width) for item in as_rows(net)]
+    items = [replace(item, width=net.rows * item.width) for item in as_columns(net)]
     if net.coupled:  # the layers act on all samples at once
         return tuple(items)
     smaller = {}

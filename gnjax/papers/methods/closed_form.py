@@ -49,10 +49,8 @@ def closed_form_spectrum(factors: KroneckerFactors) -> Spectrum:
         return _blocks(factors, _padded(of_left, k), left_error, rests_on)
     of_left, of_right = _padded(of_left, k), _padded(of_right, d)
     sums = np.add.outer(of_left**2, of_right**2).ravel()
-    left_errors, right_errors = (
-        left_error + iteration_errors(of_left),
-        right_error + iteration_errors(of_right),
-    )
+    left_errors = left_error + iteration_errors(of_left)
+    right_errors = right_error + iteration_errors(of_right)
     errors = np.add.outer(
         (2 * of_left + left_errors) * left_errors, (2 * of_right + right_errors) * right_errors
     ).ravel()
@@ -66,20 +64,20 @@ def _certificate(factors: KroneckerFactors) -> Certificate:
 
 
 def _blocks(
-    factors: KroneckerFactors, outer: np.ndarray, outer_error: float, rests_on: Certificate
+    factors: KroneckerFactors, of_left: np.ndarray, left_error: float, rests_on: Certificate
 ) -> Spectrum:
     """The squares of the singular values of [sigma_i T_1, T_2] for every sigma_i of W_2.
 
-    ``outer`` (k,) are the singular values sigma_i of W_2, within ``outer_error``, and T_1 and T_2
+    ``of_left`` (k,) are the singular values sigma_i of W_2, within ``left_error``, and T_1 and T_2
     are the right factors. A change of sigma_i, T_1 or T_2 moves the singular values by at most the
     norm of what it changes in the block.
     """
     first, second = (np.asarray(t) for t in factors.rights)
-    sigma = [singular_values(np.concatenate([s * first, second], axis=1)) for s in outer]
+    sigma = [singular_values(np.concatenate([s * first, second], axis=1)) for s in of_left]
     norm = max(values[0] for values in sigma)
     first_norm = np.linalg.norm(first, 2)
-    error = spectral_error(sum(first.shape), first.dtype) * (norm + first_norm * outer[0])
-    error += outer_error * first_norm + (outer[0] + outer_error) * float(factors.right_errors[0])
+    error = spectral_error(sum(first.shape), first.dtype) * (norm + first_norm * of_left[0])
+    error += left_error * first_norm + (of_left[0] + left_error) * float(factors.right_errors[0])
     error += float(factors.right_errors[1])
     values = np.concatenate(sigma)
     return squares(values, error + iteration_errors(values), "closed_form", rests_on)

@@ -38,9 +38,9 @@ class NotFinite(ValueError):
     """A product with the operator contains NaN or Inf."""
 
 
-def refuse_nonfinite(products: np.ndarray | float) -> None:
-    """Raise :class:`NotFinite` for products with an operator that contain NaN or Inf."""
-    if not np.isfinite(products).all():
+def refuse_nonfinite(numbers: np.ndarray | float) -> None:
+    """Raise :class:`NotFinite` where products with an operator, or its entries, are NaN or Inf."""
+    if not np.isfinite(numbers).all():
         msg = (
             "the operator returns NaN or Inf; look for them in its weights and data, and for "
             "derivatives that are infinite, as that of a root or a norm is at zero"

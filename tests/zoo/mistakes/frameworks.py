@@ -64,7 +64,7 @@ MISTAKES = {
             "one target for all": (lambda m: wrong(m, y=np.ones((3, 1))), "would be stretched"),
             "a loss of the batch": (
                 lambda m: wrong(m, loss=_mean_over_samples),
-                "for every sample by itself",
+                "called for every sample by itself",
             ),
             "apply": (
                 lambda m: wrong(m, gnjax.ntk, model=lambda pair: (pair[0].apply, pair[1])),

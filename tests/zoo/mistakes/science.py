@@ -88,7 +88,7 @@ MISTAKES = {
             "another entry": (lambda m: wrong(m, loss=_misspelt_loss), "no entry 'reconstruction'"),
             "a loss of the batch": (
                 lambda m: wrong(m, loss=_loss_of_the_batch),
-                "for every sample by itself",
+                "called for every sample by itself",
             ),
             "the images alone": (
                 lambda m: wrong(m, loss="squared_error"),
@@ -120,7 +120,7 @@ MISTAKES = {
             "a name": (lambda m: wrong(m, loss="poisson"), "is not one of squared_error"),
             "a loss of the batch": (
                 lambda m: wrong(m, loss=lambda f, y: (jnp.exp(f) - y * f).mean(axis=0)),
-                "for every sample by itself",
+                "called for every sample by itself",
             ),
             "strings": (lambda m: wrong(m, y=np.array(["0", "2", "5"])), "got dtype <U1"),
         },
