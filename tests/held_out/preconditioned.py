@@ -16,7 +16,7 @@ import numpy as np
 import gnjax
 from gnjax.spectra.pencil import Enclosed, Products, certified
 from gnjax.spectra.pencil.cholesky_ends import Matrix, MatrixEnd, largest_end, smallest_end
-from gnjax.spectra.pencil.triangle import HostTriangle
+from gnjax.spectra.pencil.triangle import Triangle
 from tests.held_out import campaigns, many_digits
 from tests.held_out import matrices as drawn
 from tests.held_out.verdicts import Row, asked, kappa_judge, spectrum_judge
@@ -161,7 +161,7 @@ def _hidden_ends(values: np.ndarray, block: int) -> Iterator[tuple[MatrixEnd, fl
 
     matrix = Matrix(len(values), products, lambda rows: rows * values, True, lost)
     top = largest_end(matrix, block)
-    ends = smallest_end(matrix, HostTriangle(np.diag(near**0.5)), block, top.norm), top
+    ends = smallest_end(matrix, Triangle(np.diag(near**0.5)), block, top.norm), top
     for end, place in zip(ends, (values.argmin(), values.argmax()), strict=True):
         without = np.where(np.arange(len(values)) == place, 0.0, end.rows)
         yield replace(end, rows=np.linalg.qr(without.T)[0].T), float(values[place])

@@ -1,13 +1,10 @@
 """Eigenvalues at one end of a spectrum with a certificate: Ritz values, and shifts beside them.
 
-A Lanczos run on C from a random start decides whether C is positive definite, to the probability of
-:func:`gnjax.spectra.krylov.missed.missed_probability`. With R R^T near (A - s I)^{-1}, C has its
-spectrum in a short interval around 1, so that few steps are enough. For several eigenvalues C at
-the innermost shift is positive definite on the complement of the vectors that are deflated. At the
-other shifts, further out, it is larger there. So one run certifies them all.
-
-What the run has to exceed includes what rounding may have done to its products, which is little for
-an R near (A - s I)^{-1/2} and a lot for others. Such a run decides nothing, and the bound is open.
+A Lanczos run on C from a random start decides whether C is positive definite. With R R^T near
+(A - s I)^{-1}, C has its spectrum in a short interval around 1, so that few steps are enough. For
+several eigenvalues C at the innermost shift is positive definite on the complement of the vectors
+that are deflated. At the other shifts, further out, it is larger there, so that one run certifies
+them all. Rounding that may be large in its products leaves the bound open.
 """
 
 from __future__ import annotations
@@ -33,8 +30,8 @@ class Enclosed:
     """Eigenvalues at one end of a spectrum, the outermost first.
 
     Each Ritz value of A bounds its eigenvalue from inside the spectrum, and each of ``bounds`` from
-    outside. The bounds are wrong with a probability of at most ``missed``. ``products`` is the
-    number of vectors that were multiplied by A.
+    outside. The bounds are wrong with a probability of at most ``missed``. ``products`` vectors
+    were multiplied by A.
     """
 
     values: np.ndarray
@@ -64,10 +61,9 @@ def certified(
     """The ``count`` outermost eigenvalues of A at one end: Ritz values, and bounds beside them.
 
     A bound lies a fraction of rtol beyond its Ritz value. It holds if C = R^T sign (A - s I) R is
-    positive definite for the bound as shift s, where R is the preconditioner of the end. After the
-    vectors near the end are deflated, a Lanczos run with C from a random start shows that: C on
-    their complement has to exceed a floor, by which deflation and rounding may lower it. An
-    attempt may be wrong with a probability of at most ``share``, and these probabilities add up to
+    positive definite for the bound as shift s. After the vectors near the end are deflated, a
+    Lanczos run with C from a random start shows that C on their complement exceeds a floor, by
+    which deflation and rounding may lower it. All attempts together are wrong with a probability of
     at most ``missed``.
 
     After an attempt that fails, the next one has a smaller floor for C to exceed, or begins from
@@ -105,7 +101,8 @@ def certified(
             )
             products += run.products
             floor = deflated_products.floor(run.products)
-            exceeds = _exceeds(run, floor)
+            least = float(np.linalg.eigvalsh(run.projection)[0])
+            exceeds = least > floor
             if exceeds:
                 chance = 0.0 if run.complete else float(missed_probability(run, floor)[0])
                 if chance <= share:
@@ -114,7 +111,6 @@ def certified(
             if stopped():
                 return _unbounded(end, best.values[:count], products)
             failure += share
-            least = float(np.linalg.eigvalsh(run.projection)[0])
             if 0 < least <= floor:  # C is positive: a smaller floor may do
                 highest_floor = least / 2
             elif not exceeds:  # C is not positive: an eigenvalue lies beyond the innermost shift
@@ -137,15 +133,11 @@ class DeflatedProducts:
     """Products with C on the complement of deflated vectors, and the floor that C must exceed.
 
     The floor includes what rounding may do to C. That depends on the longest R v and C v of the
-    unit vectors v of the run, which are recorded here. Where it may be large, the deflated rows
-    R^T X are multiplied by C as well, because a rounded v has a part along them.
+    unit vectors v of the run, which are recorded here.
     """
 
     def __init__(self, pencil: Pencil, deflated: Deflation) -> None:
-        """Products with the C of ``pencil`` beside the vectors of ``deflated``.
-
-        The deflated rows are multiplied at once where rounding may mix them into the run.
-        """
+        """The deflated rows are multiplied at once where rounding may mix them into the run."""
         self._pencil, self._deflated = pencil, deflated
         self._longest, self._size = 0.0, 0.0  # the largest |R v| and |C v| so far
         self.products = len(deflated.rows) if pencil.needs_size else 0
@@ -171,39 +163,27 @@ class DeflatedProducts:
 def _decided(run: Run, *, test: DeflatedProducts, missed: float, stopped: Stopped) -> bool:
     """Whether the run with C may stop.
 
-    It may once the smallest eigenvalue of C is above the floor that C must exceed, with a
-    probability of at most ``missed`` that this is wrong. ``test`` knows the floor, and how far the
-    rounding of its products may move an eigenvalue. The run may also stop once the smallest Ritz
-    value is below the floor and has settled, to a tenth of itself or to the rounding of the
-    products. Before it has settled, it may be on its way to a negative value.
+    It may once C exceeds the floor of ``test`` but for a probability of at most ``missed``, or once
+    its smallest Ritz value has settled below the floor. Before that, it may be on its way to a
+    negative value.
     """
     if stopped():
         return True
     rounding, floor = test.rounding(run.products), test.floor(run.products)
-    if not _exceeds(run, floor):
+    if not np.linalg.eigvalsh(run.projection)[0] > floor:
         values, residuals, _ = ritz_values(run)
         settled = residuals[0] <= max(0.1 * abs(values[0]), rounding)
         return bool(settled)  # the smallest Ritz value never rises in later steps
     return bool(missed_probability(run, floor)[0] <= missed)
 
 
-def _exceeds(run: Run, floor: float) -> bool:
-    """Whether all Ritz values of the run are above the floor."""
-    return bool(np.linalg.eigvalsh(run.projection)[0] > floor)
-
-
 def _beyond(end: End, pencil: Pencil, run: Run, best: Ritz) -> np.ndarray:
     """Orthonormal rows (k, n) from which to search again for the end of the spectrum of A.
 
-    The ``run`` was one with C = R^T sign (A - s I) R, where s is the shift of the pencil, R its
-    preconditioner, and sign is 1 for the smallest eigenvalues of A and -1 for the largest. It found
-    a Ritz vector v of C with a negative value. Then x = R v has x^T sign (A - s I) x < 0, so that
-    the Rayleigh quotient of x, and an eigenvalue of A, lie beyond s.
-
-    The search before has missed that eigenvalue, because its first rows may have been in a space
-    that A and R map into itself and that does not contain the eigenvector: such a search never
-    leaves that space. The rows R v lead out of it. The answer spans them, for the most negative
-    values and at most ``end.block`` of them, and the ``best`` Ritz vectors of A so far.
+    A Ritz vector v of C with a negative value gives x = R v with x^T sign (A - s I) x < 0, so that
+    an eigenvalue of A lies beyond s. The search before has missed it, because its first rows may
+    have been in a space that A and R map into itself. The rows R v lead out of that space. The
+    answer spans them and the ``best`` Ritz vectors of A so far.
     """
     values, _, vectors = ritz_values(run)  # ascending: the most negative value first
     count = min(max(int((values < 0).sum()), 1), end.block)  # 1 if the smallest value is just 0

@@ -87,16 +87,14 @@ class MatrixEnd:
         return len(self.rows)
 
     def start(self) -> tuple[MatrixPencil, np.ndarray]:
-        return self.pencil(0.0 if self.sign > 0 else _FAR * self.norm), self.rows
+        shift = 0.0 if self.sign > 0 else _FAR * self.norm
+        return MatrixPencil(self, shift), self.rows
 
     def products(self, rows: np.ndarray) -> Products:
         return self.matrix.full(rows)
 
     def admissible(self, shift: float) -> float:
         return shift
-
-    def pencil(self, shift: float) -> MatrixPencil:
-        return MatrixPencil(self, shift)
 
     def solved(self, rows: np.ndarray, *, transpose: bool) -> np.ndarray:
         """R or, with ``transpose``, R^T on rows."""
@@ -118,17 +116,17 @@ class MatrixPencil:
 
     @property
     def needs_size(self) -> bool:
-        return self._solving(self._largest) > _LITTLE
+        return self._solving() > _LITTLE
 
-    @property
-    def _largest(self) -> float:
-        """About the largest that ||C|| may be for any L."""
-        return (self.end.norm + abs(self.shift)) * self.end.inverse * self.end.inverse
+    def _solving(self, size: float | None = None) -> float:
+        """How far the rounding of two solves with L may move C v.
 
-    def _solving(self, size: float) -> float:
-        """How far the rounding of two solves with L may move C v, for |C v| at most ``size``."""
+        |C v| is at most ``size``; without it, about the largest that ||C|| may be for any L.
+        """
         if self.end.factor is None:
             return ROUNDING * EPS
+        if size is None:
+            size = (self.end.norm + abs(self.shift)) * self.end.inverse * self.end.inverse
         return ROUNDING * EPS * self.end.conditioning * max(size, 1.0)
 
     def at(self, shift: float) -> MatrixPencil:
@@ -137,11 +135,7 @@ class MatrixPencil:
     def congruence(
         self, rows: np.ndarray, beside: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """C v, R v and A R v for every row v.
-
-        R is the preconditioner, and C = R^T sign (A - s I) R for the shift s. With orthonormal rows
-        X in ``beside``, (I - X^T X) R takes the place of R.
-        """
+        """C v, R v and A R v for every row v; (I - X^T X) R for R with rows X = ``beside``."""
         inner = self.inner(rows)
         inner = inner if beside is None else outside(inner, beside)
         product = self.end.matrix.multiply(inner)
@@ -162,22 +156,21 @@ class MatrixPencil:
     def moved(self, count: int, longest: float, size: float) -> float:
         """A bound on ||C computed - C||_2 for a run of ``count`` products with unit vectors v.
 
-        ``longest`` and ``size`` bound |R v| and |C v|. A run of Lanczos with rounded products is
-        one with C - E - E^T, where each of the ``count`` rows of E is no longer than the error of a
-        product. So ||E + E^T||_2 is at most 2 count^{1/2} times that error.
+        ``longest`` and ``size`` bound |R v| and |C v|. The run is one with C - E - E^T, where each
+        of the ``count`` rows of E is no longer than the error of a product, so that ||E + E^T||_2
+        is at most 2 count^{1/2} times that error.
         """
         energy = size + abs(self.shift) * longest * longest  # at least w^T A w for w = R v
         products = self.end.matrix.lost(longest, self.end.inverse, energy, self.end.norm)
-        solving = self._solving(size if self.needs_size else self._largest)
+        solving = self._solving(size if self.needs_size else None)
         return 2 * (solving + products + self.end.error) * count**0.5
 
 
 def smallest_end(matrix: Matrix, factor: Triangle, block: int, norm: float) -> MatrixEnd:
-    """The end of the smallest eigenvalue of A, with the preconditioner R = L^{-T}.
+    """The end of the smallest eigenvalue of A, with R = L^{-T} for the ``factor`` L, L L^T near A.
 
-    ``factor`` is L with L L^T near A, and ``norm`` is about how large A is. The search starts from
-    ``block`` approximate eigenvectors of the smallest eigenvalues of L L^T, which a few steps of
-    inverse subspace iteration find.
+    The search starts from ``block`` approximate eigenvectors of the smallest eigenvalues of L L^T,
+    which a few steps of inverse subspace iteration find. ``norm`` is about how large A is.
     """
     rows = random_rows(matrix.size, block, 0)
     for _ in range(_SUBSPACE):
@@ -191,8 +184,8 @@ def smallest_end(matrix: Matrix, factor: Triangle, block: int, norm: float) -> M
 def largest_end(matrix: Matrix, block: int) -> MatrixEnd:
     """The end of the largest eigenvalue of A, with the preconditioner R = I / norm^{1/2}.
 
-    The search starts from ``block`` random vectors after a few steps of subspace iteration with A.
-    ``norm`` of the end is the largest Ritz value of A on their span, an estimate of ||A||.
+    The search starts from ``block`` random vectors after a few steps of subspace iteration with A,
+    and ``norm`` is the largest Ritz value of A on their span.
     """
     rows = random_rows(matrix.size, block, 0)
     for _ in range(_SUBSPACE - 1):
@@ -202,12 +195,11 @@ def largest_end(matrix: Matrix, block: int) -> MatrixEnd:
 
 
 def _with_error(end: MatrixEnd) -> MatrixEnd:
-    """The end of the spectrum with ``error``, that of C v for |v| = 1 by products in low precision.
+    """The end with ``error``, that of C v for |v| = 1 by products in low precision.
 
-    C = R^T sign (A - s I) R, with the preconditioner R of this end of the spectrum of A. For
-    vectors w = R v from which the search starts, A w is computed by ``multiply``, in low precision,
-    and by ``full``, in full precision. The error is R^T times the difference of both products,
-    divided by |v| = |R^{-1} w|. It is largest near the end, as R is largest on eigenvectors there.
+    For vectors w = R v from which the search starts, A w is computed in low and in full precision.
+    The error is R^T times the difference, divided by |v| = |R^{-1} w|. It is largest near the end,
+    as R is largest on eigenvectors there.
     """
     if end.matrix.exact:
         return end
@@ -215,5 +207,5 @@ def _with_error(end: MatrixEnd) -> MatrixEnd:
     difference = end.matrix.multiply(rows) - end.matrix.full(rows).images
     error_lengths = np.linalg.norm(end.solved(difference, transpose=True), axis=1)
     any_shift = 0.0  # R^{-1} does not depend on s
-    preimage_lengths = np.linalg.norm(end.pencil(any_shift).preimage(rows), axis=1)
+    preimage_lengths = np.linalg.norm(MatrixPencil(end, any_shift).preimage(rows), axis=1)
     return replace(end, error=_SAFETY * float((error_lengths / preimage_lengths).max()))

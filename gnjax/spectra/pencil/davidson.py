@@ -20,11 +20,7 @@ _DEPENDENT = 1e-8  # a direction that is shorter than this beside the space is l
 
 
 class Space:
-    """A growing space of rows V, with W = R V and C V on these rows.
-
-    C = R^T sign (A - s I) R, where R is the preconditioner of the pencil and its shift s lies
-    outside of the spectrum of A.
-    """
+    """A growing space of orthonormal rows V, with W = R V and C V on these rows."""
 
     def __init__(self, pencil: Pencil, sign: float, rows: np.ndarray) -> None:
         self.pencil, self.sign, self.products = pencil, sign, 0
@@ -43,9 +39,7 @@ class Space:
     def ritz(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
         """The ``count`` outermost Ritz values of A on the span of W, with vectors and residuals.
 
-        The space has orthonormal rows V, and W = V R^T are their images under the preconditioner R.
-        C = R^T sign (A - s I) R for a shift s outside of the spectrum of A. With T = V C V^T = sign
-        W (A - s I) W^T = L L^T, the values are theta = s + sign / mu for the eigenvalues mu of W
+        With T = V C V^T = L L^T, the values are theta = s + sign / mu for the eigenvalues mu of W
         W^T u = mu T u. These mu are the squared singular values of L^{-1} W, so that a theta far
         from s costs the others no digits. The values are computed through R, and guide the search
         alone.
@@ -76,7 +70,7 @@ class Space:
         """Add the directions of the residuals that are new; False where there is none.
 
         A direction is new if it is longer than ``_DEPENDENT`` beside the space, for a residual of
-        length 1. No more are added than the space has dimensions left.
+        length 1.
         """
         room = self._basis.shape[1] - len(self._basis)
         lengths = np.linalg.norm(residuals, axis=1, keepdims=True)

@@ -1,14 +1,13 @@
 """A factor J with A = J J^T in memory, and products with A.
 
 J is stored in tiles: all its rows and some of its columns, in float64 or rounded to float32. A
-product with A reads every tile once, A w = sum_t J_t (J_t^T w). Products of a run are made in the
-precision in which J is stored; whatever an answer rests on is computed in float64. On an
-accelerator the rows of J never leave it.
+product with A reads every tile once, A w = sum_t J_t (J_t^T w). On an accelerator the rows of J
+never leave it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,6 +21,7 @@ from gnjax.spectra.pencil.one_end import Products
 
 TILE = 128  # columns: a tile of 10,000 rows then stays in a cache between its two products
 DEVICE_TILE = 16384  # columns of a tile on an accelerator
+_ROUNDED_SUM = 1 + 1e-6  # room for the rounding of a root of a sum of squares
 _PANEL = 4096  # columns that are multiplied together for J J^T
 
 
@@ -44,10 +44,6 @@ class StoredFactor:
     @property
     def dtype(self) -> np.dtype:
         return self.tiles[0].dtype
-
-    @property
-    def exact(self) -> bool:
-        return self.dtype == np.float64
 
     def products(self, rows: np.ndarray) -> Products:
         """J J^T w and w^T J J^T w for rows w, in float64 whatever the precision of J is."""
@@ -83,10 +79,7 @@ def store(
     columns = min(columns, shape[1])
     if on_accelerator:
         with x64():
-            device_blocks = _reported(map(jnp.asarray, blocks), on_block)
-            if by_rows:
-                return _from_rows(device_blocks, shape, dtype, columns)
-            return _from_columns(device_blocks, shape, dtype)
+            return _on_accelerator(blocks, shape, by_rows, dtype, columns, on_block)
     tiles = [zeros((shape[0], columns), dtype) for _ in range(-(-shape[1] // columns))]
     start, lost_squared, squared = 0, 0.0, 0.0
     for block in map(on_host, blocks):
@@ -100,14 +93,13 @@ def store(
         start = stop
     with x64():
         device_tiles = tuple(map(on_device, tiles))
-    return StoredFactor(device_tiles, shape, _lost(lost_squared), squared)
+    return StoredFactor(device_tiles, shape, _ROUNDED_SUM * lost_squared**0.5, squared)
 
 
 def _write(tiles: Sequence[np.ndarray], part: np.ndarray, first: int) -> float:
     """Write some columns of J into the tiles, and return the squared Frobenius norm of rounding.
 
     ``part`` (rows, c) are the columns from number ``first`` on, and may reach over several tiles.
-    All tiles have the same number of columns and the rows of ``part``.
     """
     width, last, lost_squared = tiles[0].shape[1], first + part.shape[1], 0.0
     for index in range(first // width, -(-last // width)):
@@ -123,54 +115,32 @@ def _write(tiles: Sequence[np.ndarray], part: np.ndarray, first: int) -> float:
     return lost_squared
 
 
-def _reported(
-    blocks: Iterable[jax.Array], on_block: Callable[[jax.Array], object]
-) -> Iterator[jax.Array]:
-    """Yield the blocks, and call ``on_block`` with each once it is used."""
-    for block in blocks:
-        yield block
-        on_block(block)
-
-
-def _from_rows(
-    blocks: Iterable[jax.Array], shape: tuple[int, int], dtype: np.dtype, columns: int
+def _on_accelerator(
+    blocks: Iterable[np.ndarray | jax.Array],
+    shape: tuple[int, int],
+    by_rows: bool,
+    dtype: np.dtype,
+    columns: int,
+    on_block: Callable[[jax.Array], object],
 ) -> StoredFactor:
-    """Store J on the device in tiles of ``columns`` columns each, the last one narrower.
-
-    ``blocks`` yields some rows of J at a time, in float64. The tiles have the precision ``dtype``.
-    Two numbers are stored with the tiles: the Frobenius norm of what rounding to ``dtype`` loses,
-    which bounds the error of the stored J, and the squared Frobenius norm of J.
-    """
-    starts = range(0, shape[1], columns)
+    """:func:`store` for blocks and tiles on a device; the last tile may be narrower."""
+    starts = range(0, shape[1], columns) if by_rows else ()
     tiles = [jnp.zeros((shape[0], min(columns, shape[1] - start)), dtype) for start in starts]
     row, lost_squared, squared = 0, jnp.zeros(()), jnp.zeros(())
-    for block in blocks:
+    for block in map(jnp.asarray, blocks):
         squared += _square(block)
         for index, start in enumerate(starts):
             tiles[index], rounding_squared = _written(tiles[index], block, row, start)
             lost_squared += rounding_squared
+        if not by_rows:  # the block is a tile
+            tile = jnp.zeros((shape[0], len(block)), dtype)
+            tile, rounding_squared = _written(tile, block.T, 0, 0)
+            tiles.append(tile)
+            lost_squared += rounding_squared
         row += len(block)
-    return StoredFactor(tuple(tiles), shape, _lost(float(lost_squared)), float(squared))
-
-
-def _from_columns(
-    blocks: Iterable[jax.Array], shape: tuple[int, int], dtype: np.dtype
-) -> StoredFactor:
-    """Store J on the device, from blocks of rows of J^T in float64: each, transposed, is a tile.
-
-    ``dtype`` is the precision of the tiles. What it cuts off is measured, as in :func:`_from_rows`.
-    """
-    tiles, lost_squared, squared = [], jnp.zeros(()), jnp.zeros(())
-    for block in blocks:
-        tile, rounding_squared = _transposed(block, dtype)
-        tiles.append(tile)
-        lost_squared, squared = lost_squared + rounding_squared, squared + _square(block)
-    return StoredFactor(tuple(tiles), shape, _lost(float(lost_squared)), float(squared))
-
-
-def _lost(squared: float) -> float:
-    """The Frobenius norm of the rounding from its square, with room for the rounding of the sum."""
-    return (1 + 1e-6) * squared**0.5
+        on_block(block)
+    lost = _ROUNDED_SUM * float(lost_squared) ** 0.5
+    return StoredFactor(tuple(tiles), shape, lost, float(squared))
 
 
 @jax.jit
@@ -185,19 +155,12 @@ def _written(
 ) -> tuple[jax.Array, jax.Array]:
     """The tile with a part of ``block`` in its rows from number ``row`` on, and the rounding.
 
-    ``block`` has whole rows of J, and the tile has the columns of J from number ``column`` on. The
-    rounding is the squared Frobenius norm of what the precision of the tile cuts off.
+    The tile has the columns of J from number ``column`` of the block on. The rounding is the
+    squared Frobenius norm of what the precision of the tile cuts off.
     """
     part = jax.lax.dynamic_slice(block, (0, column), (len(block), tile.shape[1]))
     rounded = part.astype(tile.dtype)
     return jax.lax.dynamic_update_slice(tile, rounded, (row, 0)), _square(part - rounded)
-
-
-@partial(jax.jit, static_argnums=1)
-def _transposed(block: jax.Array, dtype: np.dtype) -> tuple[jax.Array, jax.Array]:
-    """Rows of J^T as columns of J in a precision, and the squared Frobenius norm of rounding."""
-    rounded = block.astype(dtype)
-    return rounded.T, _square(block - rounded)
 
 
 def gram_on_device(tiles: Sequence[jax.Array]) -> jax.Array:
@@ -219,8 +182,7 @@ def _gram_added(total: jax.Array, tile: jax.Array) -> jax.Array:
 def gram(tiles: Sequence[jax.Array]) -> np.ndarray:
     """M M^T in host memory, for M in tiles of its columns, in the precision of the tiles.
 
-    Several tiles are multiplied together, as panels of ``_PANEL`` columns, since BLAS is faster
-    with wide panels.
+    Several tiles are multiplied together, since BLAS is faster with wide panels.
     """
     rows, tiles_per_panel = tiles[0].shape[0], max(1, _PANEL // tiles[0].shape[1])
     total = np.zeros((rows, rows), tiles[0].dtype)

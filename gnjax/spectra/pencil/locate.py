@@ -34,10 +34,6 @@ class Ritz:
     rows: np.ndarray
     residuals: np.ndarray
 
-    @property
-    def value(self) -> float:
-        return float(self.values[0])
-
 
 @dataclass(frozen=True)
 class Located:
@@ -84,8 +80,8 @@ def locate(
 
     A step adds the residuals A x - theta x of the Ritz vectors x, preconditioned with R R^T, to the
     space that is searched. Steps are taken until the ``count`` outermost values change by no more
-    than a small fraction of rtol, relative to each. A few more follow until the vectors are
-    accurate enough to be deflated.
+    than a small fraction of rtol, relative to each, and a few more until the vectors may be
+    deflated.
 
     ``beyond`` are rows from which the search begins instead of those of ``end``. The answer is None
     for the smallest eigenvalue of a matrix that is singular to working precision.
@@ -129,9 +125,9 @@ def _accurate(gaps: np.ndarray, residuals: np.ndarray, count: int) -> bool:
 def refined(end: End, rows: np.ndarray) -> Ritz:
     """The Ritz values of A on the span of ``rows`` (k, n), from products with orthonormal vectors.
 
-    ``rows`` are approximate eigenvectors, those of the end first: for the smallest eigenvalues in
-    ascending order. So the entries of Q A Q^T, with the orthonormalised rows Q, are sorted by size
-    (the matrix is graded), and an algorithm for such matrices keeps the digits of small values.
+    ``rows`` are approximate eigenvectors, those of the end first. So the entries of Q A Q^T, with
+    the orthonormalised rows Q, are sorted by size (the matrix is graded), and an algorithm for such
+    matrices keeps the digits of small values.
     """
     basis = np.linalg.qr(rows.T)[0].T
     products = end.products(basis)
@@ -147,15 +143,13 @@ def deflation(
 ) -> Deflation | None:
     """The choice of how many Ritz vectors to deflate, from the outermost on.
 
-    Deflated are the vectors that leave most room between the floor that C must exceed and the value
-    that C is expected to have at the first vector that is not deflated.
+    They leave most room between the floor that C must exceed and the value that C is expected to
+    have at the first vector that is not deflated.
 
     The j-th shift is a bound on the j-th eigenvalue if at most j Ritz values lie beyond it, counted
     from 0. The pencil has the last shift, the innermost one, and the floor is the largest that any
     of the shifts needs. A floor above ``highest_floor`` is not taken. None where the Ritz vectors
-    are not accurate enough for so many eigenvalues.
-
-    At least one dimension is left, because a certificate needs a run in the complement.
+    are not accurate enough. At least one dimension is left for the run in the complement.
     """
     images = pencil.transposed(ritz.rows)  # R^T x for the Ritz vectors x
     lengths = np.linalg.norm(images, axis=1)
@@ -180,11 +174,9 @@ def deflation(
 
 
 def _floor(residuals: np.ndarray, gaps: np.ndarray, negative: int) -> float:
-    """What C = R^T sign (A - s I) R must exceed beside k deflated Ritz vectors, for the shift s.
+    """What C must exceed beside k deflated Ritz vectors (:class:`Deflation`), for the shift s.
 
-    ``residuals`` (k, n) are R^T e for the residuals e = A x - theta x of the vectors x with values
-    theta, and ``gaps`` (k,) are sign (theta - s). By the Schur complement the floor is the squared
-    norm of the matrix with the rows (R^T e) / gap^{1/2}; a negative gap only helps. If more than
+    ``residuals`` (k, n) are R^T e, and ``gaps`` (k,) are sign (theta - s). If more than
     ``negative`` gaps are negative, too many eigenvalues lie beyond s, and the floor is infinite.
     """
     if (gaps <= 0).sum() > negative or (gaps == 0).any():

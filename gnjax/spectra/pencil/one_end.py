@@ -56,9 +56,8 @@ class Pencil(Protocol):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """C v, R v and A R v for every row v of ``rows`` (b, n), each (b, n).
 
-        R is the preconditioner, s the shift and C = R^T sign (A - s I) R. With orthonormal rows X
-        in ``beside``, A - s I is compressed to the complement of X: P R takes the place of R, for
-        the projection P = I - X^T X.
+        With orthonormal rows X in ``beside``, A - s I is compressed to the complement of X: P R
+        takes the place of R, for the projection P = I - X^T X.
         """
         ...
 
@@ -77,8 +76,7 @@ class Pencil(Protocol):
     def moved(self, count: int, longest: float, size: float) -> float:
         """A bound on what rounding does to C in a Lanczos run of ``count`` products, in the 2-norm.
 
-        C = R^T sign (A - s I) R for the preconditioner R and the shift s. The unit vectors v of the
-        run have |R v| <= longest and |C v| <= size.
+        The unit vectors v of the run have |R v| <= longest and |C v| <= size.
         """
         ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -44,67 +44,45 @@ class Plan:
     wide_fits: bool = False
     on_device: bool = False
 
-    def wide(self) -> Plan:
-        """The same plan with J in float64."""
-        return replace(self, dtype=np.dtype(np.float64))
-
 
 def planned(factor: Factorisation, limits: Limits) -> Plan:
     """The cheapest way to store J (m, q) in memory and to precondition J J^T, or why it is refused.
 
     On a CPU a J that takes little memory is stored in float64, and otherwise in float32. The
     preconditioner is the Cholesky factor of J J^T itself (width 0), or of a sketch with the width
-    that makes it and all later products cheapest.
+    that makes it and all later products cheapest. On a GPU, where matrix products in float64 are
+    fast, J is stored in float64 if it fits there, and there is no sketch.
     """
     m, q = factor.shape
-    if on_gpu():
-        return _on_device(m, q, limits)
-    numbers, allowed = float(m) * q, _allowed(limits, _UNASKED)
-    free, _ = free_memory()
-    room = allowed if free is None else min(allowed, _FREE * free)
-    held_wide = 8 * numbers <= _WIDE * room
-    dtype = np.dtype(np.float64 if held_wide else np.float32)
-    cost = 1.0 if held_wide else 0.5  # of a multiplication in this precision
-    block = min(TOGETHER, max(m // 4, 1))
-    work, width = min(
-        (_work(m, q, block, width) * cost + m**3 / 3, width)  # m^3 / 3 for the Cholesky factor
-        for width in (0, *(times * m for times in _WIDTHS if 2 * times * m <= q))
-    )
-    refused = "" if dtype.itemsize * numbers <= room else _too_large(m, q, room, allowed)
-    return Plan(dtype, width, block, work, refused, 8 * numbers <= room)
-
-
-def _allowed(limits: Limits, otherwise: float) -> float:
-    """The bytes that J may take by the caller's limits, and where they do not say ``otherwise``."""
-    return otherwise if limits.rows_bytes is None else limits.rows_bytes
-
-
-def _on_device(m: int, q: int, limits: Limits) -> Plan:
-    """The plan for J (m, q) on a GPU: J in float64 if it fits there, else in float32.
-
-    The preconditioner is the Cholesky factor of J J^T itself in float64 (width 0, no sketch), as
-    matrix products in float64 are fast on a GPU. Its factorisation takes ``_TRIANGLES`` matrices
-    (m, m); what is left of the free memory is for J. The plan is refused if J has no room there in
-    float32 either, or by the caller's limits.
-    """
-    numbers, free = float(m) * q, free_device_memory()
-    left = math.inf if free is None else _FREE * free - _TRIANGLES * 8 * float(m) ** 2
-    allowed = _allowed(limits, _UNASKED if free is None else math.inf)
+    numbers, on_device = float(m) * q, on_gpu()
+    free = free_device_memory() if on_device else free_memory()[0]
+    left = math.inf if free is None else _FREE * free
+    unasked = _UNASKED
+    if on_device and free is not None:  # the limit is what a Cholesky factorisation leaves
+        left, unasked = left - _TRIANGLES * 8 * float(m) ** 2, math.inf
+    allowed = unasked if limits.rows_bytes is None else limits.rows_bytes
     room = min(allowed, left)
     wide_fits = 8 * numbers <= room
-    dtype = np.dtype(np.float64 if wide_fits else np.float32)
-    refused = "" if dtype.itemsize * numbers <= room else _too_large(m, q, room, allowed)
+    is_wide = wide_fits if on_device else 8 * numbers <= _WIDE * room
+    dtype = np.dtype(np.float64 if is_wide else np.float32)
+    cost = 1.0 if is_wide or on_device else 0.5  # of a multiplication in this precision
     block = min(TOGETHER, max(m // 4, 1))
-    return Plan(dtype, 0, block, _work(m, q, block, 0) + m**3 / 3, refused, wide_fits, True)
+    sketches = [] if on_device else [times * m for times in _WIDTHS if 2 * times * m <= q]
+    work, width = min(
+        (_work(m, q, block, width) * cost + m**3 / 3, width)  # m^3 / 3 for the Cholesky factor
+        for width in (0, *sketches)
+    )
+    refused = "" if dtype.itemsize * numbers <= room else _too_large(m, q, room, allowed)
+    return Plan(dtype, width, block, work, refused, wide_fits, on_device)
 
 
 def _work(m: int, q: int, block: int, width: int) -> float:
     """Multiplications of the preconditioner's Gram matrix and of all products, for J (m, q).
 
-    A sketch Y with s = ``width`` columns has singular values within 1 +- d of those of J, with the
-    distortion d = (m / s)^{1/2}. So the preconditioned matrix has a condition number whose root is
-    (1 + d) / (1 - d), to which the number of steps is proportional. Each step multiplies ``block``
-    vectors with J and J^T, and reading a number of J takes as long as ``_READING`` multiplications.
+    A sketch with s = ``width`` columns has singular values within 1 +- d of those of J,
+    d = (m / s)^{1/2}. The number of steps is proportional to the root of the condition number of
+    the preconditioned matrix, (1 + d) / (1 - d). Each step multiplies ``block`` vectors with J and
+    J^T.
     """
     distortion = (m / width) ** 0.5 if width else 0.0
     steps = _STEPS * (1 + distortion) / (1 - distortion)

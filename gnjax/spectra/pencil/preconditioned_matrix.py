@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gnjax.numerics.certificate import Error
-from gnjax.numerics.host import HostProduct
 from gnjax.numerics.rounding import LAPACK_ROUNDING, gamma
 from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.protocol import Operator
@@ -17,7 +16,7 @@ from gnjax.spectra.krylov.orthogonal import random_rows
 from gnjax.spectra.pencil.cholesky_ends import Matrix
 from gnjax.spectra.pencil.one_end import Products
 from gnjax.spectra.pencil.plan import TOGETHER, Plan
-from gnjax.spectra.pencil.prepared import PreparedFactor, prepared
+from gnjax.spectra.pencil.prepared import prepared
 from gnjax.spectra.pencil.triangle import Triangle, cholesky
 from gnjax.spectra.watch import Watch
 from gnjax.spectra.whole import dense_error
@@ -53,13 +52,15 @@ def by_products(op: Operator, near: np.ndarray, watch: Watch) -> PreconditionedM
 
     ``near`` (n, n) is to be a symmetric positive definite matrix near a multiple of A, the caller's
     ``preconditioner``. A bad one costs steps, and the bounds hold nevertheless. The products of the
-    operator are the only ones, so that they count as those in full precision. Their error, in the
-    2-norm, widens every bound on an eigenvalue (``widened``), bounds what rounding does to
-    C = L^{-1} (A - s I) L^{-T} for a vector w = L^{-T} v of length ``longest`` (``lost``), and is
-    the smallest eigenvalue that can be distinguished from zero.
+    operator count as those in full precision, and their error widens every bound on an eigenvalue.
     """
     multiply, size = watch(host_product(op)), op.shape[0]
-    triangle = cholesky(_at_scale(near, multiply))
+    # Rounding in C is compared with 1, so that L L^T is to be as large as A. The sizes of both are
+    # compared by their products with one random vector.
+    row = random_rows(size, 1, seed=0)
+    size_near, size_of_a = np.abs(row @ near).max(), np.abs(multiply(row)).max()
+    has_sizes = size_near > 0 and size_of_a > 0
+    triangle = cholesky(near / size_near * size_of_a if has_sizes else np.array(near))
     if triangle is None:
         msg = (
             "preconditioner= is not positive definite: it is to be a symmetric positive definite "
@@ -89,18 +90,6 @@ def by_products(op: Operator, near: np.ndarray, watch: Watch) -> PreconditionedM
     )
 
 
-def _at_scale(near: np.ndarray, multiply: HostProduct) -> np.ndarray:
-    """The multiple of the caller's matrix ``near`` (n, n) that is about as large as A.
-
-    The caller of this factors it as L L^T, and compares rounding in C = L^-1 (A - s I) L^-T with 1.
-    C is about as large as 1 only if L L^T is about as large as A. The sizes are compared by the
-    products of both with one random vector.
-    """
-    row = random_rows(len(near), 1, seed=0)
-    size_near, size_of_a = np.abs(row @ near).max(), np.abs(multiply(row)).max()
-    return near / size_near * size_of_a if size_near > 0 and size_of_a > 0 else np.array(near)
-
-
 def by_factor(
     factor: Factorisation,
     plan: Plan,
@@ -110,18 +99,20 @@ def by_factor(
 ) -> PreconditionedMatrix | None:
     """A = J J^T by a factor J in memory, and a preconditioner from one pass over its rows.
 
-    ``plan`` says in which precision J is stored, and what the preconditioner is made of. If J was
-    stored in float32, and that is too coarse for the tolerance ``rtol`` of an eigenvalue, J is read
-    again and stored in float64, where that fits in memory. None where no matrix near J J^T is
-    positive definite.
+    If J was stored in float32 by the ``plan``, and that is too coarse for the tolerance ``rtol`` of
+    an eigenvalue, J is read again and stored in float64, where that fits in memory. None where no
+    matrix near J J^T is positive definite.
 
     An error e of J moves a singular value sigma by at most e, and sigma^2 by at most
     2 sigma e + e^2. That is less than sigma^2, so that it can be distinguished from zero, for
     sigma > (1 + 2^{1/2}) e.
     """
     ready = prepared(factor, plan, seed, watch)
-    if ready is not None and _too_coarse(ready, rtol) and plan.wide_fits:
-        ready = prepared(factor, plan.wide(), seed, watch)
+    if ready is not None and plan.wide_fits:
+        least_sigma = max(ready.least, np.finfo(float).tiny) ** 0.5
+        # ready.factor.lost, the error e of J, moves sigma^2 by a fraction of 2 e / sigma.
+        if 2 * ready.factor.lost / least_sigma > _LOST * rtol:
+            ready = prepared(factor, replace(plan, dtype=np.dtype(np.float64)), seed, watch)
     if ready is None:
         return None
     stored_factor = ready.factor
@@ -132,27 +123,17 @@ def by_factor(
     return PreconditionedMatrix(
         matrix=ready.matrix(watch),
         triangle=ready.triangle,
-        block=ready.block,
+        block=plan.block,
         error=lambda norm: error,  # whatever the norm of A is
         widened=lambda bounds, norm: _squares(bounds, error.value),
         floor=lambda norm: (3 + 2 * 2**0.5) * error.value * error.value,  # (1 + 2^{1/2})^2 e^2
     )
 
 
-def _too_coarse(ready: PreparedFactor, rtol: float) -> bool:
-    """Whether the precision in which J is stored is too low for the tolerance.
-
-    An error e of J moves the smallest eigenvalue sigma^2 of J J^T by a fraction of 2 e / sigma.
-    """
-    least_sigma = max(ready.least, np.finfo(float).tiny) ** 0.5
-    return 2 * ready.factor.lost / least_sigma > _LOST * rtol
-
-
 def _squares(bounds: Interval, error: float) -> Interval:
     """Bounds on sigma^2 for the exact J, from ``bounds`` on it for a J within ``error`` in norm.
 
-    A singular value sigma moves by at most ``error`` between the two (Weyl). A product of floats
-    that is too large is infinite, where a power would raise an OverflowError.
+    A product of floats that is too large is infinite, where a power would raise an OverflowError.
     """
     least_sigma = max(max(bounds[0], 0.0) ** 0.5 - error, 0.0)
     largest_sigma = max(bounds[1], 0.0) ** 0.5 + error

@@ -15,15 +15,8 @@ from gnjax.operators.factorisation import Factorisation
 from gnjax.spectra.pencil.cholesky_ends import EPS, ROUNDING, Matrix
 from gnjax.spectra.pencil.factor import DEVICE_TILE, TILE, StoredFactor, gram, gram_on_device, store
 from gnjax.spectra.pencil.plan import Plan
-from gnjax.spectra.pencil.sketch import columns_for, sketched
-from gnjax.spectra.pencil.triangle import (
-    HostTriangle,
-    Triangle,
-    cholesky,
-    largest_on_diagonal,
-    least_of,
-    shifted,
-)
+from gnjax.spectra.pencil.sketch import PLACES, sketched
+from gnjax.spectra.pencil.triangle import Triangle, cholesky, least_of, shifted
 from gnjax.spectra.watch import Watch
 
 _ROUNDED = 100.0  # the smallest eigenvalue of a Gram matrix is at least so many roundings of it
@@ -37,7 +30,6 @@ class PreparedFactor:
     factor: StoredFactor
     triangle: Triangle
     least: float
-    block: int
 
     def matrix(self, watch: Watch) -> Matrix:
         """J J^T by products that are counted.
@@ -53,16 +45,16 @@ class PreparedFactor:
             del norm  # that of A, which is no better than the one of J
             return ROUNDING * EPS * (factor.squared * energy) ** 0.5 * (longest + inverse)
 
-        return Matrix(factor.shape[0], factor.products, light, factor.exact, lost)
+        exact = factor.dtype == np.float64
+        return Matrix(factor.shape[0], factor.products, light, exact, lost)
 
 
 def prepared(factor: Factorisation, plan: Plan, seed: int, watch: Watch) -> PreparedFactor | None:
     """J in memory, and L with L L^T near J J^T, from one pass over the rows of J.
 
-    ``plan`` says in which precision and where J is stored, and whether L is made of J J^T or of a
-    sketch of J with ``plan.width`` columns (0 for J J^T). None where no matrix near J J^T is
-    positive definite. ``seed`` is that of the sketch. Ctrl-C ends the pass, as there is no answer
-    without all rows.
+    L is made of J J^T, or of a sketch of J with ``plan.width`` columns and the ``seed``. None where
+    no matrix near J J^T is positive definite. Ctrl-C ends the pass, as there is no answer without
+    all rows.
     """
     count = watch(lambda rows: rows)  # reports the rows of J that were read as progress
 
@@ -71,7 +63,8 @@ def prepared(factor: Factorisation, plan: Plan, seed: int, watch: Watch) -> Prep
         if watch.stopped:
             raise KeyboardInterrupt
 
-    columns = columns_for(plan.width, TILE) if plan.width else TILE
+    # A sketch has PLACES tiles at least, so that the tiles of J are spread well over it.
+    columns = max(1, min(TILE, plan.width // PLACES)) if plan.width else TILE
     stored_factor = store(
         factor.parts(),
         factor.shape,
@@ -90,7 +83,7 @@ def prepared(factor: Factorisation, plan: Plan, seed: int, watch: Watch) -> Prep
         triangle_and_least = _near(gram(stored_factor.tiles))
     if triangle_and_least is None:
         return None
-    return PreparedFactor(stored_factor, *triangle_and_least, plan.block)
+    return PreparedFactor(stored_factor, *triangle_and_least)
 
 
 def _triangle(sketch: Callable[[], list[jax.Array]]) -> tuple[Triangle, float] | None:
@@ -98,8 +91,8 @@ def _triangle(sketch: Callable[[], list[jax.Array]]) -> tuple[Triangle, float] |
 
     The product Y Y^T is formed in the precision of Y and, where that is too little, in float64.
     Where even that is not positive definite, L is the triangle of a QR factorisation of Y^T. The
-    sketch Y is made again for each of these, so that it takes no memory beside what is made of it.
-    None where Y has no full rank.
+    sketch Y is made again for each, so that it takes no memory meanwhile. None where Y has no full
+    rank.
     """
     triangle_and_least = _accurate(gram(sketch()))
     if triangle_and_least is not None:
@@ -110,7 +103,7 @@ def _triangle(sketch: Callable[[], list[jax.Array]]) -> tuple[Triangle, float] |
     if triangle_and_least is not None:
         return triangle_and_least
     sketch_matrix = np.concatenate([on_host(tile) for tile in wide], axis=1)
-    triangle = HostTriangle(triangular_factor(sketch_matrix.T).T)
+    triangle = Triangle(triangular_factor(sketch_matrix.T).T)
     if not np.abs(np.diagonal(triangle.matrix)).min() > 0:
         return None
     return triangle, least_of(triangle)
@@ -119,8 +112,8 @@ def _triangle(sketch: Callable[[], list[jax.Array]]) -> tuple[Triangle, float] |
 def _accurate(matrix: np.ndarray) -> tuple[Triangle, float] | None:
     """L with L L^T the Gram ``matrix``, in float64, and the smallest eigenvalue of L L^T.
 
-    None where that eigenvalue is not far above the rounding of the matrix in the precision, such as
-    float32, in which it was formed: then it is mostly rounding, and so is L.
+    None where that eigenvalue is not far above the rounding of the precision in which the matrix
+    was formed: then L is mostly rounding.
     """
     rounding = _rounding(matrix)
     triangle = cholesky(matrix.astype(np.float64))
@@ -133,8 +126,8 @@ def _accurate(matrix: np.ndarray) -> tuple[Triangle, float] | None:
 def _near(matrix: np.ndarray | jax.Array) -> tuple[Triangle, float] | None:
     """L with L L^T near J J^T, and the smallest eigenvalue of L L^T; None if there is no such L.
 
-    ``matrix`` is J J^T in a precision. Where its rounding makes it indefinite, multiples of the
-    identity of the size of this rounding are added.
+    Where rounding makes ``matrix``, which is J J^T, indefinite, multiples of the identity of that
+    size are added.
     """
     rounding = _rounding(matrix)
     for shift in (0.0, *_SHIFTS):
@@ -146,4 +139,6 @@ def _near(matrix: np.ndarray | jax.Array) -> tuple[Triangle, float] | None:
 
 def _rounding(matrix: np.ndarray | jax.Array) -> float:
     """One rounding of the largest entry of a Gram matrix, which lies on its diagonal."""
-    return float(np.finfo(matrix.dtype).eps) * largest_on_diagonal(matrix)
+    with x64():
+        largest = float(np.abs(on_host(matrix.diagonal())).max())
+    return float(np.finfo(matrix.dtype).eps) * largest

@@ -18,24 +18,15 @@ from gnjax.numerics.host import on_device, zeros
 from gnjax.numerics.precision import x64
 
 _ENTRIES = 4  # of every row of S
-_PLACES = 32  # a tile has at least so many places in Y
+PLACES = 32  # a tile has at least so many places in Y
 _STREAM = 15485863  # a stream of random numbers that the caller is unlikely to use
-
-
-def columns_for(width: int, most: int) -> int:
-    """How many columns a tile of J has, at most ``most``, for a sketch of ``width`` columns.
-
-    The columns of a sketch are ``_PLACES`` tiles at least, so that the tiles of J are spread well.
-    """
-    return max(1, min(most, width // _PLACES))
 
 
 def sketched(tiles: Sequence[jax.Array], width: int, seed: int) -> list[jax.Array]:
     """The sketch Y = J S for a random S, in tiles of about ``width`` columns together.
 
-    J (m, q) comes in tiles of its columns. S has a few entries +-1 / (number of entries)^{1/2} in
-    every row, at random places. All columns of a tile of J are added to the same few tiles of Y,
-    each column with random signs.
+    J (m, q) comes in tiles of its columns. All columns of a tile of J are added to the same few
+    tiles of Y, each column with random signs.
     """
     rng, (rows, columns) = np.random.default_rng([_STREAM, seed]), tiles[0].shape
     dtype, places = tiles[0].dtype, max(1, width // columns)  # the number of tiles of Y

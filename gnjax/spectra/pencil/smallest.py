@@ -28,10 +28,9 @@ def smallest_of_factor(
     """The k smallest eigenvalues of A = J J^T, or None where this method has no answer.
 
     It has one for a matrix of full rank with a factor J whose rows fit in memory. J J^T is not
-    formed in full precision: a triangle L with L L^T near it, from J or from a sketch of it, is the
-    preconditioner of a search for Ritz values. A Lanczos run then certifies them: no eigenvalue of
-    A is below s if C = L^{-1} (A - s I) L^{-T} is positive definite (:func:`certified`). The errors
-    are relative to each eigenvalue, and at most ``rtol`` times the norm, as far as J is known.
+    formed in full precision: a triangle L with L L^T near it is the preconditioner of a search for
+    Ritz values, and a Lanczos run certifies them (:func:`certified`). The errors are relative to
+    each eigenvalue, and at most ``rtol`` times the norm, as far as J is known.
     """
     factor, size = factorisation_of(op), op.shape[0]
     if factor is None or factor.shape[1] < size or size > limits.matrix_rows:

@@ -96,7 +96,7 @@ def test_a_ritz_value_is_on_the_inside_and_close(end):
     located = locate(end, RTOL, _never)
     matrix = end.products(np.eye(end.size)).images
     exact = float(np.linalg.eigvalsh(end.sign * (matrix + matrix.T) / 2)[0])
-    assert -1e-12 * abs(exact) <= end.sign * located.ritz.value - exact <= RTOL * abs(exact)
+    assert -1e-12 * abs(exact) <= end.sign * located.ritz.values[0] - exact <= RTOL * abs(exact)
     rows, values = located.ritz.rows, located.ritz.values
     scale = np.abs(matrix).max()
     assert_allclose(rows @ rows.T, np.eye(len(rows)), atol=1e-13)
@@ -109,7 +109,7 @@ def test_a_ritz_value_is_on_the_inside_and_close(end):
 def test_what_is_deflated_leaves_a_schur_complement_that_the_floor_makes_positive(end):
     """The floor bounds E (Theta - s I)^{-1} E^T in the coordinates of the pencil, all dense."""
     located = locate(end, RTOL, _never)
-    pencil = located.pencil.at(beside(end, located.ritz.value, RTOL))
+    pencil = located.pencil.at(beside(end, located.ritz.values[0], RTOL))
     apart = deflation(end, pencil, located.ritz, [pencil.shift])
     assert_allclose(apart.rows @ apart.rows.T, np.eye(len(apart.rows)), atol=1e-9)
     inner = pencil.inner(np.eye(end.size)).T  # R
