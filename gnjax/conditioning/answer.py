@@ -157,17 +157,9 @@ def answer_of(problem: Problem, ends: Ends, size: int) -> ConditionNumber:
     """kappa = lambda_max / lambda_rank of the caller's matrix from both ends of its spectrum.
 
     The caller's matrix has ``size`` rows. The method worked with ``problem.op``, which is that
-    matrix or a smaller one with the same non-zero eigenvalues (J J^T for J^T J); it has
-    ``problem.size`` rows. ``ends.rank`` is the number of non-zero eigenvalues, known or assumed,
-    and lambda_rank is the smallest of them.
-
-    The quotients of the bounds on both eigenvalues, rounded outwards, enclose kappa for this rank:
-    ``at_rank``. The answer is ``resolved`` if lambda_rank is certified to be positive, the rank is
-    not an assumption, and the upper quotient is finite. Otherwise kappa may be larger than every
-    bound, and ``interval`` has no upper end.
-
-    If the rank is the largest that structure allows (ANALYTIC), the certificate gets the evidence
-    for that bound as one more part.
+    matrix or a smaller one with the same non-zero eigenvalues (J J^T for J^T J). The quotients of
+    the bounds on both ends, rounded outwards, enclose kappa for ``ends.rank``: ``at_rank``. If the
+    upper quotient is infinite or the rank is an assumption, ``interval`` has no upper end.
     """
     # The smaller matrix has full rank (FULL). For the caller's larger one that is no full rank:
     # it is the largest rank that the structure, here the smaller shape, allows.
@@ -213,8 +205,8 @@ def answer_of(problem: Problem, ends: Ends, size: int) -> ConditionNumber:
 def undefined(method: str, size: int, rests_on: Certificate, floor: float) -> ConditionNumber:
     """The answer where no eigenvalue can be told from zero, so that kappa is not defined.
 
-    ``size`` is the number of rows of the caller's matrix. ``rests_on`` is the evidence for the
-    errors of the eigenvalues, and an eigenvalue above ``floor`` would have been told from zero.
+    ``rests_on`` is the evidence for the errors of the eigenvalues, and an eigenvalue above
+    ``floor`` would have been told from zero.
     """
     return ConditionNumber(
         value=math.nan,

@@ -20,12 +20,19 @@ def cheapest(problem: Problem) -> Method:
     """The cheapest of the methods that use structure; if none of them applies, the cheapest of all.
 
     A preconditioner that the caller has given decides at once. Methods that use structure are those
-    that the operator itself brings, and those that :func:`_by_factor` names.
+    that the operator itself brings, and those that are preferred for A = J J^T with a small J:
+    singular values of J resolve the smallest eigenvalues, and are preferred where they take at most
+    ``limits.factor_work`` multiplications. For a larger J the eigenvalues of A, or products with J,
+    take a tenth of the time. Where these leave kappa unresolved, the caller computes the singular
+    values after them.
     """
     if problem.preconditioner is not None:
         return asked_for(problem, "preconditioned")
     methods = methods_for(problem.op).values()
-    by_structure = {method.name for method in facts_of(problem.op).methods} | _by_factor(problem)
+    by_structure = {method.name for method in facts_of(problem.op).methods}
+    if small_factor(problem):
+        few = METHODS["factored"].cost(problem) <= problem.limits.factor_work
+        by_structure |= {"factored"} if few else {"dense", "preconditioned"}
     preferred = [method for method in methods if method.name in by_structure]
     for candidates in (preferred, methods):
         applying = [method for method in candidates if not method.refuses(problem)]
@@ -36,21 +43,6 @@ def cheapest(problem: Problem) -> Method:
     reasons = "; ".join(method.refuses(problem) for method in methods)
     msg = f"no method applies: {reasons}"
     raise ValueError(msg)
-
-
-def _by_factor(problem: Problem) -> set[str]:
-    """The names of the methods that are preferred for A = J J^T with a small factor J.
-
-    The set is empty where the operator states no such factor. Singular values of J resolve the
-    smallest eigenvalues, and are preferred where they take at most ``limits.factor_work``
-    multiplications. For a larger J the eigenvalues of A, or products with J, take a tenth of the
-    time. Where these leave kappa unresolved, the caller computes the singular values after them.
-    """
-    if not small_factor(problem):
-        return set()
-    work = METHODS["factored"].cost(problem)
-    small = work <= problem.limits.factor_work
-    return {"factored"} if small else {"dense", "preconditioned"}
 
 
 def small_factor(problem: Problem) -> bool:

@@ -12,14 +12,14 @@ from jax.typing import ArrayLike
 from gnjax.conditioning.answer import ConditionNumber, answer_of, undefined
 from gnjax.conditioning.choice import asked_for, cheapest, small_factor
 from gnjax.conditioning.ends import Enclosure, Ends, Problem, ends_of_spectrum
-from gnjax.conditioning.methods import METHODS, Method, methods_for
+from gnjax.conditioning.methods import METHODS, methods_for
 from gnjax.conditioning.positive import least_eigenvalue, matrix_on_range
 from gnjax.numerics.certificate import PROVED, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.validation import is_count
 from gnjax.operators.elsewhere.recognised import as_operator, one_operator
-from gnjax.operators.facts import error_of, twin_of
+from gnjax.operators.facts import error_of, on_range, twin_of
 from gnjax.operators.near_one import check_near_one
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.eigenvalues import operator_norm
@@ -28,8 +28,6 @@ from gnjax.spectra.watch import Progress, watching
 from gnjax.spectra.whole import dense_error, dense_spectrum
 
 __all__ = ["ConditionNumber", "condition_number", "condition_of_spectrum"]
-
-_CERTIFICATES = ("ritz", "inertia")
 
 
 @one_operator
@@ -75,11 +73,16 @@ def condition_number(
     'proved'
     """
     operator = as_operator(op, limits=limits)
-    size = operator.shape[0]
+    size, small = operator.shape[0], twin_of(operator)
     _check_arguments(size, rank, rtol, seed)
-    small = twin_of(operator)
-    _check_word("method", method, ("auto", *methods_for(small)))
-    _check_word("certify", certify, _CERTIFICATES)
+    methods = ("auto", *methods_for(small))
+    for name, word, allowed in (
+        ("method", method, methods),
+        ("certify", certify, ("ritz", "inertia")),
+    ):
+        if word not in allowed:
+            msg = f"{name}={word!r} is not one of {', '.join(allowed)}"
+            raise ValueError(msg)
     with watching(progress, stoppable=True) as watch:
         rank = None if rank is None else int(rank)
         problem = Problem(small, rank, float(rtol), int(seed), limits, watch)
@@ -107,42 +110,35 @@ def condition_of_spectrum(
 
 
 def _solve(problem: Problem, method: str, certify: str, size: int) -> ConditionNumber:
-    """kappa of the operator of a problem, whose caller's operator has ``size`` rows."""
-    rank = problem.rank
+    """kappa of the operator of a problem, whose caller's operator has ``size`` rows.
+
+    Method "auto" is followed by a sharper one where the bounds are too wide. With ``certify``
+    "inertia" the bounds are proved afterwards.
+    """
+    rank, is_automatic = problem.rank, method == "auto"
     if rank is not None and rank > problem.size:
         msg = (
             f"rank={rank} cannot be: the operator of size {size} has the non-zero eigenvalues of "
             f"one of size {problem.size}"
         )
         raise ValueError(msg)
-    chosen = cheapest(problem) if method == "auto" else asked_for(problem, method)
+    chosen = cheapest(problem) if is_automatic else asked_for(problem, method)
     check_near_one(problem.op)
-    ends = _ends(problem, chosen, method == "auto", certify)
-    if ends is None:
-        error = dense_error(problem.op, operator_norm(problem.op, problem.limits))
-        return undefined(chosen.name, size, certificate(error), error.value)
-    return answer_of(problem, ends, size)
-
-
-def _ends(problem: Problem, chosen: Method, automatic: bool, certify: str) -> Ends | None:
-    """Both ends of the spectrum by the chosen method; None where every eigenvalue may be zero.
-
-    An ``automatic`` choice is followed by a sharper method where the bounds are too wide. With
-    ``certify`` "inertia" the bounds are proved afterwards.
-    """
-    by_lanczos = automatic and chosen is METHODS["krylov"] and problem.rank is None
+    by_lanczos = is_automatic and chosen is METHODS["krylov"] and rank is None
     if by_lanczos and not METHODS["dense"].refuses(problem):
         # Lanczos often needs a few hundred products, and sometimes more than the n by which a
         # matrix of n rows is formed. Given up after n / 2 it costs at most half as much again.
         problem = replace(problem, most_products=problem.size // 2)
     ends = chosen.ends(problem)
-    if ends is None or not ends.finished:
-        return ends
-    if automatic and not chosen.sharp and _too_wide(ends, problem.rtol):
-        ends = _sharper(problem, ends)
-    if certify == "inertia" and ends.certificate.kind != PROVED:
-        ends = _by_inertia(problem, ends)
-    return ends
+    if ends is None:
+        error = dense_error(problem.op, operator_norm(problem.op, problem.limits))
+        return undefined(chosen.name, size, certificate(error), error.value)
+    if ends.finished:
+        if is_automatic and not chosen.sharp and _too_wide(ends, problem.rtol):
+            ends = _sharper(problem, ends)
+        if certify == "inertia" and ends.certificate.kind != PROVED:
+            ends = _by_inertia(problem, ends)
+    return answer_of(problem, ends, size)
 
 
 def _preconditioner_matrix(
@@ -179,13 +175,6 @@ def _check_arguments(size: int, rank: Any, rtol: Any, seed: Any) -> None:
         raise ValueError(msg)
 
 
-def _check_word(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Refuse a value of the argument ``name`` that is none of the allowed words."""
-    if value not in allowed:
-        msg = f"{name}={value!r} is not one of {', '.join(allowed)}"
-        raise ValueError(msg)
-
-
 def _too_wide(ends: Ends, rtol: float) -> bool:
     """Whether kappa is not resolved, or its interval is wider than ``rtol`` allows."""
     both_ends = (ends.largest, ends.smallest)
@@ -199,8 +188,8 @@ def _too_wide(ends: Ends, rtol: float) -> bool:
 def _sharper(problem: Problem, ends: Ends) -> Ends:
     """Both ends by a method that resolves smaller eigenvalues, where one applies.
 
-    The singular values of a factor J do, where one is stated and small enough. The formed matrix
-    may, where Lanczos was given up after ``problem.most_products``.
+    The singular values of a small factor J do, and the formed matrix may, where Lanczos was given
+    up after ``problem.most_products``.
     """
     method = METHODS["factored"]
     if method.refuses(problem) or not small_factor(problem):
@@ -217,9 +206,9 @@ def _by_inertia(problem: Problem, ends: Ends) -> Ends:
     M - s I has a Cholesky factor for s just below lambda_min, and t I - M for t just above
     lambda_max. Where a factorisation fails, an eigenvalue was missed, and the dense method finds
     it. Ends that are not resolved, and a rank that is not the number of rows of M, are returned as
-    they are: the zeros of M would be its least eigenvalues.
+    they are.
     """
-    if not ends.resolved or ends.rank != problem.range_size:
+    if not ends.resolved or ends.rank != on_range(problem.op).shape[0]:
         return ends
     matrix, operator, asymmetry = matrix_on_range(problem)
     shift_rtol = problem.rtol / 4  # how far a shift is from its eigenvalue, relative to that

@@ -12,7 +12,7 @@ from gnjax.numerics.certificate import Certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import RankBound, least
 from gnjax.numerics.rounding import spectral_error
-from gnjax.operators.facts import facts_of, on_range, rank_of
+from gnjax.operators.facts import facts_of, rank_of
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import UNWATCHED, Watch
@@ -65,14 +65,6 @@ class Problem:
     def rank_bound(self) -> int:
         """A number that the rank of ``op`` does not exceed."""
         return self.bound.value
-
-    @property
-    def range_size(self) -> int:
-        """The dimension of the smallest space that provably holds the range of the matrix.
-
-        It is the number of rows of ``op`` where structure says nothing.
-        """
-        return on_range(self.op).shape[0]
 
 
 @dataclass(frozen=True)
@@ -145,13 +137,7 @@ def bound_source(problem: Problem, rank: int) -> str:
 
 
 def ends_of_spectrum(problem: Problem, spectrum: Spectrum) -> Ends | None:
-    """Both ends of a whole spectrum; None where no eigenvalue can be told from zero.
-
-    The rank is the one that the caller gave. Otherwise it is the largest that structure allows, if
-    the eigenvalue at this rank is certified to be positive, which proves the rank. Otherwise it is
-    the number of eigenvalues above their errors, which is an assumption. If an eigenvalue beyond
-    the structural bound is certified to be positive, the bound is wrong and is not used.
-    """
+    """Both ends of a whole spectrum; None where no eigenvalue can be told from zero."""
     values, errors = spectrum.values, spectrum.errors
     norm = float(np.abs(values).max())
     if not np.isfinite(errors).all():
@@ -160,6 +146,11 @@ def ends_of_spectrum(problem: Problem, spectrum: Spectrum) -> Ends | None:
     if values[0] <= errors[0]:
         return None
     rank, source = _rank(problem, values, errors)
+    # Zeros that follow from the shapes of the factors have no error. The others can be told from
+    # zero by their error or, as squares of singular values that are known to e, if they are above
+    # FLOOR_OF_SQUARES times e^2; the error of a zero is e^2.
+    floor = float(errors[errors > 0][-1]) if (errors > 0).any() else 0.0
+    floor *= FLOOR_OF_SQUARES if spectrum.method == "factored" else 1.0
     smallest = semidefinite(values[rank - 1], errors[rank - 1])
     if source == FLOOR:  # the rank is a count, and lambda_rank may be any smaller number
         smallest = replace(smallest, low=0.0)
@@ -168,7 +159,7 @@ def ends_of_spectrum(problem: Problem, spectrum: Spectrum) -> Ends | None:
         smallest=smallest,
         rank=rank,
         rank_source=source,
-        floor=_floor(spectrum),
+        floor=floor,
         method=spectrum.method,
         certificate=spectrum.certificate,
         gap=_widest_gap(values[:rank], errors[:rank]),
@@ -196,7 +187,10 @@ def _widest_gap(values: np.ndarray, errors: np.ndarray) -> InnerGap:
 def _rank(problem: Problem, values: np.ndarray, errors: np.ndarray) -> tuple[int, str]:
     """The rank, and what it rests on: the caller, structure, a gap, or the floor.
 
-    ``values`` are all eigenvalues from the largest down, and ``errors`` bounds on their errors.
+    Without the caller's it is the largest that structure allows, if the eigenvalue at this rank is
+    certified to be positive, which proves the rank. Otherwise it is the number of eigenvalues above
+    their errors, which is an assumption. If an eigenvalue beyond the structural bound is certified
+    to be positive, the bound is wrong and is not used. ``values`` are from the largest down.
     """
     if problem.rank is not None:
         return problem.rank, GIVEN
@@ -218,23 +212,11 @@ def semidefinite(value: float, error: float) -> Enclosure:
     return Enclosure(max(float(value), 0.0), max(float(value - error), 0.0), float(value + error))
 
 
-def _floor(spectrum: Spectrum) -> float:
-    """The smallest eigenvalue that can be told from zero with the errors of the smallest values.
-
-    For the eigenvalues of a matrix it is their error. For squares of singular values that are known
-    to e it is :data:`FLOOR_OF_SQUARES` times e^2, and the error of a zero is e^2. Zeros that follow
-    from the shapes of the factors have no error and are left out.
-    """
-    positive_errors = spectrum.errors[spectrum.errors > 0]
-    last_error = float(positive_errors[-1]) if len(positive_errors) else 0.0
-    return last_error * FLOOR_OF_SQUARES if spectrum.method == "factored" else last_error
-
-
 def _uncertified(problem: Problem, spectrum: Spectrum, norm: float) -> Ends | None:
     """The ends of a spectrum whose errors are unknown: values as computed, without bounds.
 
     Without a rank from the caller, the eigenvalues above LAPACK's own rounding are counted. None
-    where the matrix is zero; ``norm`` is its 2-norm.
+    where the matrix, of the 2-norm ``norm``, is zero.
     """
     values = spectrum.values
     noise = spectral_error(problem.size, problem.op.dtype) * norm

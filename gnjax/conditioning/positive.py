@@ -19,9 +19,8 @@ _ITERATIONS = 6  # steps of inverse iteration
 def matrix_on_range(problem: Problem) -> tuple[np.ndarray, Operator, Error]:
     """The matrix of a problem on the smallest space that structure proves to hold its range.
 
-    Returns it as a symmetric array in host memory and as an operator. The third value is an error,
-    the norm of the skew-symmetric part that was left out of the array; where symmetry is a fact, it
-    is 0 and states the evidence for it.
+    Returns it as a symmetric array in host memory and as an operator, with the error of the array:
+    the skew-symmetric part that was left out.
     """
     operator_on_range = on_range(problem.op)
     matrix, asymmetry = host_matrix(operator_on_range, problem.limits)
@@ -29,22 +28,12 @@ def matrix_on_range(problem: Problem) -> tuple[np.ndarray, Operator, Error]:
 
 
 def lower_factor(matrix: np.ndarray) -> np.ndarray | None:
-    """L with L L^T = M, by Cholesky; None where a pivot is not positive.
-
-    The entries of the array above the diagonal are no part of L.
-    """
+    """L with L L^T = M, by Cholesky, on and below the diagonal; None without one."""
     try:
         # The transpose is the same matrix in the memory layout that LAPACK needs without a copy.
         return scipy.linalg.cho_factor(matrix.T, lower=True, check_finite=False)[0]
     except np.linalg.LinAlgError:
         return None
-
-
-def shifted_copy(matrix: np.ndarray, shift: float) -> np.ndarray:
-    """M - s I for the matrix M and the shift s, as a new array."""
-    copy = matrix.copy()
-    copy[np.diag_indices_from(copy)] -= shift
-    return copy
 
 
 def least_eigenvalue(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure | None:
@@ -62,30 +51,10 @@ def least_eigenvalue(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure
     overflows.
     """
     unit = 2.0 ** np.floor(np.log2(np.abs(matrix).max()))  # powers of two divide without rounding
-    bounds = _least_of_scaled(matrix / unit, guess / unit, rtol)
-    if bounds is None:
-        return None
-    return Enclosure(
-        bounds.value * unit, _outwards(bounds.low, unit, -1), _outwards(bounds.high, unit, 1)
-    )
-
-
-def _outwards(bound: float, unit: float, way: int) -> float:
-    """bound * unit, moved down (way -1) or up (way 1) where the product is not exact."""
-    product = bound * unit
-    return product if product / unit == bound else float(np.nextafter(product, way * np.inf))
-
-
-def _least_of_scaled(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure | None:
-    """:func:`least_eigenvalue` for a matrix M of n rows whose largest entry is of size one.
-
-    ``guess`` is an estimate of lambda_min, and s = guess - rtol |guess|. If M - s I has a Cholesky
-    factor, then lambda_min >= s - e, where e bounds the rounding of the factorisation. Else M - s I
-    is not positive definite, and the answer is None. The upper bound is a Rayleigh quotient of M,
-    with its rounding, at a vector x of inverse iteration; the estimate told is not above it.
-    """
+    matrix, guess = matrix / unit, guess / unit
     shift = guess - rtol * abs(guess)
-    shifted_matrix = shifted_copy(matrix, shift)
+    shifted_matrix = matrix.copy()
+    shifted_matrix[np.diag_indices_from(matrix)] -= shift
     factor = lower_factor(shifted_matrix)
     if factor is None:
         return None
@@ -104,4 +73,11 @@ def _least_of_scaled(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure
     # of M x, of x . (M x), and of the length of x, each at most gamma ||M||_F
     quotient_error = 3 * gamma(2 * size + 2, np.dtype(float)) * float(np.linalg.norm(matrix))
     upper = quotient + quotient_error
-    return Enclosure(min(guess, upper), shift - rounding, upper)
+    low, high = _outwards(shift - rounding, unit, -1), _outwards(upper, unit, 1)
+    return Enclosure(min(guess, upper) * unit, low, high)
+
+
+def _outwards(bound: float, unit: float, way: int) -> float:
+    """bound * unit, moved down (way -1) or up (way 1) where the product is not exact."""
+    product = bound * unit
+    return product if product / unit == bound else float(np.nextafter(product, way * np.inf))

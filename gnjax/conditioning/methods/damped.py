@@ -55,9 +55,9 @@ def _refuses(problem: Problem) -> str:
 def _ends(problem: Problem) -> Ends | None:
     """Both ends of A + s I, from bounds on both ends of A, each moved by s.
 
-    The ends of A are computed of its twin, the smaller matrix with the same non-zero eigenvalues:
-    from its whole spectrum, or by Lanczos where it is too large for that. Lanczos bounds the
-    smallest eigenvalue of A from above alone, and A is semidefinite, so that 0 is the lower bound.
+    The ends of A are computed of its twin, from its whole spectrum, or by Lanczos where it is too
+    large for that. Lanczos bounds the smallest eigenvalue of A from above alone, and A is
+    semidefinite, so that 0 is the lower bound.
     """
     base, shift = unshifted_of(problem.op)
     small = twin_of(base)
@@ -96,9 +96,8 @@ def _ends(problem: Problem) -> Ends | None:
 def _why_singular(base: Operator, rows: int, bottom: Enclosure, size: int) -> Error | None:
     """The evidence that A, of ``size`` rows, is singular; None where structure does not prove it.
 
-    The ``base`` is A, and ``bottom`` the smallest eigenvalue of its twin, a matrix of ``rows`` rows
-    with the same non-zero eigenvalues, or A itself. If the twin is smaller, A has at least as many
-    zeros as it has more rows. Otherwise A is singular if a bound on its rank is below ``size``.
+    ``bottom`` is the smallest eigenvalue of A's twin, of ``rows`` rows. If the twin is smaller, A
+    has zeros. Otherwise A is singular if a bound on its rank is below ``size``.
     """
     if facts_of(base).assumed:  # its structure is an assumption, and proves nothing
         return None

@@ -72,8 +72,8 @@ def _of_full_rank(
 ) -> Ends | None:
     """The ends of a matrix M = L L^T with the Cholesky ``factor`` L and largest eigenvalue ``top``.
 
-    lambda_min(M) is 1 / lambda_max(M^{-1}), which Lanczos finds, with two solves by L in place of a
-    product. Both ends are widened by the ``errors`` of M. None where lambda_min may then be 0.
+    lambda_min(M) is 1 / lambda_max(M^{-1}), which Lanczos finds. Both ends are widened by the
+    ``errors`` of M. None where lambda_min may then be 0.
     """
 
     def solve(rows: np.ndarray) -> np.ndarray:
@@ -105,9 +105,9 @@ def _of_full_rank(
 def _largest(apply: HostProduct, size: int, rtol: float, seed: int) -> Enclosure:
     """The largest eigenvalue of a symmetric matrix of ``size`` rows, by Lanczos on its products.
 
-    It must be positive, and the upper bound is within ``rtol`` of the value. The largest Ritz value
-    is a lower bound for certain, up to rounding. The upper bound fails with a probability of at
-    most ``MISSED_AT_EITHER_END / 2``.
+    It must be positive. The largest Ritz value is a lower bound for certain, up to rounding. The
+    upper bound, within ``rtol`` of it, fails with a probability of at most
+    ``MISSED_AT_EITHER_END / 2``.
     """
 
     def enough(run: lanczos.Run) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -58,10 +57,9 @@ def _cost(problem: Problem) -> float:
 def _ends(problem: Problem) -> Ends | None:
     """Both ends by block Lanczos, which runs until they are certified or memory is full.
 
-    A run may also end because its basis spans all that the operator does not map to zero: it is
-    then complete, and has the whole spectrum. The answer is None where the norm of the operator is
-    at most the error of its products, ``noise``. The final error is larger than ``noise``: to it
-    come the entries of T that the run set to zero, and the rounding of the run.
+    A run may also end because its basis spans all that the operator does not map to zero: it then
+    has the whole spectrum. The answer is None where the norm of the operator is at most the error
+    of its products.
     """
     op, size = problem.op, problem.size
     norm = operator_norm(op)
@@ -76,7 +74,7 @@ def _ends(problem: Problem) -> Ends | None:
             lanczos.random_rows(size, _BLOCK, problem.seed),
             max_steps=max(2, int(most_vectors // _BLOCK) + 1),
             noise=noise,
-            enough=_stopped_or(problem, partial(_both_certain, rtol=problem.rtol, error=noise)),
+            enough=_enough(problem, noise),
             check_every=1,
             seed=problem.seed,
         )
@@ -106,20 +104,31 @@ def _check_answerable(problem: Problem, run: lanczos.Run) -> None:
         raise ValueError(msg)
 
 
-def _stopped_or(
-    problem: Problem, certain: Callable[[lanczos.Run], bool]
-) -> Callable[[lanczos.Run], bool]:
+def _enough(problem: Problem, error: float) -> Callable[[lanczos.Run], bool]:
     """A test of whether a run is long enough, to be called at every step.
 
-    It is where the caller has asked to stop, or where ``certain`` holds, which is asked at every
-    eighth step.
+    It is where the caller has asked to stop, or where it is certain enough that no eigenvalue lies
+    far outside the range of Ritz values, which is asked at every eighth step.
+
+    With the smallest and the largest Ritz value a and b, all eigenvalues must be between
+    (1 - rtol / 2) a and (1 + rtol / 3) b, and the former must be above ``error``, that of the
+    products. So kappa is b / a times at most (1 + rtol / 3) / (1 - rtol / 2), which is about
+    1 + 5/6 rtol; the interval of the answer adds ``error`` to that. It is wrong with a probability
+    of at most ``MISSED_AT_EITHER_END`` for both ends together.
     """
-    steps = 0
+    steps, rtol = 0, problem.rtol
 
     def enough(run: lanczos.Run) -> bool:
         nonlocal steps
         steps += 1
-        return problem.watch.stopped or (steps % _CHECK_EVERY == 0 and certain(run))
+        if problem.watch.stopped or steps % _CHECK_EVERY:
+            return problem.watch.stopped
+        values = np.linalg.eigvalsh(run.projection)
+        bottom = values[0] * (1 - rtol / 2)
+        if bottom <= error:
+            return False
+        chances = lanczos.missed_probability(run, np.array([bottom, values[-1] * (1 + rtol / 3)]))
+        return bool((chances <= MISSED_AT_EITHER_END / 2).all())
 
     return enough
 
@@ -130,8 +139,7 @@ def _complete(
     """The spectrum from a complete run: its Ritz values, and zeros for the remaining dimensions.
 
     ``values`` are the Ritz values from the smallest up, with their ``residuals``, and ``error`` is
-    that of the run as a whole. The run found that random vectors outside its basis are mapped to
-    zero, to within ``run.null_error`` and but for the chance ``run.null_chance``.
+    that of the run as a whole.
     """
     size = op.shape[0]
     has_zeros = size > len(values)
@@ -147,23 +155,6 @@ def _complete(
     return Spectrum(all_values[order], errors[order], "krylov", rests_on)
 
 
-def _both_certain(run: lanczos.Run, *, rtol: float, error: float) -> bool:
-    """Whether it is certain enough that no eigenvalue lies far outside the range of Ritz values.
-
-    With the smallest and the largest Ritz value a and b, all eigenvalues must be between
-    (1 - rtol / 2) a and (1 + rtol / 3) b, and the former must be above ``error``, that of the
-    products. So kappa is b / a times at most (1 + rtol / 3) / (1 - rtol / 2), which is about
-    1 + 5/6 rtol; the interval of the answer adds ``error`` to that. It is wrong with a probability
-    of at most ``MISSED_AT_EITHER_END`` for both ends together.
-    """
-    values = np.linalg.eigvalsh(run.projection)
-    bottom = values[0] * (1 - rtol / 2)
-    if bottom <= error:
-        return False
-    chances = lanczos.missed_probability(run, np.array([bottom, values[-1] * (1 + rtol / 3)]))
-    return bool((chances <= MISSED_AT_EITHER_END / 2).all())
-
-
 def _incomplete(
     problem: Problem,
     run: lanczos.Run,
@@ -173,10 +164,10 @@ def _incomplete(
 ) -> Ends:
     """Both ends from an incomplete run, with its Ritz ``values`` from the smallest up.
 
-    Without a whole spectrum zeros cannot be counted, so that the smallest non-zero eigenvalue is
-    known only if every eigenvalue is certified to be positive. Otherwise it is bounded from above
-    alone, by the smallest Ritz value that is certainly not zero with its residual. The rank is then
-    the caller's, or the largest that it can be: the bound holds for no smaller one.
+    The smallest non-zero eigenvalue is known only if every eigenvalue is certified to be positive.
+    Otherwise it is bounded from above alone, by the smallest Ritz value that is certainly not zero
+    with its residual. The rank is then the caller's, or the largest that it can be: the bound holds
+    for no smaller one.
     """
     size, top, bottom = run.size, float(values[-1]), float(values[0])
     rests_on = certificate(error, chance(MISSED_AT_EITHER_END), symmetry_of(problem.op))
@@ -208,7 +199,7 @@ def _incomplete(
 def _unseen_rank(problem: Problem, positive: int) -> tuple[int, str]:
     """The rank, and what it rests on, where a run did not see all of the spectrum.
 
-    It is the caller's, or the largest that structure allows, unless more eigenvalues than that are
+    It is the caller's, or the largest that structure allows, unless more eigenvalues are
     ``positive``.
     """
     if problem.rank is not None:

@@ -65,9 +65,9 @@ def _refuses(problem: Problem) -> str:
 def _deficient(problem: Problem, plan: Plan | None) -> bool:
     """Whether structure proves that A = J J^T is singular, for a J of much work.
 
-    A J with at least twice as many columns as rows counts as one of full rank without a proof: it
-    is singular only if whole rows are zero, and to look for those takes a share of the time of
-    computing J. With little work the question is not asked: the method then finds out itself.
+    A J with at least twice as many columns as rows counts as one of full rank: it is singular only
+    if whole rows are zero, and to look for those takes a share of the time of computing J. With
+    little work the method finds out itself.
     """
     factor = factorisation_of(problem.op)
     if plan is None or factor is None or plan.work <= _LARGE:
@@ -85,33 +85,28 @@ def _cost(problem: Problem) -> float:
 def _ends(problem: Problem) -> Ends | None:
     """Both ends of A; by method "inverse", from the formed matrix, where this one fails.
 
-    It fails where the preconditioner has no Cholesky factor, or the smallest eigenvalue is not
-    certified to be positive.
+    The preconditioner is the matrix that the caller gave, or comes from a sketch of J. The method
+    fails where it has no Cholesky factor, or the smallest eigenvalue is not certified to be
+    positive.
     """
-    preconditioned = _preconditioned(problem)
+    preconditioned: PreconditionedMatrix | None
+    if problem.preconditioner is not None:
+        preconditioned = by_products(problem.op, problem.preconditioner, problem.watch)
+    else:
+        factor, plan = factorisation_of(problem.op), _plan(problem)
+        assert factor is not None
+        assert plan is not None
+        preconditioned = by_factor(factor, plan, problem.rtol, problem.seed, problem.watch)
     ends = None if preconditioned is None else _certified(problem, preconditioned)
     return inverse.METHOD.ends(problem) if ends is None else ends
-
-
-def _preconditioned(problem: Problem) -> PreconditionedMatrix | None:
-    """A with a preconditioner: from the matrix that the caller gave, or from a sketch of J.
-
-    None where no preconditioner was found.
-    """
-    if problem.preconditioner is not None:
-        return by_products(problem.op, problem.preconditioner, problem.watch)
-    factor, plan = factorisation_of(problem.op), _plan(problem)
-    assert factor is not None
-    assert plan is not None
-    return by_factor(factor, plan, problem.rtol, problem.seed, problem.watch)
 
 
 def _certified(problem: Problem, preconditioned: PreconditionedMatrix) -> Ends | None:
     """Both ends of a matrix A with its preconditioner, by Lanczos from random blocks.
 
-    Each end is a Ritz value and a bound beyond it, which fails with a probability of at most half
-    of ``MISSED_AT_EITHER_END``. None where the smallest eigenvalue is not certified to be positive
-    or the largest has no bound; where the caller has stopped the work, the ends so far.
+    Each bound fails with a probability of at most half of ``MISSED_AT_EITHER_END``. None where the
+    smallest eigenvalue is not certified to be positive or the largest has no bound; where the
+    caller has stopped the work, the ends so far.
     """
 
     def enclosed(end: End, rtol: float) -> Enclosed:
