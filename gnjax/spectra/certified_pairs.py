@@ -83,14 +83,7 @@ class CertifiedPairs(Result):
         return True if self.rest[0] >= float(self.intervals[:, 1].max()) else None
 
     def __str__(self) -> str:
-        """A line for the whole, and one for each pair."""
-        lines = [self._summary()]
-        for value, residual, error in zip(self.values, self.residuals, self.errors, strict=True):
-            lines.append(f"  {value:.10g} to {error:.2g}, residual {residual:.2g}")
-        return "\n".join(lines)
-
-    def _summary(self) -> str:
-        """One line: how accurate the pairs are, what others there are, and what was missed."""
+        """A line for the whole, with what is beside the pairs, and one for each pair."""
         parts = [f"{len(self)} eigenpairs, each value to {self.errors.max():.2g} of an eigenvalue"]
         if self.certificate.kind == UNKNOWN:
             worst = self.residuals.max()
@@ -99,7 +92,10 @@ class CertifiedPairs(Result):
             parts.append(f"COPIES: they span {self.independent} dimensions")
         parts += [self._others(), *self._missed()]
         state = "" if self.finished else ", INTERRUPTED"
-        return f"{'; '.join(parts)} ({self.products} products, {self.certificate.brief}{state})"
+        lines = [f"{'; '.join(parts)} ({self.products} products, {self.certificate.brief}{state})"]
+        for value, residual, error in zip(self.values, self.residuals, self.errors, strict=True):
+            lines.append(f"  {value:.10g} to {error:.2g}, residual {residual:.2g}")
+        return "\n".join(lines)
 
     def _others(self) -> str:
         """The eigenvalues that belong to none of the pairs: the interval ``rest`` in words.

@@ -27,7 +27,7 @@ from gnjax.spectra.certified_pairs import CertifiedPairs
 from gnjax.spectra.eigenvectors import arcsines
 from gnjax.spectra.krylov.complement import Complement, complement
 from gnjax.spectra.krylov.host_products import beside_xla, host_product, too_large
-from gnjax.spectra.krylov.ritz_places import group_radii
+from gnjax.spectra.krylov.ritz_places import overlapping
 from gnjax.spectra.watch import Progress, watching
 from gnjax.spectra.whole import dense_error
 
@@ -78,7 +78,7 @@ def certify(
         raise ValueError(refused)
     # beside_xla: BLAS on one thread, so that XLA has the cores
     with watching(progress, stoppable=True) as watch, beside_xla():
-        product = _Counting(watch(host_product(operator)))
+        product = watch(host_product(operator))
         pairs = _pairs(product, rows, approximations)
         error = dense_error(operator, pairs.norm)
         share = spectral_error(rows.shape[1], operator.dtype)  # rounding relative to the norm
@@ -88,18 +88,8 @@ def certify(
     norm = max(pairs.norm, float(np.abs(others.ritz).max(initial=0.0)))
     error = dense_error(operator, norm)
     error_of_ritz = LAPACK_ROUNDING.to(_RUN * share * norm) + others.dropped
-    return _answer(pairs, others, error, error_of_ritz, product.products, finished)
-
-
-class _Counting:
-    """The products with rows, and how many rows were multiplied."""
-
-    def __init__(self, apply: HostProduct) -> None:
-        self._apply, self.products = apply, 0
-
-    def __call__(self, rows: np.ndarray) -> np.ndarray:
-        self.products += len(rows)
-        return self._apply(rows)
+    products = len(rows) + len(pairs.basis) + others.products
+    return _answer(pairs, others, error, error_of_ritz, products, finished)
 
 
 @dataclass(frozen=True)
@@ -131,12 +121,11 @@ class _Pairs:
 def _pairs(product: HostProduct, rows: np.ndarray, approximations: np.ndarray | None) -> _Pairs:
     """What two products for each of the unit ``rows`` (k, n) say about the pairs.
 
-    The rows are approximate eigenvectors x_i of A. Their values theta_i are ``approximations`` or,
-    where these are None, Rayleigh quotients. If the rows are independent, with the smallest
-    singular value sigma, each of them has an eigenvalue of its own within the residuals divided by
-    sigma (Kahan). Otherwise each value has one within its residual, and several may have the same.
-    The second products are with an orthonormal basis of the rows, as the rows themselves need not
-    be orthogonal.
+    Their values theta_i are ``approximations`` or, where these are None, Rayleigh quotients. If the
+    rows are independent, with the smallest singular value sigma, each of them has an eigenvalue of
+    its own within the residuals divided by sigma (Kahan). Otherwise each value has one within its
+    residual, and several may have the same. The second products are with an orthonormal basis of
+    the rows.
     """
     images = product(rows)
     values = np.einsum("ij,ij->i", rows, images) if approximations is None else approximations
@@ -148,8 +137,11 @@ def _pairs(product: HostProduct, rows: np.ndarray, approximations: np.ndarray | 
     projection = (projection + projection.T) / 2  # symmetric but for rounding
     # The norm of the part of A that couples the space of the vectors with its complement.
     beta = float(np.linalg.norm(images - projection @ basis, 2))
-    are_independent = len(basis) == len(rows)
-    radii = group_radii(values, residuals / sigma[-1]) if are_independent else residuals
+    radii = residuals
+    if len(basis) == len(rows):  # independent
+        radii = np.empty(len(rows))
+        for members, radius in overlapping(values, residuals / sigma[-1]):
+            radii[members] = radius
     return _Pairs(values, residuals, radii, basis, np.linalg.eigvalsh(projection), beta)
 
 
@@ -165,11 +157,9 @@ def _others(
     """Bounds on the eigenvalues of A on the complement of the space that the vectors span.
 
     They are as close as it takes to tell whether the values of the pairs are the smallest or the
-    largest eigenvalues, with their radii and the errors that :func:`_answer` adds.
-
-    ``error`` is that of the products, and ``share`` their rounding as a fraction of ||A||. Where
-    the error is unknown, the eigenvalues are bounded for the products as returned. ``stop`` returns
-    whether to end the search with the bounds so far.
+    largest eigenvalues, with their radii and the errors that :func:`_answer` adds. ``error`` is
+    that of the products, and ``share`` their rounding as a fraction of ||A||. Where the error is
+    unknown, the eigenvalues are bounded for the products as returned.
     """
     size = pairs.basis.shape[1]
     rounding = share * pairs.norm
@@ -199,14 +189,12 @@ def _answer(
 ) -> CertifiedPairs:
     """The answer of :func:`certify`: intervals for the exact A, from those for its products.
 
-    ``others`` are bounds on the eigenvalues of A on the complement of the space of the pairs, and
-    the Ritz values of the search there. By Weyl the eigenvalues of A are within ``pairs.beta`` of
-    those on the space and on its complement: this is the norm of the part of A that couples both.
-    ``error`` is that of the products, which moves every eigenvalue by as much, and
-    ``error_of_ritz`` that of the Ritz values. The sum of the three is ``moved``. So all eigenvalues
-    of A but m, the dimension of the space, lie in an interval, ``rest``, which is empty (from inf
-    to -inf) if the pairs span the whole space. The m eigenvalues outside of it need not be those of
-    the pairs, so that it is made wider (:func:`_with_those_of_no_pair`).
+    By Weyl the eigenvalues of A are within ``pairs.beta`` of those on the space of the pairs and on
+    its complement. ``error`` is that of the products, which moves every eigenvalue by as much, and
+    ``error_of_ritz`` that of the Ritz values on the complement. The sum of the three is ``moved``.
+    So all eigenvalues of A but m, the dimension of the space, lie in an interval, ``rest``, which
+    is empty (from inf to -inf) if the pairs span the whole space. The m eigenvalues outside of it
+    need not be those of the pairs, so that it is made wider.
     """
     moved = raised(pairs.beta + error.value + error_of_ritz.value)
     rest = (others.low - moved, others.high + moved) if len(others.ritz) else (np.inf, -np.inf)
@@ -270,13 +258,13 @@ def _missed_above(
 ) -> int:
     """A lower bound on how many eigenvalues of A above the least value belong to no given pair.
 
-    ``values`` are those of the pairs, with their ``errors``. ``within`` are the eigenvalues t_j of
-    A on the space of their vectors, and ``ritz``, ascending, the Ritz values on its complement. Let
-    rho_i be the i-th of the latter from above. The compression of A to the complement has at least
-    i eigenvalues >= rho_i (Cauchy), and A without the part that couples the two spaces has
-    i + #{j: t_j >= rho_i} of them. That part and the errors move an eigenvalue by ``moved`` at most
-    (Weyl), so that at least as many eigenvalues of A are >= rho_i - ``moved``. A pair accounts for
-    one of them only if its interval, value +- error, reaches up there; the others are missed.
+    ``values`` are those of the pairs, with their ``errors``, ``within`` the eigenvalues t_j of A on
+    the space of their vectors, and ``ritz``, ascending, the Ritz values on its complement. Let
+    rho_i be the i-th of the latter from above. A without the part that couples the two spaces has
+    at least i + #{j: t_j >= rho_i} eigenvalues >= rho_i (Cauchy). That part and the errors move an
+    eigenvalue by ``moved`` at most (Weyl), so that at least as many eigenvalues of A
+    are >= rho_i - ``moved``. A pair accounts for one of them only if its interval, value +- error,
+    reaches up there.
     """
     most_missed = 0
     for index, rho in enumerate(ritz[::-1], start=1):
@@ -291,10 +279,9 @@ def _missed_above(
 def _angles(pairs: _Pairs, error: float, moved: float, rest: tuple[float, float]) -> np.ndarray:
     """Bounds in radians on the angle of each vector with an exact eigenvector (k,).
 
-    By Davis and Kahan its sine is at most residual / gap. The gap is the distance of the value to
-    all eigenvalues but one, the vector's own. The others lie in the interval ``rest``, or within
-    ``moved`` of an eigenvalue of A on the space of the pairs that is not the nearest to the value.
-    ``error`` is that of the products, and is added to the residual.
+    By Davis and Kahan its sine is at most residual / gap, for the distance of the value to all
+    eigenvalues but the vector's own. The others lie in ``rest``, or within ``moved`` of an
+    eigenvalue of A on the space of the pairs that is not the nearest to the value.
     """
     gaps = np.empty(len(pairs.values))
     for index, value in enumerate(pairs.values):
@@ -305,10 +292,7 @@ def _angles(pairs: _Pairs, error: float, moved: float, rest: tuple[float, float]
 
 
 def _rows(vectors: Any, size: int) -> np.ndarray:
-    """The caller's ``vectors``, (k, n) or one (n,), as unit rows (k, n) in float64.
-
-    Others than k <= n = ``size`` rows of finite numbers, none of them zero, are refused.
-    """
+    """The caller's ``vectors``, (k, n) or one (n,), as unit rows (k, n) in float64, checked."""
     rows = np.atleast_2d(np.asarray(vectors))
     if rows.dtype.kind not in "fiu":
         msg = f"vectors must hold real numbers, got dtype {rows.dtype}"

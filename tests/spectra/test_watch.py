@@ -16,6 +16,7 @@ from rich.console import Console
 
 import gnjax
 from gnjax.spectra import watch
+from tests.held_out.matrices import rotated
 
 _KRYLOV = gnjax.Limits(whole_rows=10)
 
@@ -28,14 +29,8 @@ def _usual_ctrl_c():
     signal.signal(signal.SIGINT, before)
 
 
-def _matrix(values, seed=0):
-    basis = np.linalg.qr(np.random.default_rng(seed).standard_normal((len(values), len(values))))[0]
-    matrix = (basis * values) @ basis.T
-    return (matrix + matrix.T) / 2
-
-
 _VALUES = np.linspace(0, 1, 400) ** 2
-_SLOW = _matrix(_VALUES)  # hundreds of products to 1e-10
+_SLOW = rotated(np.random.default_rng(0), _VALUES)  # hundreds of products to 1e-10
 
 
 class _Calls:
@@ -107,7 +102,9 @@ def test_interrupted_vectors_of_a_network_come_back_with_their_errors():
 def test_an_interrupted_kappa_encloses_the_truth():
     values = 1e-6 + _VALUES
     calls = _Calls(100)
-    found = gnjax.condition_number(_matrix(values), method="krylov", progress=calls)
+    found = gnjax.condition_number(
+        rotated(np.random.default_rng(0), values), method="krylov", progress=calls
+    )
     assert calls.seen[-1][0] <= 108
     assert (found.finished, found.resolved) == (False, False)
     assert "INTERRUPTED" in str(found)

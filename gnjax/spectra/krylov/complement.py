@@ -7,8 +7,8 @@ With orthonormal rows Q (m, n) that span the subspace, in a basis that begins wi
 By Weyl each eigenvalue of A is within beta of the eigenvalue of T or C with the same number: m of
 them are near those of T, and the other n - m near those of C. A Lanczos run with C from a random
 start bounds the eigenvalues of C on both sides. Outside these bounds the run has missed nothing,
-with the probability that :mod:`gnjax.spectra.krylov.missed` computes. Its Ritz values rho_1 >=
-rho_2 >= .. are lower bounds: with their space added to Q, at least i + #{j: t_j >= rho_i}
+with the probability that :mod:`gnjax.spectra.krylov.missed` computes. Its Ritz values
+rho_1 >= rho_2 >= .. are lower bounds: with their space added to Q, at least i + #{j: t_j >= rho_i}
 eigenvalues of A are rho_i - beta or above (Cauchy and Weyl).
 """
 
@@ -38,6 +38,7 @@ class Complement:
       ritz: the Ritz values of the run in ascending order; empty where the subspace is the whole.
       chance: the probability that an eigenvalue was missed.
       dropped: how far the Ritz values can be from those of C, by what the run left out as rounding.
+      products: how many rows the run multiplied.
     """
 
     low: float
@@ -45,10 +46,11 @@ class Complement:
     ritz: np.ndarray
     chance: Error
     dropped: Error
+    products: int
 
 
 _WHOLE = Error(0.0, reason="a basis of the whole space")
-NOTHING = Complement(np.inf, -np.inf, np.empty(0), _WHOLE, Error(0.0))
+NOTHING = Complement(np.inf, -np.inf, np.empty(0), _WHOLE, Error(0.0), 0)
 
 
 def complement(
@@ -66,8 +68,8 @@ def complement(
 
     A Lanczos run with C from a random start goes on until it has missed no eigenvalue of C below
     ``below`` and none above ``above``, but for a probability of ``MISSED`` / 2 each. Where a Ritz
-    value lies beyond one of these points, there are such eigenvalues. A point a fiftieth of the
-    Ritz values' range outside of them then takes its place.
+    value lies beyond one of these points, a point a fiftieth of the Ritz values' range outside of
+    them takes its place.
 
     Args:
       apply: products of A with rows (b, n).
@@ -84,15 +86,15 @@ def complement(
     start = lanczos.random_rows(size, _BLOCK, seed, orthogonal_to=basis)
 
     def enough(run: lanczos.Run) -> bool:
-        """Whether the run has missed no eigenvalue beyond both points, or is to stop.
-
-        The points are ``below`` and ``above``, or lie just outside of the Ritz values
-        (:func:`_targets`).
-        """
+        """Whether the run has missed no eigenvalue beyond both points, or is to stop."""
         if stop():
             return True
-        targets = _targets(np.linalg.eigvalsh(run.projection), below, above)
-        return bool((lanczos.missed_probability(run, targets) <= MISSED / 2).all())
+        ritz = np.linalg.eigvalsh(run.projection)
+        distance = _NEAR * float(ritz[-1] - ritz[0])
+        low = below if below < ritz[0] else ritz[0] - distance
+        high = above if above > ritz[-1] else ritz[-1] + distance
+        missed = lanczos.missed_probability(run, np.array([low, high]))
+        return bool((missed <= MISSED / 2).all())
 
     run = lanczos.lanczos(
         apply,
@@ -109,29 +111,14 @@ def complement(
         _of_complete(run, ritz) if run.complete else _likely(run, ritz, below, above)
     )
     dropped = Error(run.dropped, reason="entries of T that Lanczos set to zero as rounding")
-    return Complement(low, high, ritz, chance, dropped)
-
-
-def _targets(ritz: np.ndarray, below: float, above: float) -> np.ndarray:
-    """The two points, below and above the ascending Ritz values, beyond which none may be missed.
-
-    They are what the caller asks for, unless a Ritz value lies beyond that already. Then the point
-    is a little outside of the Ritz values.
-    """
-    distance = _NEAR * float(ritz[-1] - ritz[0])
-    return np.array(
-        [
-            below if below < ritz[0] else ritz[0] - distance,
-            above if above > ritz[-1] else ritz[-1] + distance,
-        ]
-    )
+    return Complement(low, high, ritz, chance, dropped, run.products)
 
 
 def _of_complete(run: lanczos.Run, ritz: np.ndarray) -> tuple[float, float, Error]:
-    """Bounds on the least and the largest eigenvalue of C, and the probability that they fail.
+    """Bounds on all eigenvalues of C from a complete run, and the probability that they fail.
 
-    The run is complete: its basis spans the complement, so that ``ritz`` are all eigenvalues of C,
-    or C is zero outside of the basis up to ``null_error``, but for the probability ``null_chance``.
+    The basis spans the complement, so that ``ritz`` are all eigenvalues of C, or C is zero outside
+    of the basis up to ``null_error``, but for the probability ``null_chance``.
     """
     lost, values, chance = 0.0, ritz, 0.0
     if run.size > len(ritz):  # C has eigenvalues within null_error of zero beside the Ritz values
@@ -147,9 +134,8 @@ def _likely(
     """Bounds on all eigenvalues of C, and the probability ``MISSED`` that one of them fails.
 
     A bound lies at most the range of the Ritz values ``ritz`` (ascending) beyond the outermost, and
-    is infinite where the run has not made enough steps for that. Where the points ``below`` and
-    ``above``, which the caller asks for, hold as bounds and are closer to the Ritz values, they are
-    taken.
+    is infinite where the run has not made enough steps for that. The points ``below`` and ``above``
+    are taken where they hold as bounds and are closer to the Ritz values.
     """
     level, ritz_range = MISSED / 2, float(ritz[-1] - ritz[0])
     bounds = []

@@ -52,9 +52,8 @@ class Layout:
 def layout(size: int, dtype: jnp.dtype, devices: tuple[jax.Device, ...] = ()) -> Layout:
     """How vectors (size,) are cut into slabs of ``width`` numbers, and these put on the devices.
 
-    Every device has as many slabs as any other; without ``devices`` all are on one. A slab has at
-    most ``_SLAB`` numbers, and its width is a multiple of ``_PIECES``, the number of pieces that a
-    rotation works on one by one. So there may be room behind the last number of a vector.
+    Every device has as many slabs as any other; without ``devices`` all are on one. The width is a
+    multiple of ``_PIECES``, so that there may be room behind the last number of a vector.
     """
     count = max(1, len(devices))
     share = -(-size // count)  # numbers on each device, rounded up
@@ -72,11 +71,10 @@ def empty_basis(form: Layout, rows: int) -> jax.Array:
 
 @partial(jax.jit, static_argnums=0)
 def random_row(form: Layout, number: int) -> jax.Array:
-    """The ``number``-th row of normal random numbers, in the layout ``form`` (slabs, width).
+    """The ``number``-th row of normal random numbers (slabs, width), zero behind a vector's end.
 
-    Its numbers depend on ``number`` and not on the layout. A layout may have room behind the last
-    entry of a vector; the row is zero there. The random stream is different from those from which
-    the caller may have drawn weights.
+    Its numbers depend on ``number`` and not on the layout. The random stream is different from
+    those from which the caller may have drawn weights.
     """
     key = jax.random.fold_in(jax.random.key(_STREAM), number)
     normal = jax.random.normal(key, (form.slabs, form.width), form.dtype)
@@ -107,10 +105,10 @@ def row_of(basis: jax.Array, index: int) -> jax.Array:
 
 @jax.jit
 def combination(basis: jax.Array, coefficients: Any) -> jax.Array:
-    """w^T V for the coefficients w (rows,), as a row (slabs, width).
+    """w^T V for the basis V (slabs, rows, width) and coefficients w (rows,), as a row (slabs,
+    width).
 
-    V is ``basis`` (slabs, rows, width). The product is computed for each slab, so that no axis of V
-    is moved.
+    The product is computed for each slab, so that no axis of V is moved.
     """
     by_slab = jnp.broadcast_to(coefficients, basis.shape[:2]).astype(basis.dtype)
     return jnp.einsum("sr,src->sc", by_slab, basis, precision="highest")
@@ -119,13 +117,11 @@ def combination(basis: jax.Array, coefficients: Any) -> jax.Array:
 def orthogonalised(
     basis: jax.Array, row: jax.Array, filled: int, negligible: float
 ) -> tuple[jax.Array, np.ndarray, float]:
-    """Orthogonalise a row against V, the first ``filled`` rows of the basis.
+    """Orthogonalise a row (slabs, width) against V, the first ``filled`` rows of the basis.
 
     Returns what is left of the row, V times the given row (filled,), and the length that is left.
-    A row has the shape (slabs, width), and the basis (slabs, rows, width). The projection is
-    subtracted at least twice, because rounding in one pass leaves a part in V. It is subtracted
-    again as long as that shortens the row much and its length is not ``negligible``. Later rows of
-    the basis may hold anything.
+    The projection is subtracted at least twice, because rounding in one pass leaves a part in V,
+    and again as long as that shortens the row much and its length is not ``negligible``.
     """
     projected, length = np.zeros(filled), math.inf
     for attempt in range(_ATTEMPTS):
@@ -184,11 +180,9 @@ def with_row(basis: jax.Array, row: jax.Array, index: int, scale: float) -> jax.
 
 
 def rotated(basis: jax.Array, matrix: np.ndarray) -> jax.Array:
-    """The basis V whose first p rows are replaced by M V, for the matrix M (p, rows).
+    """The basis V (slabs, rows, width) whose first p rows are replaced by M V, for M (p, rows).
 
-    ``basis`` (slabs, rows, width) has each row of V cut into slabs, and its width is a multiple of
-    the number of pieces. The other rows stay what they are. A piece of the columns is rotated at a
-    time, so that a second basis is never in memory.
+    A piece of the columns is rotated at a time, so that a second basis is never in memory.
     """
     for start in range(0, basis.shape[2], basis.shape[2] // _PIECES):
         basis = _rotated_piece(basis, matrix, start)
@@ -197,11 +191,7 @@ def rotated(basis: jax.Array, matrix: np.ndarray) -> jax.Array:
 
 @partial(jax.jit, donate_argnums=0)
 def _rotated_piece(basis: jax.Array, matrix: Any, start: int) -> jax.Array:
-    """The basis (slabs, rows, width) after :func:`rotated`, for a piece of the columns alone.
-
-    The piece has ``width / _PIECES`` columns from ``start`` on. In each of them, of each slab, the
-    first p entries become ``matrix`` (p, rows) times the column.
-    """
+    """The basis after :func:`rotated` for ``width / _PIECES`` columns from ``start`` on alone."""
     slabs, _, width = basis.shape
     piece = jax.lax.dynamic_slice_in_dim(basis, start, width // _PIECES, 2)
     by_slab = jnp.broadcast_to(matrix, (slabs, *matrix.shape)).astype(basis.dtype)

@@ -3,14 +3,12 @@
 The run has thick restarts (Wu and Simon, 2000), as in :mod:`gnjax.spectra.krylov.few`. It serves
 operators whose basis in float64 does not fit in host memory. The basis is stored once, in the
 precision of the products, and has a fixed number of vectors: the rows of the run and the one that
-follows them. When the run has ended, the k vectors of the answer are copied to host memory, and the
-basis is freed.
+follows them.
 
 The run only yields approximate eigenvectors. In the end every Ritz vector x is multiplied once
-more, by the most precise product that there is. The value x^T A x / x^T x and the residual
-||A x - value x|| / ||x|| are computed in float64 from x as it is stored. Some eigenvalue of the A
-of that product is that close to the value, whatever rounding did to the run. To decide whether
-eigenvalues further out are missing would take a second basis, so that remains unknown.
+more, by the most precise product that there is, for its value and residual in float64. Some
+eigenvalue of the A of that product is that close to the value, whatever rounding did to the run. To
+decide whether eigenvalues further out are missing would take a second basis.
 """
 
 from __future__ import annotations
@@ -52,8 +50,8 @@ class DeviceRun:
     """A Lanczos run whose basis is on the device: A V^T = V^T T + q^T r.
 
     V are the first ``filled`` rows of the basis, q is the row after them, and r is ``coupling``
-    times the last unit vector after a step. The run is changed in place: each step donates the
-    basis that it has.
+    times the last unit vector after a step. The run is changed in place: each step donates its
+    basis.
     """
 
     form: Layout
@@ -80,9 +78,8 @@ class DeviceRun:
         """Whether small residuals of the k outermost Ritz pairs show that these are those of A.
 
         They do not if V seems to be invariant, because its coupling to the next row is at most
-        ``negligible``: then all Ritz pairs of V have small residuals, and eigenvalues further out
-        may be missing. In this case the run first makes max(4, k) products with directions outside
-        of V, after which the answer is True.
+        ``negligible``: then all Ritz pairs of V have small residuals. The run first makes max(4, k)
+        products with directions outside of V.
         """
         if self.coupling <= negligible and self.closed_at is None:
             self.closed_at = self.products
@@ -91,10 +88,9 @@ class DeviceRun:
     def ritz(self, sign: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The eigenvalues theta of T, their residuals, and eigenvectors w of T in columns.
 
-        They are in ascending order of sign * theta: the smallest theta first for sign 1, and the
-        largest first for sign -1. With A V^T = V^T T + q^T r, the Ritz vector x = V^T w has the
-        residual ||A x - theta x|| = ||q^T r w||. After a step, r is ``coupling`` times the last
-        unit vector, so that this is ``coupling`` times the absolute last entry of w.
+        They are in ascending order of sign * theta. With A V^T = V^T T + q^T r, the Ritz vector
+        x = V^T w has the residual ||A x - theta x|| = ||q^T r w||, which is ``coupling`` times the
+        absolute last entry of w.
         """
         values, vectors = np.linalg.eigh(self.projection[: self.filled, : self.filled])
         order = np.argsort(sign * values, kind="stable")
@@ -106,9 +102,8 @@ class DeviceRun:
 class Guess:
     """The Ritz vectors of a run as unit rows (k, n) in host memory, in the precision of the run.
 
-    ``reached`` says whether the residuals of the run came below its tolerance. ``scale`` is the
-    estimate of the norm of A that the tolerance was multiplied by, ``products`` the number of
-    vectors that were multiplied.
+    ``reached`` says whether the residuals of the run came below its tolerance. ``scale`` is its
+    estimate of the norm of A, and ``products`` the number of vectors that were multiplied.
     """
 
     vectors: np.ndarray
@@ -141,32 +136,43 @@ def ritz_vectors(
       stop: whether the best vectors so far are asked for.
     """
     # A basis of the whole space has one row more, as the last row only follows the run.
-    run = _begun(form, rows if rows < form.size else form.size + 1)
+    steps = rows - 1 if rows < form.size else form.size
+    run = DeviceRun(form, empty_basis(form, steps + 1), np.zeros((steps, steps)))
+    _start_anew(run)
     target = max(rtol, BREAKDOWN * float(jnp.finfo(form.dtype).eps))  # a few roundings
     reached = _searched(run, product, dtype, k, sign, target, stop)
     _, _, coefficients = run.ritz(sign)
-    vectors = _in_host_memory(run, coefficients[:, : min(k, run.filled)].T)
+    vectors = np.empty((min(k, run.filled), form.size), form.dtype)
+    for row, w in zip(vectors, coefficients.T, strict=False):  # one at a time is on the device
+        padded = np.zeros(run.basis.shape[1])
+        padded[: len(w)] = w
+        row[:] = on_host(as_vector(form, combination(run.basis, padded), form.dtype))
+        row /= row.dtype.type(length(row))
     return Guess(vectors, run.scale, run.products, reached)
 
 
 def checked_vectors(
     exact: DeviceProduct, form: Layout, vectors: np.ndarray, dtype: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The Rayleigh quotient and residual of each vector, in float64.
+    """The Rayleigh quotient x^T A x / |x|^2 and residual ||A x - value x|| / |x| of each vector x.
 
-    Vectors are first converted to ``dtype``, the type that the product takes. The product may
-    compute in a higher precision.
+    Both are in float64. The vectors are first converted to ``dtype``, the type that the product
+    takes; the product may compute in a higher precision.
     """
     pairs = np.array([_checked(exact, form, vector, dtype) for vector in vectors])
     return pairs[:, 0], pairs[:, 1]
 
 
-def _begun(form: Layout, rows: int) -> DeviceRun:
-    """A run without steps, whose first row is random, with room for ``rows`` rows of its basis."""
-    steps = rows - 1
-    run = DeviceRun(form, empty_basis(form, rows), np.zeros((steps, steps)))
-    _start_anew(run)
-    return run
+def _checked(
+    exact: DeviceProduct, form: Layout, row: np.ndarray, dtype: Any
+) -> tuple[float, float]:
+    """:func:`checked_vectors` for one of them; its arrays are gone before the next product."""
+    vector = as_vector(form, as_row(form, row), dtype)
+    image, x = on_host(exact(vector)), on_host(vector)
+    x_length = length(x)
+    value = dot(x, image) / x_length**2
+    refuse_nonfinite(value)
+    return value, length(image, x, value) / x_length
 
 
 def _searched(
@@ -180,13 +186,10 @@ def _searched(
 ) -> bool:
     """Make Lanczos steps and restarts until the k outermost residuals are small, if they get so.
 
-    Returns whether they did; otherwise ``stop`` asked to end, or too many products were made.
-
-    They are small below ``target`` times the scale, the largest absolute Ritz value so far. Where
-    the basis seems to be invariant, all residuals are small, also those of eigenvalues that are not
-    the outermost: then some products with directions outside of it come first
-    (:meth:`DeviceRun.looked`). A full basis is restarted with the k outermost Ritz vectors and half
-    of the others, so that the next rows have room.
+    Returns whether they did; otherwise ``stop`` asked to end, or too many products were made. They
+    are small below ``target`` times the largest absolute Ritz value so far. A full basis is
+    restarted with the k outermost Ritz vectors and half of the others, so that the next rows have
+    room.
     """
     most = most_products(run.steps)
     restart_size = k + (run.steps - k) // 2
@@ -212,7 +215,7 @@ def _step(run: DeviceRun, product: DeviceProduct, dtype: Any) -> None:
     """One Lanczos step: multiply the row that follows V, add it to V, and find the next row.
 
     The image, orthogonalised against all rows of V, is the next row, unless its length is only
-    rounding. ``dtype`` is that of the vectors that the product takes.
+    rounding.
     """
     form, step = run.form, run.filled
     image = as_row(form, product(as_vector(form, row_of(run.basis, step), dtype)))
@@ -233,10 +236,7 @@ def _step(run: DeviceRun, product: DeviceProduct, dtype: Any) -> None:
 
 
 def _start_anew(run: DeviceRun) -> None:
-    """Store a random unit vector orthogonal to V as the next row of the basis.
-
-    So the run begins, and continues where a product gave no new direction. The coupling is zero.
-    """
+    """Store a random unit vector orthogonal to V as the next row of the basis, without coupling."""
     run.coupling, run.draws = 0.0, run.draws + 1
     row = random_row(run.form, run.draws)
     row, _, remaining = orthogonalised(run.basis, row, run.filled, 0.0)
@@ -247,8 +247,8 @@ def _restart(run: DeviceRun, values: np.ndarray, vectors: np.ndarray) -> None:
     """Replace V by some of its Ritz vectors, and keep the row that follows (Wu and Simon, 2000).
 
     ``values`` (p,) and the columns w of ``vectors`` (filled, p) are eigenpairs of T. The new basis
-    has the rows V^T w and the old next row q, and the new T is diagonal. The entries of T between
-    the Ritz vectors and q come with the next step, which orthogonalises A q against all rows.
+    has the rows V^T w and the old next row q, and the new T is diagonal: its entries between the
+    Ritz vectors and q come with the next step.
     """
     count = len(values)
     rotation = np.zeros((count + 1, run.basis.shape[1]))
@@ -258,33 +258,3 @@ def _restart(run: DeviceRun, values: np.ndarray, vectors: np.ndarray) -> None:
     run.projection[:] = 0.0
     run.projection[:count, :count] = np.diag(values)
     run.filled = count
-
-
-def _in_host_memory(run: DeviceRun, coefficients: np.ndarray) -> np.ndarray:
-    """The Ritz vectors V^T w, for the rows w of ``coefficients`` (k, filled), as unit rows (k, n).
-
-    They have the precision of the basis, and are copied one after the other, so that the device
-    holds only one of them beside the basis.
-    """
-    rows = np.empty((len(coefficients), run.form.size), run.form.dtype)
-    for row, w in zip(rows, coefficients, strict=True):
-        padded = np.zeros(run.basis.shape[1])
-        padded[: len(w)] = w
-        row[:] = on_host(as_vector(run.form, combination(run.basis, padded), run.form.dtype))
-        row /= row.dtype.type(length(row))
-    return rows
-
-
-def _checked(
-    exact: DeviceProduct, form: Layout, row: np.ndarray, dtype: Any
-) -> tuple[float, float]:
-    """The Rayleigh quotient x^T A x / |x|^2 and the residual ||A x - value x|| / |x|.
-
-    x is the vector ``row`` converted to ``dtype``.
-    """
-    vector = as_vector(form, as_row(form, row), dtype)
-    image, x = on_host(exact(vector)), on_host(vector)
-    x_length = length(x)
-    value = dot(x, image) / x_length**2
-    refuse_nonfinite(value)
-    return value, length(image, x, value) / x_length

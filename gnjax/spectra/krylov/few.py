@@ -18,14 +18,13 @@ import numpy as np
 from gnjax.numerics.certificate import PROBABLE, PROVED, Error, unknown
 from gnjax.numerics.host import HostProduct
 from gnjax.spectra.krylov import lanczos as krylov
-from gnjax.spectra.krylov.hidden import MISSED, excludes, hides, is_outermost, threshold
+from gnjax.spectra.krylov.hidden import MISSED, excludes, hides, threshold
 from gnjax.spectra.krylov.ritz_places import position_errors
 from gnjax.spectra.krylov.search import (
     SPARE,
     RitzPairs,
     Search,
     most_products,
-    never,
     ritz_pairs,
     rowwise,
     small,
@@ -78,17 +77,16 @@ def outer_ritz_pairs(
     noise: float,
     most: int,
     seed: int = 0,
-    stop: Callable[[], bool] = never,
+    stop: Callable[[], bool] = lambda: False,
 ) -> OuterRitzPairs:
     """The k outermost Ritz pairs of a symmetric operator, those of its largest or smallest values.
 
-    Lanczos from one vector cannot see further copies of a repeated eigenvalue, which are hidden
-    from it. The first run starts from one vector. As long as one of the k eigenvalues may be
-    hidden, another run starts from twice as many vectors, since a run from k vectors finds k copies
-    of a repeated eigenvalue. A basis has ``most`` rows, or 2 k + 6 if those are more. A restart and
-    the search for hidden eigenvalues need up to as many again. If 20 products for each row of a
-    basis and 1000 more do not suffice, or once ``stop`` returns True, the best values so far come
-    back with ``converged`` False.
+    The first run starts from one vector. As long as one of the k eigenvalues may be hidden, another
+    run starts from twice as many vectors, since a run from k vectors finds k copies of a repeated
+    eigenvalue. A basis has ``most`` rows, or 2 k + 6 if those are more. A restart and the search
+    for hidden eigenvalues need up to as many again. If 20 products for each row of a basis and 1000
+    more do not suffice, or once ``stop`` returns True, the best values so far come back with
+    ``converged`` False.
 
     Args:
       apply: the product of the operator with rows.
@@ -131,34 +129,25 @@ def outer_ritz_pairs(
 def _more_vectors(search: Search, pairs: RitzPairs, block: int, hidden: bool | None) -> bool:
     """Whether another run, from more than ``block`` vectors, may find hidden eigenvalues.
 
-    A run from ``block`` vectors finds up to ``block`` copies of a repeated eigenvalue; more copies
-    are hidden from it. ``hidden`` says whether any eigenvalues are. If so, another run follows, but
-    none from more than 2 k vectors. If ``hidden`` is None, undecided, it follows only after a run
-    from one vector, or if a value occurs as often as there are vectors, so that it may have more
-    copies; and none from more than k vectors.
+    A run from ``block`` vectors finds up to ``block`` copies of a repeated eigenvalue. If any are
+    ``hidden``, another run follows, but none from more than 2 k vectors. If that is undecided
+    (None), it follows only after a run from one vector, or if a value occurs as often as there are
+    vectors, and none from more than k.
     """
     if hidden is not None:
         return hidden and block < 2 * search.k
+    values = pairs.values[: search.k]
     errors = pairs.residuals[: search.k] + search.noise * pairs.scale
-    return block < search.k and (block < 2 or _copies(pairs.values[: search.k], errors) >= block)
-
-
-def _copies(values: np.ndarray, errors: np.ndarray) -> int:
-    """The largest number of values that cannot be distinguished from one of them, itself included.
-
-    Two values (k,) cannot be distinguished if they differ by at most the sum of their ``errors``
-    (k,).
-    """
     distinct = np.abs(np.subtract.outer(values, values)) > np.add.outer(errors, errors)
-    return int((~distinct).sum(axis=1).max())
+    copies = int((~distinct).sum(axis=1).max())  # of one value, itself included
+    return block < search.k and (block < 2 or copies >= block)
 
 
 def _search(search: Search, block: int, products: int, level: float) -> RitzPairs:
     """The Ritz pairs of a run from ``block`` random vectors, with restarts when its basis is full.
 
-    It ends when the residuals of the k outermost pairs are below the tolerance, or after
-    ``products`` products. ``level`` is the probability with which the run may have missed an
-    eigenvalue further out when it ends, if that takes few more steps (:func:`_converged`).
+    It ends when the residuals of the k outermost pairs are below the tolerance
+    (:func:`_converged`), or after ``products`` products.
     """
     options = {"noise": 0.0, "relative_noise": search.noise, "check_every": 1}
     run = krylov.lanczos(
@@ -189,8 +178,8 @@ def _converged(search: Search, level: float) -> Callable[[krylov.Run], bool]:
     steps that they would need if they decayed as fast as since the last time.
 
     If the k values are the outermost Ritz values, the run goes on for the few steps after which it
-    missed an eigenvalue further out with a probability of at most ``level``. That saves a second
-    run for the same purpose.
+    missed an eigenvalue further out with a probability of at most ``level``, which saves a second
+    run.
     """
     # The logarithm of residual / tolerance falls with the steps. At step 0 the residual counts as
     # large as the norm of A.
@@ -207,11 +196,8 @@ def _converged(search: Search, level: float) -> Callable[[krylov.Run], bool]:
         pairs = ritz_pairs(run, search.sign)
         largest, tolerance = pairs.residuals[: search.k].max(), search.rtol * pairs.scale
         if largest <= tolerance:
-            return (
-                not run.unbroken  # then more steps do not lower the probability
-                or not is_outermost(search, pairs)
-                or excludes(search, pairs, level)
-            )
+            # in a broken run more steps do not lower the probability
+            return not run.unbroken or excludes(search, pairs, level) is not False
         # ``excess`` falls about linearly with the steps, and is 0 at the tolerance.
         excess = float(np.log(largest / tolerance))
         decay = (last_check[1] - excess) / (steps - last_check[0])  # in a step
@@ -246,10 +232,9 @@ def _confirmed(search: Search, run: krylov.Run) -> krylov.Run:
 def _answer(search: Search, pairs: RitzPairs, decided: bool) -> OuterRitzPairs:
     """The k outermost pairs from the largest value down, with their errors.
 
-    ``pairs`` are the Ritz pairs of the run, and ``decided`` says whether it is known that no
-    eigenvalue further out is missing. A complete run that does not span the whole space has found
-    that A is zero outside of its basis, up to ``null_error``. There are then eigenvalues near zero
-    for which it has no vectors, and zeros may be among the k values.
+    ``decided`` says whether it is known that no eigenvalue further out is missing. A complete run
+    that does not span the whole space has found that A is zero outside of its basis, up to
+    ``null_error``: there are then eigenvalues near zero for which it has no vectors.
     """
     run = pairs.run
     # no more zeros than the complement of the basis has dimensions
@@ -280,10 +265,9 @@ def _pairs(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Vectors (k, n), images (k, n) and residuals (k,) of the Ritz pairs with the given indices.
 
-    With the rows V of the run, A V^T = V^T T + Q^T R, and an eigenpair (theta, w) of T, the Ritz
-    vector is x = V^T w and its image A x = theta x + Q^T R w. Rounding that was dropped from the
-    recurrence is missing in this image. If it may change a residual, the images are computed by new
-    products instead.
+    With A V^T = V^T T + Q^T R and an eigenpair (theta, w) of T, the Ritz vector is x = V^T w and
+    its image A x = theta x + Q^T R w. If rounding that was dropped from the recurrence may change a
+    residual, the images are computed by new products instead.
     """
     run, coefficients, values = pairs.run, pairs.vectors[:, selected].T, pairs.values[selected]
     vectors = coefficients @ run.basis
@@ -303,9 +287,9 @@ def _counted(
 ) -> tuple[Error, np.ndarray]:
     """The statement ``count`` about eigenvalues outside the run, and ``errors`` of the k values.
 
-    ``signed`` are ``search.sign`` times the values, so that the least is the outermost.
-    ``decided`` says whether it is known that no eigenvalue beyond the threshold is missing. If so,
-    as many eigenvalues as Ritz values lie beyond it, and the i-th can be compared with the i-th.
+    ``signed`` are ``search.sign`` times the values, so that the least is the outermost. If it is
+    ``decided`` that no eigenvalue beyond the threshold is missing, as many eigenvalues as Ritz
+    values lie beyond it, and the i-th can be compared with the i-th.
     """
     run = pairs.run
     if run.complete:

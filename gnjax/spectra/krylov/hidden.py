@@ -30,7 +30,7 @@ def hides(search: Search, pairs: RitzPairs, level: float) -> bool | None:
     ``level`` is the probability with which either random start may be misleading, that of the run
     and that of a second one. So the answer False may be wrong with twice this probability.
     """
-    if is_outermost(search, pairs) and excludes(search, pairs, level):
+    if excludes(search, pairs, level):
         return False  # the random start of the run itself decides, without a second run
     return any_beyond(search, pairs, threshold(search, pairs), level)
 
@@ -38,10 +38,9 @@ def hides(search: Search, pairs: RitzPairs, level: float) -> bool | None:
 def threshold(search: Search, pairs: RitzPairs) -> float:
     """The point t; the eigenvalues of A that lie further out than t are counted.
 
-    For the largest eigenvalues (``search.sign`` is -1) further out means above t, and for the
-    smallest (1) below t. t is further out than the k-th Ritz value and than all values that cannot
-    be distinguished from it, because their intervals touch. An eigenvalue that is hidden among
-    those does not matter, since the k-th eigenvalue stays in the same place.
+    t is further out than the k-th Ritz value and than all values that cannot be distinguished from
+    it, because their intervals touch. An eigenvalue that is hidden among those does not matter,
+    since the k-th eigenvalue stays in the same place.
     """
     errors = pairs.residuals[: search.k] + pairs.run.dropped
     # Signed values: the least is the outermost, whichever end of the spectrum is searched.
@@ -57,33 +56,25 @@ def threshold(search: Search, pairs: RitzPairs) -> float:
     return float(search.sign * (group_end - distance))
 
 
-def is_outermost(search: Search, pairs: RitzPairs) -> bool:
-    """Whether no Ritz value of the run lies further out than the threshold."""
-    return bool(search.sign * pairs.values[0] > search.sign * threshold(search, pairs))
+def excludes(search: Search, pairs: RitzPairs, level: float) -> bool | None:
+    """Whether the start excludes an eigenvalue beyond the threshold but for the chance ``level``.
 
-
-def excludes(search: Search, pairs: RitzPairs, level: float) -> bool:
-    """Whether a random start would have shown an eigenvalue further out than the threshold.
-
-    It holds if the start misses one with a probability of at most ``level``.
+    None where a Ritz value lies beyond it, so that the start decides nothing.
     """
-    return bool(krylov.missed_probability(pairs.run, threshold(search, pairs))[0] <= level)
+    t = threshold(search, pairs)
+    if not search.sign * pairs.values[0] > search.sign * t:
+        return None
+    return bool(krylov.missed_probability(pairs.run, t)[0] <= level)
 
 
 def any_beyond(search: Search, pairs: RitzPairs, t: float, level: float = MISSED) -> bool | None:
     """Whether the run missed an eigenvalue beyond t; None where that takes too many steps.
 
     Beyond t means above it in a search for the largest eigenvalues (``search.sign`` is -1), and
-    below it for the smallest (1). The run has the rows V, T = V A V^T, the rows Q that follow, and
-    A V^T = V^T T + Q^T R. By Sylvester's law of inertia A has as many eigenvalues beyond t as T
-    and the Schur complement together, which is
-
-        S(t) = A - Q^T R (T - t)^{-1} R^T Q    on the orthogonal complement of V.
-
-    So the run missed one if S(t) has one. A second Lanczos run looks for it, with S(t) and from an
-    independent random start in that complement. If this run has a Ritz value beyond t, so has S(t)
-    an eigenvalue. Otherwise the answer is False once the second start misses an eigenvalue with a
-    probability of at most ``level``.
+    below it for the smallest (1). A second Lanczos run, from an independent random start in the
+    complement of the first, looks for an eigenvalue of S(t) there. If it has a Ritz value beyond t,
+    so has S(t) an eigenvalue. Otherwise the answer is False once the second start misses an
+    eigenvalue with a probability of at most ``level``.
     """
     first_run = pairs.run
     start = krylov.random_rows(
@@ -95,12 +86,7 @@ def any_beyond(search: Search, pairs: RitzPairs, t: float, level: float = MISSED
     most_rows = min(search.size - len(first_run.basis), fitting_rows, 2 * first_run.products)
 
     def verdict(second_run: krylov.Run) -> bool | None:
-        """Whether the Schur complement S(t) has an eigenvalue beyond t; None while undecided.
-
-        True is certain: Ritz values lie between the extreme eigenvalues, so that one beyond t needs
-        an eigenvalue beyond t. False means that the random start of the second run misses such an
-        eigenvalue with a probability of at most ``level``. With None the run has to go on.
-        """
+        """Whether S(t) has an eigenvalue beyond t; None while undecided."""
         # Times search.sign the outermost value is the least, at either end of the spectrum.
         outermost = float((search.sign * np.linalg.eigvalsh(second_run.projection)).min())
         if outermost < search.sign * t:
@@ -120,11 +106,7 @@ def any_beyond(search: Search, pairs: RitzPairs, t: float, level: float = MISSED
 
 
 def _on_complement(search: Search, pairs: RitzPairs, t: float) -> HostProduct:
-    """Products of rows with A - Q^T R (T - t)^{-1} R^T Q, where A V^T = V^T T + Q^T R.
-
-    V are the rows of the run, T = V A V^T, and Q the rows that follow. The run of the caller
-    projects the results onto the complement of V.
-    """
+    """Products of rows with S(t), which the caller projects onto the complement of V."""
     run = pairs.run
     coupling_rows = run.remainder.T @ run.following  # R^T Q, without the zero rows of R^T
     last_entries = pairs.vectors[-run.block :]  # of the eigenvectors of T

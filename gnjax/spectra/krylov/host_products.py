@@ -18,10 +18,7 @@ from gnjax.operators.protocol import Operator
 
 
 def too_large(size: int, vectors: int, limits: Limits = LIMITS, itemsize: int = 8) -> str:
-    """Why a Krylov basis of so many vectors cannot be stored, or "" where it can.
-
-    Its numbers have ``itemsize`` bytes.
-    """
+    """Why a basis of so many vectors, of numbers of ``itemsize`` bytes, does not fit, or ""."""
     allowed, least = limits.basis_rows(size, itemsize), min(vectors, size)
     if least <= allowed:
         return ""
@@ -51,10 +48,9 @@ def refuse_nonfinite(numbers: np.ndarray | float) -> None:
 def host_product(op: Operator) -> HostProduct:
     """A function from rows (b, n) in host memory to their products with the operator.
 
-    An operator whose products are not symmetric is refused.
-
-    A single row is passed as a vector and as a numpy array, and transposed by numpy. To convert or
-    transpose it with JAX would take a quarter of the time of a small network's product.
+    An operator whose products are not symmetric is refused. A single row is passed as a vector and
+    as a numpy array: JAX would take a quarter of the time of a small network's product to convert
+    it.
     """
     multiply = prepared_product(op)
     return _on_rows(op, multiply)

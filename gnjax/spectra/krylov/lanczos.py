@@ -39,7 +39,6 @@ from gnjax.spectra.krylov.orthogonal import (
     lost_digits,
     orthonormal,
     outside,
-    padded_basis,
     random_rows,
 )
 
@@ -55,7 +54,6 @@ __all__ = [
     "restarted",
     "ritz",
     "side_by_side",
-    "steps_of",
 ]
 
 _ROUNDING = 8.0  # a zero may become as large as this times eps ||A|| by rounding
@@ -130,26 +128,62 @@ class Run:
 def lanczos(apply: HostProduct, start: np.ndarray, **options: Any) -> Run:
     """One run of block Lanczos from the orthonormal rows ``start`` (b, n).
 
-    ``apply`` multiplies rows by A. The options are those of :func:`steps_of`: ``max_steps``,
-    ``noise``, when the run is ``enough``, and others.
+    ``apply`` multiplies rows by A. The options are those of :func:`side_by_side`.
     """
     return side_by_side(apply, [start], **options)[0]
 
 
-def side_by_side(apply: HostProduct, starts: Sequence[np.ndarray], **options: Any) -> list[Run]:
+def side_by_side(
+    apply: HostProduct,
+    starts: Sequence[np.ndarray],
+    *,
+    max_steps: int,
+    orthogonal_to: np.ndarray | None = None,
+    **options: Any,
+) -> list[Run]:
     """One run of block Lanczos from every start, orthonormal rows (b, n).
 
-    A single product by ``apply``, A on rows, multiplies the next rows of all runs. The options are
-    those of :func:`steps_of`: ``max_steps``, ``noise``, when a run is ``enough``, and others.
+    A single product by ``apply``, A on rows, multiplies the next rows of all runs. A run ends when
+    ``enough`` says so, when the Krylov space is exhausted, or after ``max_steps`` steps. The other
+    options are those of :func:`_steps`.
+
+    ``noise``, or ``relative_noise`` times the largest entry on the diagonal of T, is how large a
+    zero may become by rounding in a product. A new direction that is shorter is dropped. Where a
+    whole block is dropped, the run goes on from random directions outside the basis. Past the
+    numerical rank, these directions show what the start may have missed, without amplifying
+    rounding. When the operator maps a block of random directions to less than the noise, the run is
+    complete, in the sense of ``null_error``.
+
+    ``enough`` is called with the run after every ``check_every`` steps, and returns whether it may
+    end. ``seed`` is that of the random directions.
+
+    With orthonormal rows ``orthogonal_to``, to which the starts are orthogonal, the runs are those
+    of the operator's compression to their complement.
     """
-    return _driven(apply, [steps_of(start, **options) for start in starts])
+    codimension = 0 if orthogonal_to is None else len(orthogonal_to)
+    runs = []
+    for start in starts:
+        block, size = start.shape
+        first = Run(
+            basis=np.empty((0, size)),
+            following=start,
+            projection=np.empty((0, 0)),
+            diagonals=(),
+            couplings=(),
+            remainder=np.empty((block, 0)),
+            complete=False,
+            products=0,
+            size=size - codimension,
+        )
+        rows = max_steps * block
+        runs.append(_steps(first, block=block, rows=rows, orthogonal_to=orthogonal_to, **options))
+    return _driven(apply, runs)
 
 
 def extended(apply: HostProduct, run: Run, *, rows: int, **options: Any) -> Run:
     """Continue a restarted run until its basis has ``rows`` rows, by products ``apply`` with A.
 
-    The options are those of :func:`steps_of` without ``max_steps``: ``noise``, when the run is
-    ``enough``, and others.
+    The options are those of :func:`side_by_side` without ``max_steps``.
     """
     block = len(run.diagonals[0])
     return _driven(apply, [_steps(run, block=block, rows=rows, **options)])[0]
@@ -178,61 +212,22 @@ def restarted(run: Run, coefficients: np.ndarray) -> Run:
 def _driven(apply: HostProduct, runs: Sequence[_Steps]) -> list[Run]:
     """Drive several runs to their ends, and return their results in the order of ``runs``.
 
-    Each run is a generator that yields rows, is sent their products with A, and returns a
-    :class:`Run`. In a round the rows of all runs that have not ended are multiplied together.
+    In a round the rows of all runs that have not ended are multiplied together.
     """
     generators = dict(enumerate(runs))
     blocks = {number: next(steps) for number, steps in generators.items()}  # the rows of each
     results: dict[int, Run] = {}
     while blocks:
-        for number, image in zip(list(blocks), _images(apply, list(blocks.values())), strict=True):
+        of_runs = list(blocks.values())
+        ends = np.cumsum([len(block) for block in of_runs])[:-1]
+        several = np.split(apply(np.concatenate(of_runs)), ends) if ends.size else [apply(*of_runs)]
+        for number, image in zip(list(blocks), several, strict=True):
             try:
                 blocks[number] = generators[number].send(image)
             except StopIteration as stop:
                 results[number] = stop.value
                 del blocks[number]
     return [results[number] for number in generators]
-
-
-def _images(apply: HostProduct, blocks: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-    """The products of A with every block of rows (b, n), from one product with all stacked."""
-    if len(blocks) == 1:
-        return [apply(blocks[0])]
-    ends = np.cumsum([len(block) for block in blocks])[:-1]
-    return np.split(apply(np.concatenate(blocks)), ends)
-
-
-def steps_of(
-    start: np.ndarray, *, max_steps: int, orthogonal_to: np.ndarray | None = None, **options: Any
-) -> _Steps:
-    """A generator for one run of block Lanczos from the orthonormal rows ``start`` (b, n).
-
-    It yields rows to multiply by A, is sent their products, and returns the :class:`Run`: when
-    ``enough`` says so, when the Krylov space is exhausted, or after ``max_steps`` steps. The other
-    options are those of :func:`_steps`.
-
-    ``noise``, or ``relative_noise`` times the largest entry on the diagonal of T, is how large a
-    zero may become by rounding in a product. A new direction that is shorter is dropped. Where a
-    whole block is dropped, the run goes on from random directions outside the basis. Past the
-    numerical rank, these directions show what the start may have missed, without amplifying
-    rounding. When the operator maps a block of random directions to less than the noise, the run is
-    complete, in the sense of ``null_error``.
-
-    ``enough`` is called with the run after every ``check_every`` steps, and returns whether it may
-    end. ``seed`` is that of the random directions.
-
-    With orthonormal rows ``orthogonal_to``, to which ``start`` is orthogonal, the run is one of the
-    operator's compression to their complement.
-    """
-    block, size = start.shape
-    codimension = 0 if orthogonal_to is None else len(orthogonal_to)
-    no_rows, no_projection = np.empty((0, size)), np.empty((0, 0))
-    first = Run(
-        no_rows, start, no_projection, (), (), np.empty((block, 0)), False, 0, size - codimension
-    )
-    return _steps(
-        first, block=block, rows=max_steps * block, orthogonal_to=orthogonal_to, **options
-    )
 
 
 def _steps(
@@ -252,9 +247,8 @@ def _steps(
     A step adds the rows W that follow V, usually ``block`` of them, to V. Their images A W^T,
     orthogonalised against V, give the new diagonal block alpha = W A W^T of T. What is left of them
     is Q^T R with the orthonormal rows Q that follow next, up to directions shorter than the noise,
-    which are dropped. The run ends when its basis is full or spans everything, or when ``enough``,
-    asked after every ``check_every`` steps, returns True. The options, and what the generator
-    yields and is sent, are those of :func:`steps_of`.
+    which are dropped. The generator yields rows, is sent their products with A, and returns the
+    run. The options are those of :func:`side_by_side`.
     """
     size, filled = run.following.shape[1], len(run.basis)
     codimension = 0 if orthogonal_to is None else len(orthogonal_to)
@@ -329,7 +323,7 @@ def _storage(
     """Memory for a basis of ``rows`` rows and for its T, with the rows and T of the run in it.
 
     The basis comes after the rows ``orthogonal_to`` in one array, so that a single product
-    orthogonalises against both. It has no more rows than their complement has dimensions.
+    orthogonalises against both.
     """
     size, filled = run.following.shape[1], len(run.basis)
     codimension = 0 if orthogonal_to is None else len(orthogonal_to)
@@ -345,11 +339,10 @@ def _storage(
 def _next_block(
     run: Run, block: int, basis: np.ndarray, room: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """The next rows of the basis, at most ``room``.
+    """The next rows of the basis, at most ``room``: those that follow the run, and random ones.
 
-    They are the rows that follow the run, and random rows orthogonal to ``basis`` in place of
-    directions that were dropped, so that there are ``block`` of them. Where no row follows, there
-    are at least ``_FRESH`` random rows.
+    Random rows orthogonal to ``basis`` take the place of directions that were dropped, so that
+    there are ``block`` rows, or at least ``_FRESH`` where no row follows.
 
     Returns:
       the rows (count, n), their coupling (count, width) to the last ``width`` rows of the run, and
@@ -359,7 +352,10 @@ def _next_block(
     fresh, coupling = run.following[:count], run.remainder[:count]
     dropped_norm = float(np.linalg.norm(run.remainder[count:]))
     if len(fresh) < count:
-        fresh = padded_basis(fresh, count, basis, rng)
+        random = rng.standard_normal((count - len(fresh), basis.shape[1]))
+        for _ in range(2):  # because once may lose half of the digits
+            random = orthonormal(outside(outside(random, basis), fresh))
+        fresh = np.vstack([fresh, random])
         coupling = np.vstack([coupling, np.zeros((count - len(coupling), run.block))])
     return fresh, coupling, dropped_norm
 
@@ -367,8 +363,7 @@ def _next_block(
 def ritz(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The eigenvalues theta of T in ascending order, their residuals, and eigenvectors in columns.
 
-    With A V^T = V^T T + Q^T R, the Ritz vector x = V^T w of an eigenvector w of T has the residual
-    ||A x - theta x|| = ||R w||, and R is zero but for the columns ``remainder``.
+    The Ritz vector x = V^T w of an eigenvector w of T has the residual ||A x - theta x|| = ||R w||.
     """
     values, vectors = np.linalg.eigh(run.projection)
     width = run.remainder.shape[1]

@@ -51,15 +51,12 @@ def chance(failure: float) -> Error:
 def missed_probability(run: Run, t: np.ndarray | float) -> np.ndarray:
     """For every t, the probability that a random start misses an eigenvalue at t or beyond.
 
-    Beyond means away from the Ritz values; for t among them the probability is 1. Let u be a unit
-    eigenvector for such an eigenvalue, and |x_1|^2 the squared length of its projection onto the b
-    vectors of the start. This run could miss the eigenvalue only if |x_1|^2 <= c(t), see
-    :func:`_christoffel`. For a random start in dimension n, |x_1|^2 has the distribution
-    Beta(b/2, (n - b)/2), so that the probability is its distribution function at c(t).
+    Beyond means away from the Ritz values; for t among them the probability is 1. It is the
+    distribution function of Beta(b/2, (n - b)/2) at c(t), see the module.
 
-    If no row follows the basis V, its span is invariant under a matrix A' with ||A - A'||_2 <=
-    dropped. Then T = V A' V^T gives (t - T) V u = V (A - A') u, hence a second bound,
-    |x_1| <= |V u| <= dropped / |t - theta| for the Ritz value theta that is nearest to t.
+    If no row follows the basis V, its span is invariant under a matrix A' with
+    ||A - A'||_2 <= dropped. Then T = V A' V^T gives (t - T) V u = V (A - A') u, hence a second
+    bound, |x_1| <= |V u| <= dropped / |t - theta| for the Ritz value theta that is nearest to t.
     """
     points = np.atleast_1d(np.asarray(t, float))
     block = run.diagonals[0].shape[0]
@@ -82,19 +79,9 @@ def missed_probability(run: Run, t: np.ndarray | float) -> np.ndarray:
 def _christoffel(run: Run, points: np.ndarray) -> np.ndarray:
     """c(t) for every t of ``points``: what an eigenvector may have in the start of this run.
 
-    Let u be a unit eigenvector of A with the eigenvalue t, and x_i = V_i u for the i-th block of b
-    rows of the run. Its recurrence,
-
-        t x_i = beta_{i-1} x_{i-1} + alpha_i x_i + beta_i^T x_{i+1},
-
-    gives x_i = G_i x_{i+1} with G_i = S_i^{-1} beta_i^T and the pivots
-    S_i = t - alpha_i - beta_{i-1} G_{i-1}. Hence x_1 = N x_j with N = G_1 .. G_{j-1}, and
-    1 >= |x_1|^2 + .. + |x_j|^2 = x_j^T Q_j x_j with Q_i = I + G_{i-1}^T Q_{i-1} G_{i-1}. Therefore
-    |x_1|^2 <= ||N Q_j^{-1} N^T||_2 = c(t).
-
-    The bound is 1, which says nothing, where the pivots are not all definite with one sign, as for
-    a t between the smallest and the largest Ritz value, and for every t if one of them is a Ritz
-    value.
+    It is ||N Q_j^{-1} N^T||_2 with N = G_1 .. G_{j-1}, see the module, and 1, which says nothing,
+    where the pivots are not all definite with one sign, as for a t between the smallest and the
+    largest Ritz value, and for every t if one of them is a Ritz value.
     """
     block = run.diagonals[0].shape[0]
     identity = np.eye(block)
@@ -124,8 +111,8 @@ def none_missed_beyond(run: Run, edge: float, reach: float, probability: float) 
     """The t between edge and edge + reach beyond which the run missed no eigenvalue.
 
     ``edge`` is the smallest Ritz value, with a negative ``reach``, or the largest one, with a
-    positive ``reach``. The statement fails with at most the given probability. If it cannot be made
-    even for edge + reach, the answer is infinity with the sign of ``reach``.
+    positive one. The statement fails with at most the given probability. If it cannot be made even
+    for edge + reach, the answer is infinity with the sign of ``reach``.
     """
     near, far = 0.0, 1.0  # the fractions of reach between which t lies
     for _ in range(4):  # each round has 16 points, and narrows the interval to a sixteenth
@@ -141,18 +128,14 @@ def none_missed_beyond(run: Run, edge: float, reach: float, probability: float) 
 def null_bound(run: Run, chance: float) -> float:
     """A bound on ||C||_2, where C is the compression of A to what the run took for its null space.
 
-    A Lanczos run is complete if its basis spans the whole space, or if C Z^T was no larger than
-    rounding for a block Z of random rows in the complement of the basis: then A seems to be zero on
-    the complement, which counts as the null space of A. C is the compression of A to it (to the
-    complement as it was before Z joined the basis). The bound says how large an eigenvalue of C may
-    be nevertheless. For a run that is not complete nothing is known, and the bound is infinite.
+    The run is complete if its basis spans the whole space, or if C Z^T was no larger than rounding
+    for a block Z of random rows in the complement of the basis. For any other run the bound is
+    infinite.
 
-    The bound fails with a probability of at most ``chance``. Z has b = ``null_rows`` orthonormal
-    rows, the complement has the dimension N = ``null_room``, and ``null_image`` is the Frobenius
-    norm ||C Z^T||. Let u be the unit eigenvector of C whose eigenvalue has the size ||C||_2. Z was
-    drawn independently of u, so that |Z u|^2 has the distribution Beta(b/2, (N - b)/2). With the
-    probability 1 - ``chance`` it is at least the quantile x of that distribution at ``chance``, and
-    then ||C Z^T|| >= ||C||_2 |Z u| gives ||C||_2 <= ||C Z^T|| / x^{1/2}.
+    It fails with a probability of at most ``chance``. Z has b = ``null_rows`` rows, the complement
+    has the dimension N = ``null_room``, and ``null_image`` is ||C Z^T||_F. For the unit eigenvector
+    u of the largest eigenvalue |Z u|^2 is at least the quantile x of Beta(b/2, (N - b)/2) at
+    ``chance``, and then ||C Z^T|| >= ||C||_2 |Z u| gives ||C||_2 <= ||C Z^T|| / x^{1/2}.
     """
     if not run.complete:
         return np.inf

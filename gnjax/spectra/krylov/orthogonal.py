@@ -22,7 +22,6 @@ def random_rows(
 
     They are orthogonal to the orthonormal rows ``orthogonal_to``, and fewer where these leave no
     room for so many. Rows of another ``stream`` are independent of those with the same ``seed``.
-
     They are not drawn from ``default_rng(seed)``, from which the caller may have drawn weights or
     data: a start that depends on the matrix is not random.
     """
@@ -66,26 +65,12 @@ def directions(rows: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray, 
     return q[:, :rank].T, coupling, float(np.linalg.norm(r[rank:]))
 
 
-def padded_basis(
-    rows: np.ndarray, count: int, basis: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-    """The rows (r, n), followed by count - r random rows that are orthonormal too.
-
-    The random rows are orthogonal to ``rows`` and to ``basis``, both of which are orthonormal.
-    """
-    random = rng.standard_normal((count - len(rows), basis.shape[1]))
-    for _ in range(2):  # because once may lose half of the digits
-        random = orthonormal(outside(outside(random, basis), rows))
-    return np.vstack([rows, random])
-
-
 def lost_digits(remainder: np.ndarray, scale: float) -> bool:
     """Whether a new direction of a Lanczos step is so short that it is not quite orthogonal.
 
-    A direction is the difference of a long vector and its projection on the basis. If it is far
-    shorter than the norm of A, about ``scale``, or than the longest of its block, its relative
-    error is large. ``remainder`` (r, b) has the coefficients of r new directions in the images of b
-    rows, so that the largest entry of a row shows how long its direction was.
+    Its relative error is large if it is far shorter than the norm of A, about ``scale``, or than
+    the longest of its block. ``remainder`` (r, b) has the coefficients of r new directions in the
+    images of b rows.
     """
     lengths = np.abs(remainder).max(axis=1, initial=0.0)
     if not len(lengths):

@@ -15,11 +15,6 @@ _CYCLES = 20  # a run makes at most this many products for each row of its basis
 _LEAST_PRODUCTS = 1000  # and this many more
 
 
-def never() -> bool:
-    """The default of ``stop``: the search goes on."""
-    return False
-
-
 @dataclass(frozen=True)
 class Search:
     """The search for the k outermost eigenvalues of a symmetric A, and its limits.
@@ -36,7 +31,7 @@ class Search:
     noise: float  # the rounding of a product, as a fraction of the scale
     most: int  # the most rows that a basis may have
     seed: int = 0
-    stop: Callable[[], bool] = never  # returns whether to end with the best values so far
+    stop: Callable[[], bool] = lambda: False  # returns whether to end with the best values so far
 
     @property
     def start(self) -> int:

@@ -9,7 +9,7 @@ runs what is inside of a compiled loop on one thread of a CPU.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import jax
@@ -69,9 +69,8 @@ def tracked(
     """The largest eigenvalue of A and its vector, by Lanczos from the vector ``start``.
 
     The run ends when the residual of the Ritz pair is at most rtol times the largest absolute Ritz
-    value, or when ``steps`` products are made.
-    If the first product is so large or small that squares might over- or underflow, the run is one
-    with A / 2^exponent, and the results are multiplied by the power in the end.
+    value, or when ``steps`` products are made. If the first product is so large or small that
+    squares might over- or underflow, the run is one with A / 2^exponent.
 
     Args:
       product: v -> A v of a symmetric matrix A, for vectors (n,). It is not compiled here, so that
@@ -83,36 +82,29 @@ def tracked(
     run, done, exponent = _begun(start, min(_FIRST_ROWS, steps)), 0, 0
     while True:
         image = product(run.last)
-        exponent = exponent if done else _exponent_far_from_one(image)
+        if not done:  # the largest entry's binary exponent, if squares might under- or overflow
+            exponent = largest_exponent(image) or 0
+            exponent = exponent if abs(exponent) > reach(image.dtype) else 0
         if exponent:
             image = times_power(image, -exponent)
         run, done = _advanced(run, image), done + 1
         outcome = np.asarray(run.outcome)  # the Ritz value, its residual, the largest absolute one
         unfinished = outcome[1] > rtol * outcome[2]  # False for what is not finite
         if done >= _LEAST and (done == steps or not unfinished):
-            value, residual, scale = _in_units(outcome.astype(np.float64), exponent)
+            value, residual, scale = outcome.astype(np.float64).tolist()
+            if exponent:  # the residual is rounded up
+                pair, errors = np.array([value, scale]), np.array([residual, 0.0])
+                pair, errors = values_in_units(pair, errors, exponent)
+                value, scale, residual = pair[0].item(), pair[1].item(), errors[0].item()
             return Tracked(value, _ritz_vector(run), residual, scale, done)
         if done == len(run.projection):
-            run = _widened(run, min(2 * done, steps) - done)  # doubles the room of the basis
-
-
-def _exponent_far_from_one(image: jax.Array) -> int:
-    """The binary exponent of the largest entry where squares might under- or overflow, else 0."""
-    exponent = largest_exponent(image) or 0
-    return exponent if abs(exponent) > reach(image.dtype) else 0
-
-
-def _in_units(outcome: np.ndarray, exponent: int) -> tuple[float, float, float]:
-    """2^exponent times the Ritz value, its residual, and the scale, which are ``outcome`` (3,).
-
-    The run was made with a product divided by that power of two, so that no square of its numbers
-    under- or overflows. The residual is rounded up.
-    """
-    value, residual, scale = outcome.tolist()
-    if not exponent:
-        return value, residual, scale
-    values, errors = values_in_units(np.array([value, scale]), np.array([residual, 0.0]), exponent)
-    return values[0].item(), errors[0].item(), values[1].item()
+            room = min(2 * done, steps) - done  # that of the basis is doubled
+            run = replace(
+                run,
+                basis=jnp.pad(run.basis, ((0, room), (0, 0))),
+                projection=jnp.pad(run.projection, (0, room)),
+                coefficients=jnp.pad(run.coefficients, (0, room)),
+            )
 
 
 @partial(jax.jit, static_argnums=1)
@@ -131,27 +123,14 @@ def _ritz_vector(run: _Run) -> jax.Array:
     return run.coefficients @ run.basis[:-1]
 
 
-def _widened(run: _Run, added_rows: int) -> _Run:
-    """The same run, with room for ``added_rows`` more rows of its basis, which are zero so far."""
-    return _Run(
-        jnp.pad(run.basis, ((0, added_rows), (0, 0))),
-        run.last,
-        jnp.pad(run.projection, (0, added_rows)),
-        run.done,
-        run.outcome,
-        jnp.pad(run.coefficients, (0, added_rows)),
-    )
-
-
 @partial(jax.jit, donate_argnums=0)
 def _advanced(run: _Run, image: jax.Array) -> _Run:
     """The run after one more step, from the image A v of the last row v of its basis.
 
-    The image is orthogonalised against all rows of the basis, and twice, because after one pass it
-    may be orthogonal to half of the digits only. The basis is zero behind its last row. What was
-    taken off are the entries of column j of T = V A V^T; what is left is the direction that
-    follows, times its length. The shapes do not depend on the step, so that one compiled loop makes
-    all steps.
+    The image is orthogonalised twice against all rows of the basis, because after one pass it may
+    be orthogonal to half of the digits only. What was taken off are the entries of column j of T;
+    what is left is the direction that follows, times its length. The shapes do not depend on the
+    step, so that one compiled program makes all steps.
     """
     basis, j = run.basis, run.done
     projected = basis @ image
@@ -179,10 +158,9 @@ def _largest(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """For the leading block of T: the largest eigenvalue, the largest absolute one, an eigenvector.
 
-    The eigenvector is that of the largest eigenvalue. ``projection`` (rows, rows) is T, zero
-    outside of its first ``block_size`` rows and columns. There, the diagonal is set to a number
-    below all of the block's eigenvalues, because a compiled program cannot cut out a block whose
-    size is known only when it runs.
+    ``projection`` (rows, rows) is T, zero outside of its first ``block_size`` rows and columns.
+    There, the diagonal is set to a number below all of the block's eigenvalues, because a compiled
+    program cannot cut out a block whose size is known only when it runs.
     """
     in_block = jnp.arange(len(projection)) < block_size
     below_all = -2 * jnp.linalg.norm(projection) - 1

@@ -12,16 +12,14 @@ import pytest
 from gnjax.spectra.krylov import device_basis
 from gnjax.spectra.krylov import device_run as module
 from gnjax.spectra.krylov.device_basis import layout
+from tests.held_out.matrices import rotated
 
 _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(float)
 _EPS = {dtype: float(np.finfo(dtype).eps) for dtype in (_SINGLE, _DOUBLE)}
 
 
 def _rotated(values, seed=0):
-    rng = np.random.default_rng(seed)
-    basis = np.linalg.qr(rng.standard_normal((len(values), len(values))))[0]
-    matrix = (basis * values) @ basis.T
-    return (matrix + matrix.T) / 2
+    return rotated(np.random.default_rng(seed), values)
 
 
 def _pairs(matrix, k=4, dtype=_DOUBLE, sign=-1.0, rtol=None, rows=20, exact=None, **options):

@@ -12,12 +12,7 @@ from gnjax.spectra.krylov import hidden, search
 from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.krylov.host_products import host_product
 from gnjax.spectra.krylov.ritz_places import position_errors
-
-
-def _rotated(rng, values):
-    basis = np.linalg.qr(rng.standard_normal((len(values), len(values))))[0]
-    matrix = (basis * values) @ basis.T
-    return (matrix + matrix.T) / 2
+from tests.held_out.matrices import rotated
 
 
 def _counted(matrix, **options):
@@ -40,7 +35,6 @@ def test_the_chances_of_all_random_starts_that_may_decide_add_up_to_the_one_stat
     Here none excludes an eigenvalue further out, so that all are asked.
     """
     levels, values = [], np.append(np.linspace(0.0, 1.0, 396), [2.0, 3.0, 4.0, 5.0])
-    monkeypatch.setattr(hidden, "is_outermost", lambda search, pairs: True)
     monkeypatch.setattr(hidden, "excludes", lambda search, pairs, level: levels.append(level))
     monkeypatch.setattr(hidden, "any_beyond", lambda *given: levels.append(given[-1]) or True)
     _counted(np.diag(values), k=4, sign=-1.0)
@@ -55,7 +49,7 @@ def test_sylvesters_count_is_that_of_the_dense_matrix(seed, sign):
     rng = np.random.default_rng(seed)
     values = np.sort(rng.uniform(-1, 2, 120))
     values[rng.integers(0, 120, 4)] = values[[2, -3, -3, 2]]
-    matrix = _rotated(rng, values)
+    matrix = rotated(rng, values)
     run = krylov.lanczos(
         lambda rows: rows @ matrix,
         krylov.random_rows(120, 1, seed),
@@ -78,7 +72,7 @@ def test_sylvesters_count_is_that_of_the_dense_matrix(seed, sign):
 def test_a_copy_is_found_though_one_vector_sees_none():
     rng = np.random.default_rng(0)
     values = np.concatenate([[5.0, 4.0, 4.0, 3.0], rng.uniform(0, 1, 196)])
-    found, _ = _counted(_rotated(rng, values), k=3, sign=-1.0)
+    found, _ = _counted(rotated(rng, values), k=3, sign=-1.0)
     np.testing.assert_allclose(found.values, [5.0, 4.0, 4.0], atol=1e-9)
 
 
@@ -86,7 +80,7 @@ def test_what_is_far_from_the_rest_is_counted_in_few_products():
     """And the largest alone needs no second run: its copies change nothing."""
     rng = np.random.default_rng(1)
     values = np.concatenate([[9.0, 8.0, 7.0, 6.0], rng.uniform(0, 1, 396)])
-    matrix = _rotated(rng, values)
+    matrix = rotated(rng, values)
     _, one = _counted(matrix, k=1, sign=-1.0)
     found, four = _counted(matrix, k=4, sign=-1.0)
     np.testing.assert_allclose(found.values, values[:4], atol=1e-9)
@@ -99,7 +93,7 @@ def test_images_are_those_of_the_vectors(sign):
     """Of unconverged pairs too, after runs from one vector and from several."""
     rng = np.random.default_rng(3)
     values = np.concatenate([[-6.0, -6.0, 5.0, 4.0, 4.0, 3.0], rng.uniform(0, 1, 94)])
-    matrix = _rotated(rng, values)
+    matrix = rotated(rng, values)
     found, _ = _counted(matrix, k=4, sign=sign, rtol=1e-3)
     np.testing.assert_allclose(found.images, found.vectors @ matrix, rtol=0, atol=1e-12)
     residuals = found.images - found.values[:, None] * found.vectors
@@ -112,7 +106,7 @@ def test_images_are_those_of_the_vectors(sign):
 def test_a_run_ends_soon_after_its_residuals_are_small(monkeypatch, spread, rtol):
     """With few looks at them, not many products more than with a look after each."""
     rng = np.random.default_rng(4)
-    matrix = _rotated(rng, np.exp(spread * rng.standard_normal(300)))
+    matrix = rotated(rng, np.exp(spread * rng.standard_normal(300)))
     looks = []
 
     def steps():
@@ -171,7 +165,7 @@ class _Own:
 def test_operators_of_ones_own_get_jax_arrays():
     """Vectors from the first run; columns from the second where a copy is found."""
     values = np.concatenate([[5.0, 4.0, 4.0, 3.0], np.linspace(0, 1, 96)])
-    op = _Own(_rotated(np.random.default_rng(2), values))
+    op = _Own(rotated(np.random.default_rng(2), values))
     found = gnjax.eigenvalues(op, k=3, which="largest", limits=gnjax.Limits(whole_rows=50))
     assert found.method == "krylov"
     np.testing.assert_allclose(found.values, values[:3], atol=1e-9)
@@ -274,7 +268,7 @@ def test_one_huge_eigenvalue_over_a_bulk_near_one(k, sign):
 def test_a_basis_too_small_is_restarted_until_the_tolerance():
     rng = np.random.default_rng(0)
     values = np.concatenate([[5.0, 4.0, 4.0, 3.0], rng.uniform(0, 2, 496)])
-    matrix = _rotated(rng, values)
+    matrix = rotated(rng, values)
     found, products = _counted(matrix, k=4, sign=-1.0, most=24)
     whole, fewest = _counted(matrix, k=4, sign=-1.0)
     assert found.converged
@@ -310,7 +304,7 @@ def test_a_basis_never_has_fewer_rows_than_the_answer_needs():
 def test_dropped_couplings_are_in_the_residuals():
     """Noise so large that every coupling of the bulk is dropped."""
     rng = np.random.default_rng(0)
-    matrix = _rotated(rng, np.append(rng.uniform(0.9, 1.1, 149), 100.0))
+    matrix = rotated(rng, np.append(rng.uniform(0.9, 1.1, 149), 100.0))
     found, _ = _counted(matrix, k=5, sign=-1.0, noise=1e-2)
     truth = np.linalg.norm(found.vectors @ matrix - found.values[:, None] * found.vectors, axis=1)
     assert (truth <= found.residuals + 1e-12).all()
@@ -361,7 +355,7 @@ def test_a_few_eigenvalues_of_a_hessian_take_fewer_products_than_its_matrix(whic
     ("op", "method"),
     [
         (lambda: _hessian(8), "dense"),  # a few products more than its rows
-        (lambda: gnjax.dense(_rotated(np.random.default_rng(0), np.arange(600.0))), "dense"),
+        (lambda: gnjax.dense(rotated(np.random.default_rng(0), np.arange(600.0))), "dense"),
         (lambda: gnjax.factored(np.random.default_rng(0).standard_normal((600, 20))), "factored"),
     ],
 )
