@@ -1,22 +1,16 @@
 """Spectral density of any symmetric operator, by stochastic Lanczos quadrature.
 
 A unit vector v defines the measure mu_v, which has the mass (u_i^T v)^2 at each eigenvalue lambda_i
-with eigenvector u_i. For v uniform on the sphere the mean of mu_v is the spectral density
-mu = (1/n) sum_i delta(lambda_i). After m steps of Lanczos from v, the eigenvalues theta_j of the
-tridiagonal T and the squared first entries w_j of its eigenvectors are the Gauss quadrature of mu_v
-(Golub and Welsch, 1969):
-
-    sum_j w_j theta_j^q = v^T A^q v,  q = 0 .. 2 m - 1,
-
-The distribution functions of mu_v and of the quadrature differ at t by at most the larger of the
-two weights next to t (Chebyshev, Markov, Stieltjes). For a smooth g, integration by parts turns
-this into
+with eigenvector u_i. For v uniform on the sphere its mean is the spectral density. m steps of
+Lanczos from v give a Gauss quadrature of mu_v (Golub and Welsch, 1969), which is exact for powers
+up to 2 m - 1. The distribution functions of both differ at t by at most the larger of the two
+weights next to t (Chebyshev, Markov, Stieltjes). For a smooth g, integration by parts turns this
+into
 
     | int g d mu_v - sum_j w_j g(theta_j) | <= sum of (the larger weight) (the variation of g)
 
-over the gaps between nodes. These two statements are theorems about a single run. The average over
-random vectors ("probes") estimates mu, and its spread over probes is a second error. No theorem
-bounds that one, because the samples are not normal.
+over the gaps between nodes. The spread over random vectors ("probes") is a second error, which no
+theorem bounds, because the samples are not normal.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ spread of its own samples.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -96,7 +96,16 @@ def estimate_diagonal(
         while spread.count < probes and not (spread.count and watch.stopped):
             tests = signs(rng, min(block, probes - spread.count), operator.shape[0])
             spread.add(tests, multiply(tests))
-        return replace(_answer(operator, spread), finished=spread.count == probes)
+    count, longest = spread.count, spread.longest
+    # The rounding of the products and the error of A are in proportion to the largest |A g|.
+    level = spectral_error(operator.shape[0], operator.dtype) * longest
+    rounding = Error(level, MEASURED, reason="rounding of the products")
+    parts = rounding, error_of(operator, longest), symmetry_of(operator)
+    errors = np.sqrt(spread.squares / max(count - 1, 1) / count)
+    # A sample g_i sum_j A_ij g_j is linear in the independent signs g_i g_j.
+    errors = beyond_chance(errors, level, count, degree=1)
+    finished = count == probes
+    return DiagonalEstimate(spread.mean, errors, count, certificate(*parts), finished)
 
 
 class _Spread:
@@ -107,12 +116,12 @@ class _Spread:
         self.mean, self.squares = np.zeros(size), np.zeros(size)  # sum of (sample - mean)^2
 
     def add(self, tests: np.ndarray, images: np.ndarray) -> None:
-        """Add the samples g * (A g) of a block to the mean and the squares so far.
+        """Add the samples g * (A g) of a block of rows g, ``tests`` (b, n), with their products A
+        g.
 
-        ``tests`` (b, n) are rows g, and ``images`` their products A g. For a samples before and b
-        new ones, the sum of squared deviations of all from their mean is that of each group from
-        its own, plus a b / (a + b) times the squared difference of the two means (Chan, Golub and
-        LeVeque, 1983).
+        For a samples before and b new ones, the sum of squared deviations of all from their mean is
+        that of each group from its own, plus a b / (a + b) times the squared difference of the two
+        means (Chan, Golub and LeVeque, 1983).
         """
         self.longest = max(self.longest, float(np.linalg.norm(images, axis=1).max()))
         samples, before = tests * images, self.count
@@ -122,22 +131,3 @@ class _Spread:
         self.squares += np.square(samples - mean).sum(axis=0)
         self.squares += np.square(mean_difference) * before * more / self.count
         self.mean += mean_difference * more / self.count
-
-    def standard_errors(self) -> np.ndarray:
-        """The standard error (n,) of each entry of the mean over samples; 0 for one sample."""
-        errors: np.ndarray = np.sqrt(self.squares / max(self.count - 1, 1) / self.count)
-        return errors
-
-
-def _answer(op: Operator, spread: _Spread) -> DiagonalEstimate:
-    """The estimate of the diagonal, with its standard errors and what else its error rests on.
-
-    The rounding of the products and the error of the matrix are in proportion to the largest |A g|.
-    Standard errors of zero that may be chance, as of few equal samples, become infinite.
-    """
-    level = spectral_error(op.shape[0], op.dtype) * spread.longest
-    rounding = Error(level, MEASURED, reason="rounding of the products")
-    parts = rounding, error_of(op, spread.longest), symmetry_of(op)
-    # A sample g_i sum_j A_ij g_j is linear in the independent signs g_i g_j.
-    errors = beyond_chance(spread.standard_errors(), level, spread.count, degree=1)
-    return DiagonalEstimate(spread.mean, errors, spread.count, certificate(*parts))

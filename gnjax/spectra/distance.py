@@ -33,15 +33,12 @@ _ZERO = np.iinfo(int).min  # the bin of zeros; bin i is 2 i, or 2 i + 1 for nega
 def jensen_shannon(one: Spectrum, other: Spectrum, floor: float) -> tuple[float, Error]:
     """The Jensen-Shannon distance d between two spectra, and its error.
 
-    The eigenvalues whose absolute values are above ``floor`` are counted in bins, four to a decade.
-    With the shares p and q of both spectra in each bin and m = (p + q) / 2, d^2 is the mean of
-    sum p log2(p / m) and sum q log2(q / m).
-
-    For each spectrum let t be the share of the eigenvalues whose errors leave open in which bin
-    they lie, or whether they lie above the floor. It bounds the total variation between its
-    histogram and the true one. In base 2 the square of d is at most the total variation (Lin,
-    1991). So, by the triangle inequality, the error of the distance is at most
-    t_1^{1/2} + t_2^{1/2}. The distance is nan if a spectrum has no eigenvalue above the floor.
+    The eigenvalues whose absolute values are above ``floor`` are counted in bins. For each spectrum
+    let t be the share of the eigenvalues whose errors leave open in which bin they lie, or whether
+    they lie above the floor. It bounds the total variation between its histogram and the true one,
+    which in base 2 is at least the square of d (Lin, 1991). So, by the triangle inequality, the
+    error of the distance is at most t_1^{1/2} + t_2^{1/2}. The distance is nan if a spectrum has no
+    eigenvalue above the floor.
     """
     return _between(_histogram(one, floor), _histogram(other, floor))
 
@@ -72,10 +69,8 @@ class _Histogram(NamedTuple):
 def _between(one: _Histogram, other: _Histogram) -> tuple[float, Error]:
     """The Jensen-Shannon distance d of two histograms, and the error of d.
 
-    With the shares p and q and m = (p + q) / 2, d^2 is the mean of sum p log2(p / m) and
-    sum q log2(q / m). An error e of d^2 by rounding makes one of (d^2 + e)^{1/2} - d. A share
-    t = ``moving`` of the eigenvalues of each spectrum may lie in another bin, which changes d by at
-    most t_1^{1/2} + t_2^{1/2} (see :func:`jensen_shannon`).
+    An error e of d^2 by rounding makes one of (d^2 + e)^{1/2} - d. The shares ``moving`` of
+    eigenvalues that may lie in another bin add t_1^{1/2} + t_2^{1/2} (see :func:`jensen_shannon`).
     """
     if not len(one.bins) or not len(other.bins):
         return math.nan, unknown("a spectrum has no eigenvalue above the floor")
@@ -123,9 +118,7 @@ def _histogram(spectrum: Spectrum, floor: float) -> _Histogram:
 def _bins(values: np.ndarray, floor: float, direction: float) -> np.ndarray:
     """The number of the bin of each eigenvalue; ``_ZERO`` for those up to ``floor``.
 
-    Bin i of the absolute values, four to a decade, has the number 2 i, or 2 i + 1 for negative
-    eigenvalues. Values are moved by the rounding of the logarithm towards ``direction``: -1, 0
-    or 1.
+    Values are moved by the rounding of the logarithm towards ``direction``: -1, 0 or 1.
     """
     sizes = np.abs(values)
     nonzero = (sizes > floor) & np.isfinite(sizes)

@@ -105,7 +105,10 @@ def eigenvalues(
             return few(operator, k, which, rtol, seed, limits, watch)
         if vectors or facts_of(operator).eigenvalues is None:
             check_near_one(operator)
-        whole = (spectrum_with_vectors if vectors else _whole_of_twin)(operator, limits)
+        if vectors:
+            whole = spectrum_with_vectors(operator, limits)
+        else:  # the twin, J J^T for J^T J, has the same non-zero eigenvalues
+            whole = with_zeros(whole_spectrum(twin_of(operator), limits), size)
         # The values descend, so that the smallest are the last ones.
         return part_of(whole, slice(size - k, size) if which == "smallest" and k else slice(0, k))
 
@@ -113,11 +116,11 @@ def eigenvalues(
 def _takes_few(op: Operator, k: int, limits: Limits) -> bool:
     """Whether k eigenvalues are computed alone, by products with the operator, and not all n.
 
-    So they are for more than ``limits.whole_rows`` rows, where a whole spectrum takes too long. For
-    fewer rows, too, if that takes less time than to form the matrix. k eigenvalues take about
-    100 + 10 k products, one after the other (half as many more at the smallest end of a Hessian).
-    Where no factor or formula gives the matrix, it is formed by n products with unit vectors, many
-    at once, and ``_FORMED`` of these take the time of one product by itself.
+    So they are for more than ``limits.whole_rows`` rows. For fewer rows, too, if that takes less
+    time than to form the matrix. k eigenvalues take about 100 + 10 k products, one after the other
+    (half as many more at the smallest end of a Hessian). Where no factor or formula gives the
+    matrix, it is formed by n products with unit vectors, many at once, and ``_FORMED`` of these
+    take the time of one product by itself.
     """
     size = op.shape[0]
     if size > limits.whole_rows:
@@ -132,27 +135,18 @@ def _takes_few(op: Operator, k: int, limits: Limits) -> bool:
     return needs_matrix and facts_of(op).formed_by_products and size > _FORMED * products
 
 
-def _whole_of_twin(op: Operator, limits: Limits) -> Spectrum:
-    """All eigenvalues of ``op``, from its twin, an operator with the same non-zero eigenvalues.
-
-    The twin (J J^T for J^T J) may be smaller; all further eigenvalues of ``op`` are zero.
-    """
-    return with_zeros(whole_spectrum(twin_of(op), limits), op.shape[0])
-
-
 def _few_of_twin(
     op: Operator, k: int, which: str, rtol: float, seed: int, limits: Limits, watch: Watch
 ) -> Spectrum:
     """k eigenvalues from one end, computed from the twin of ``op``.
 
-    The twin is an operator with the same non-zero eigenvalues, J J^T for J^T J, and may be smaller.
-    Then ``op`` has some zeros more, which are among its smallest eigenvalues, since both are
-    semidefinite.
+    The twin has the same non-zero eigenvalues, J J^T for J^T J, and may be smaller. Then ``op`` has
+    some zeros more, which are among its smallest eigenvalues, since both are semidefinite.
     """
     twin = twin_of(op)
     added_zeros = op.shape[0] - twin.shape[0]
     if which == "smallest" and added_zeros >= k:
-        return _zeros(k)
+        return Spectrum(np.zeros(k), np.zeros(k), "shape", certificate(SHAPES))
     count = min(k, twin.shape[0]) if which == "largest" else k - added_zeros
     width = bytes_on_device(twin, count, rtol, limits)  # 0 for a basis in host memory
     if which == "smallest" and not added_zeros:
@@ -169,9 +163,9 @@ def _few_of_twin(
 def operator_norm(op: Operator, limits: Limits = LIMITS) -> float:
     """An estimate of ||A||_2 to a few per cent, to estimate the size of rounding errors.
 
-    It is the largest absolute Ritz value of a few steps of block Lanczos from a random start, and
-    so not above ||A||_2 up to rounding. The basis has 32 vectors in 8 blocks. Where
-    ``limits.density_bytes`` has no room for them, the blocks are single vectors, at most 8 of them.
+    It is the largest absolute Ritz value of a few steps of block Lanczos from a random start. The
+    basis has 32 vectors in 8 blocks. Where ``limits.density_bytes`` has no room for them, the
+    blocks are single vectors, at most 8 of them.
     """
     most_vectors = int(limits.density_bytes / (8 * op.shape[0]))  # of 8 bytes a number
     block = _NORM_BLOCK if most_vectors >= _NORM_BLOCK * _NORM_STEPS else 1
@@ -189,8 +183,8 @@ def _few(
     """k eigenvalues from one end by Lanczos, as a spectrum and as the Ritz pairs of the run.
 
     If it was decided that no eigenvalue further out is missing, the i-th eigenvalue is within the
-    error of the i-th value. Otherwise the errors are residuals ||A x - theta x||: some eigenvalue
-    is that close to each value theta.
+    error of the i-th value. Otherwise some eigenvalue is within the error, a residual, of each
+    value.
     """
     size = op.shape[0]
     sign = -1.0 if which == "largest" else 1.0
@@ -230,9 +224,9 @@ def _few_vectors(
 ) -> Spectrum:
     """k Ritz pairs from one end, with bounds on the angles of the vectors.
 
-    By Davis and Kahan the sine of an angle is at most the residual divided by the distance to the
-    neighbouring eigenvalues, so that one more than k is computed. The bounds are infinite if it was
-    not decided whether eigenvalues are missing, and where the basis is on the device.
+    One more than k is computed, for the distance to the neighbouring eigenvalues. The bounds are
+    infinite if it was not decided whether eigenvalues are missing, and where the basis is on the
+    device.
     """
     size = op.shape[0]
     width = bytes_on_device(op, k, rtol, limits, neighbours=1)  # 0 for a basis in host memory
@@ -240,8 +234,13 @@ def _few_vectors(
         return few_on_device(op, k, which, rtol, limits, watch, width=width, vectors=True)
     spectrum, pairs = _few(op, min(k + 1, size), which, rtol, seed, limits, watch)
     vectors, images = pairs.vectors, pairs.images
-    if len(vectors) < len(spectrum):  # some zeros of a null space have no vectors yet
-        vectors = _completed(vectors, spectrum.values)
+    without_vector = len(spectrum) - len(vectors)
+    if without_vector:
+        # Lanczos has found that the operator is zero outside of its basis, so that any vectors
+        # orthogonal to the given ones belong to the last zeros among the values.
+        zeros = np.flatnonzero(spectrum.values == 0)[-without_vector:] - np.arange(without_vector)
+        null_rows = lanczos.random_rows(size, without_vector, seed=2, orthogonal_to=vectors)
+        vectors = np.insert(vectors, zeros, null_rows, axis=0)  # counted before the insertion
         images = host_product(op)(vectors)
     residuals = np.linalg.norm(images - spectrum.values[:, None] * vectors, axis=1)
     residuals = np.maximum(residuals, pairs.residuals) + dense_error(op, pairs.scale).value
@@ -249,26 +248,6 @@ def _few_vectors(
     bounds = angles(spectrum.values, residuals, errors)
     places = slice(0, k) if which == "largest" else slice(len(spectrum) - k, len(spectrum))
     return part_of(replace(spectrum, vectors=vectors, angles=bounds), places)
-
-
-def _completed(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Add unit eigenvectors for those zeros among ``values`` that have no vectors yet.
-
-    ``values`` (k,) descend, and the rows of ``vectors`` (m, n), m <= k, belong to all of them but
-    the last k - m zeros. A Lanczos run has found that the operator is zero outside of its basis, so
-    that any vectors orthogonal to the given ones are eigenvectors for the eigenvalue zero. The
-    result is (k, n), in the order of ``values``.
-    """
-    count = len(values) - len(vectors)
-    positions = np.flatnonzero(values == 0)[-count:]
-    null_rows = lanczos.random_rows(vectors.shape[1], count, seed=2, orthogonal_to=vectors)
-    # np.insert counts positions before the insertion, and a row comes after those added so far.
-    return np.insert(vectors, positions - np.arange(count), null_rows, axis=0)
-
-
-def _zeros(count: int) -> Spectrum:
-    """Eigenvalues that are zero because of the shapes of the factors."""
-    return Spectrum(np.zeros(count), np.zeros(count), "shape", certificate(SHAPES))
 
 
 def _check_arguments(size: int, k: Any, which: str, rtol: float, seed: Any) -> None:

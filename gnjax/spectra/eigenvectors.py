@@ -28,47 +28,25 @@ def angles(
     values: np.ndarray,
     residuals: np.ndarray,
     errors: np.ndarray,
-    *,
-    above: float = np.inf,
     below: float = -np.inf,
 ) -> np.ndarray:
     """Bounds in radians on the angle of each vector with the exact one; infinite where unknown.
 
-    By Davis and Kahan the sine is at most the residual divided by the distance of the value to all
-    eigenvalues but its own. ``values`` (k,) descend, and the i-th eigenvalue lies within errors[i]
-    of values[i]. All eigenvalues further up are at least ``above``, all further down at most
-    ``below``.
+    ``values`` (k,) descend, and the i-th eigenvalue lies within errors[i] of values[i]. All
+    eigenvalues further down are at most ``below``.
     """
     # The eigenvalue before the i-th is at least uppers[i], and the one after it at most lowers[i].
-    uppers = np.concatenate([[above], (values - errors)[:-1]])
+    uppers = np.concatenate([[np.inf], (values - errors)[:-1]])
     lowers = np.concatenate([(values + errors)[1:], [below]])
     gaps = np.minimum(uppers - values, values - lowers)
     return arcsines(residuals, gaps)
 
 
-def singular_angles(sigma: np.ndarray, residuals: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """Bounds in radians on the angles of left singular vectors of J with the exact ones (k,).
-
-    The singular values ``sigma`` (k,) descend, and each is within its ``error`` (k,) of the exact
-    one. ``residuals`` (k,) are the larger of ||J v - sigma u|| and ||J^T u - sigma v||. By Davis
-    and Kahan the sine of an angle is at most the residual divided by the gap to the neighbours.
-    (u, v) / 2^{1/2} is an eigenvector of [[0, J], [J^T, 0]] with the eigenvalue sigma, and the sine
-    of the angle of u alone may be 2^{1/2} times as large. This matrix has zeros among its
-    eigenvalues, so that the last value has zero as its lower neighbour.
-    """
-    uppers = np.concatenate([[np.inf], (sigma - error)[:-1]])
-    lowers = np.concatenate([(sigma + error)[1:], [0.0]])
-    gaps = np.minimum(uppers - sigma, sigma - lowers)
-    return arcsines(2**0.5 * residuals, gaps)
-
-
 def left_singular_rows(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Singular values and left singular vectors of J (n, p), with residuals.
+    """Singular values sigma (min(n, p),) of J (n, p) from the largest down, and left vectors.
 
-    Returns:
-      The singular values sigma (min(n, p),) from the largest down; the left singular vectors u as
-      rows (n, n), a basis; and for each value the larger of ||J v - sigma u|| and
-      ||J^T u - sigma v||.
+    The left singular vectors u are the rows (n, n) of a basis. The third answer is for each value
+    the larger of ||J v - sigma u|| and ||J^T u - sigma v||.
     """
     rows, columns = factor.shape
     if columns > rows:  # J^T = Q R has the singular values and left vectors of R^T

@@ -1,11 +1,9 @@
 """A few eigenvalues by Lanczos with the basis on the device.
 
-Usually a basis is in host memory in float64, and a second one is needed to find eigenvalues that
-the first run missed. Where these do not fit, a single basis is on the device, or divided over all
-devices that hold the operator. It is in float32 for an operator in float32. For a network's
-operator in float64 it is in float32 if float64 does not fit and the tolerance allows it. In both
-cases the run of a network multiplies in float32, and values and residuals are computed in the end
-from one product in float64 with every vector.
+It serves where a basis in host memory in float64, and a second one to find eigenvalues that the
+first run missed, do not fit. A single basis is on the device, or divided over all devices that hold
+the operator. It is in float32 for an operator in float32, and for a network's operator in float64
+if float64 does not fit and the tolerance allows it.
 """
 
 from __future__ import annotations
@@ -49,10 +47,9 @@ def bytes_on_device(
 ) -> int:
     """Decide where the basis of Lanczos is: 0 for host memory, else the bytes of its numbers.
 
-    Host memory is taken if the least basis for the k + ``neighbours`` values that are computed
-    there fits into the limits, in float64. Otherwise the basis is on the device, in the precision
-    of the operator (8 or 4 bytes), or in float32 if only that fits and ``rtol`` allows it. Raises a
-    ValueError if no basis fits into the limits.
+    Host memory is taken if the least basis for k + ``neighbours`` values fits into the limits, in
+    float64. Otherwise the basis is on the device, in the precision of the operator (8 or 4 bytes),
+    or in float32 if only that fits and ``rtol`` allows it. Raises a ValueError if no basis fits.
     """
     size = op.shape[0]
     least = min(size, least_rows(k))
@@ -83,10 +80,9 @@ def few_on_device(
     """k eigenvalues from one end, by a basis on the device whose numbers have ``width`` bytes.
 
     Lanczos finds approximate eigenvectors with products in that precision. One product with each of
-    them in the highest precision then gives the values and their residuals.
-
-    Errors are residuals: some eigenvalue is that close to each value. The angles of vectors are
-    unknown, because it is not known whether other eigenvalues are close.
+    them in the highest precision then gives the values and their residuals, which are the errors:
+    some eigenvalue is that close to each value. The angles of vectors are unknown, because it is
+    not known whether other eigenvalues are close.
     """
     size = op.shape[0]
     # How a vector is divided over the devices, and how many vectors the basis has: up to twice the
@@ -108,7 +104,8 @@ def few_on_device(
         if watch.stopped and len(guess.vectors) < k:
             raise KeyboardInterrupt  # stopped before k values were known
         # The values and residuals come from products in the highest precision, not from the run.
-        precise, rules = _most_precise(op)
+        wide = in_float64(op)  # called in a context in which JAX allows float64
+        precise, rules = (op, nullcontext) if wide is None else (wide, x64)
         if precise is not op or dtype != op.dtype:
             del product  # free its memory before the next product takes some
             product = _under(rules, precise)
@@ -133,10 +130,8 @@ def _spectrum(
 ) -> Spectrum:
     """The values from the largest down, with the vectors if they are asked for.
 
-    An error is the residual plus the ``rounding`` of the product: some eigenvalue is that close to
-    the value. Whether others are as close is not known, so that the angles of vectors to exact
-    eigenvectors have no bound. The certificate has the parts ``why`` as well, such as why a run did
-    not converge.
+    An error is the residual plus the ``rounding`` of the product. The certificate has the parts
+    ``why`` as well, such as why a run did not converge.
     """
     if not np.isfinite(rounding.value):
         why = [*why, unknown(f"residuals are at most {residuals.max():.3g}, without rounding")]
@@ -180,20 +175,8 @@ def _run_product(op: Operator, k: int, limits: Limits, width: int) -> tuple[Devi
     return _under(float32_rules, light), light.dtype
 
 
-def _most_precise(op: Operator) -> tuple[Operator, Rules]:
-    """The operator with products in float64 where it has them, and the rules to call it under.
-
-    The rules are a function that makes a context, in which JAX allows float64.
-    """
-    wide = in_float64(op)
-    return (op, nullcontext) if wide is None else (wide, x64)
-
-
 def _under(rules: Rules, op: Operator) -> DeviceProduct:
-    """A function v -> A v, for v of any dtype, that is traced and called in a context of ``rules``.
-
-    The context sets the precision of JAX, such as whether float64 is allowed.
-    """
+    """A function v -> A v, for v of any dtype, traced and called in a context of ``rules``."""
     with rules():
         multiply = vector_product(op)
 
@@ -205,9 +188,8 @@ def _under(rules: Rules, op: Operator) -> DeviceProduct:
 
 
 def _watched(product: DeviceProduct, watch: Watch) -> DeviceProduct:
-    """The same product, and ``watch`` counts each call as one product.
-
-    It counts the entries of what is multiplied, so that a vector is passed as a tuple of one.
+    """The same product, and ``watch``, which counts the entries of a tuple, counts each call as
+    one.
     """
     multiply: Callable[[Any], Any] = watch(lambda block_of_one: product(block_of_one[0]))
     return lambda vector: multiply((vector,))

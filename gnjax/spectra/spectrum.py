@@ -74,9 +74,9 @@ def squares(
 ) -> Spectrum:
     """The squares of singular values that are known to ``error``, from the largest down.
 
-    If a singular value is within e of sigma, its square is within (2 sigma + e) e of sigma^2. The
-    squares are taken in float64, as float32 has none below 1e-45. A positive error of a square is
-    at least the smallest normal number, as a product below that underflows.
+    If a singular value is within e of sigma, its square is within (2 sigma + e) e of sigma^2. They
+    are taken in float64, as float32 has none below 1e-45. A positive error of a square is at least
+    the smallest normal number, as a product below that underflows.
     """
     order = np.argsort(sigma)[::-1]
     descending = sigma[order].astype(np.float64)
@@ -88,9 +88,8 @@ def squares(
 
 
 def part_of(spectrum: Spectrum, places: slice) -> Spectrum:
-    """The eigenvalues with the indices of ``places``, with their errors, vectors and angles.
-
-    Index 0 is the largest eigenvalue of ``spectrum``.
+    """The eigenvalues with the indices of ``places``, 0 for the largest, with all that belongs to
+    them.
     """
     vectors, angles = spectrum.vectors, spectrum.angles
     return replace(
@@ -112,12 +111,11 @@ def shifted_spectrum(spectrum: Spectrum, shift: float) -> Spectrum:
 def with_zeros(spectrum: Spectrum, size: int) -> Spectrum:
     """A spectrum with zeros added until it has ``size`` values, in descending order.
 
-    It is that of a positive semidefinite matrix of ``size`` rows whose other eigenvalues are zero.
-    The zeros are exact: they come from the shapes of the factors, not from a computation. But the
-    i-th value has to be near the i-th eigenvalue. Where rounding has made a positive eigenvalue
-    negative, its value is sorted behind the zeros, and the first zero takes its place. So the first
-    zeros, one for each negative value, have errors that reach up to the largest eigenvalues that
-    the negative values may stand for.
+    It is that of a positive semidefinite matrix of ``size`` rows whose other eigenvalues are
+    exactly zero by the shapes of the factors. But the i-th value has to be near the i-th
+    eigenvalue. Where rounding has made a positive eigenvalue negative, its value is sorted behind
+    the zeros, and the first zero takes its place. So the first zeros, one for each negative value,
+    have errors that reach up to the largest eigenvalues that the negative values may stand for.
     """
     zeros = size - len(spectrum)
     if zeros == 0:

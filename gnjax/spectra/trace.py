@@ -153,8 +153,7 @@ def trace(
 def _check_stored(size: int, method: str, probes: int, limits: Limits) -> None:
     """Refuse a method whose vectors of ``size`` numbers take more than ``limits.density_bytes``.
 
-    ``_STORED`` is how many vectors a method has in memory for each of its ``probes`` products. No
-    method makes more than 3 n products, for n = ``size``.
+    No method makes more than 3 n products, for n = ``size``.
     """
     size_in_bytes = 8.0 * size * _STORED.get(method, 0.0) * min(probes, 3 * size)
     if size_in_bytes > limits.density_bytes:
@@ -169,11 +168,7 @@ def _check_stored(size: int, method: str, probes: int, limits: Limits) -> None:
 
 
 def _from_random_vectors(op: Operator, estimate: TraceEstimate, method: str) -> Trace:
-    """The :class:`Trace` of an estimate by ``method``, with the certificate of its errors.
-
-    These errors are the rounding of the products, the error of the matrix, and, where something is
-    random, the half-width of a 95% interval by Student's distribution.
-    """
+    """The :class:`Trace` of an estimate by ``method``, with the certificate of its errors."""
     symmetry = symmetry_of(op)
     # ``lengths`` is the sum of |x| |A x| over the random vectors x. It stands for ||A||_2, which it
     # exceeds unless all of them miss the largest eigenvectors.
@@ -196,39 +191,34 @@ def _from_random_vectors(op: Operator, estimate: TraceEstimate, method: str) -> 
 def _exact(op: Operator, limits: Limits, watch: Watch) -> Trace:
     """tr A without random vectors: by a formula that the operator states, or as sum_i A_ii.
 
-    A formula is for instance ||J||_F^2 for J J^T. The diagonal is that of the matrix if that has at
-    most ``limits.small_rows`` rows, and comes from n products with unit vectors otherwise. A sum of
-    n terms in float64 has an error of at most gamma_n times the sum of their absolute values.
+    The diagonal is that of the matrix if that has at most ``limits.small_rows`` rows, and comes
+    from n products with unit vectors otherwise. A sum of n terms in float64 has an error of at most
+    gamma_n times the sum of their absolute values.
     """
     products, size = 0, op.shape[0]
     structure = facts_of(op).trace
     if structure is not None:
         value, rounding = structure()  # with the error of its evaluation
         refuse_nonfinite(value)
-        norm = _norm(op, value, limits)
+        # tr A is at least ||A||_2 if no eigenvalue is negative, and will do where the error of A
+        # does not depend on the norm.
+        needs_norm = positivity_of(op) is None and callable(facts_of(op).error)
+        norm = operator_norm(op, limits) if needs_norm else abs(value)
     elif size <= limits.small_rows:
         matrix = np.asarray(op.as_matrix()).astype(np.float64)
         diagonal, norm = np.diagonal(matrix), float(row_lengths(matrix.reshape(1, -1))[0])
-        value = _finite(diagonal.sum())
-        rounding = Error(_gamma(size) * float(np.abs(diagonal).sum()))
+        value = float(diagonal.sum())
+        refuse_nonfinite(value)
+        # gamma_n bounds the relative rounding of a sum of n terms
+        rounding = Error(gamma(size, np.dtype(float)) * float(np.abs(diagonal).sum()))
     else:
         value, lengths = _sum_of_diagonal(op, together(op, limits), watch)
+        refuse_nonfinite(value)
         products, rounding, norm = size, _rounding(op, lengths), lengths
     # The sum of absolute values is rounded, too, by far less than one part in a million.
     rounding = replace(rounding.scaled(1 + 1e-6), reason="rounding of the sum")
     matrix_error = _matrix_error(op, value, norm)
     return Trace(value, 0.0, "exact", products, certificate(rounding, matrix_error))
-
-
-def _norm(op: Operator, value: float, limits: Limits) -> float:
-    """About ||A||_2 or more, which the error of A may be relative to.
-
-    ``value`` is tr A. It is at least ||A||_2 if no eigenvalue is negative, and it will do where the
-    error of A does not depend on the norm. Otherwise the norm is estimated by products.
-    """
-    if positivity_of(op) is not None or not callable(facts_of(op).error):
-        return abs(value)
-    return operator_norm(op, limits)
 
 
 def _sum_of_diagonal(op: Operator, block: int, watch: Watch) -> tuple[float, float]:
@@ -240,7 +230,7 @@ def _sum_of_diagonal(op: Operator, block: int, watch: Watch) -> tuple[float, flo
         images = product(units)
         total += float(np.trace(images[:, first:]))
         lengths += float(row_lengths(images).sum())
-    return _finite(total), lengths
+    return total, lengths
 
 
 def _rounding(op: Operator, lengths: float) -> Error:
@@ -266,14 +256,3 @@ def _matrix_error(op: Operator, value: float, norm: float) -> Error:
     error = factor.error()
     moved = min(factor.shape) ** 0.5 * error.value
     return error.to((2 * abs(value) ** 0.5 + moved) * moved)
-
-
-def _finite(value: float) -> float:
-    """The value, which is refused if it is NaN or Inf."""
-    refuse_nonfinite(value)
-    return float(value)
-
-
-def _gamma(terms: int) -> float:
-    """gamma_n, which bounds the relative rounding of a sum of n terms in float64."""
-    return gamma(terms, jnp.dtype(jnp.float64))

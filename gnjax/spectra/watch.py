@@ -81,11 +81,9 @@ def watching(
 ) -> Iterator[Watch]:
     """Report the progress of the work in a ``with`` block, and let Ctrl-C ask it to stop.
 
-    ``progress`` is True for a bar on stderr, a function of the products made and expected, or None.
     The block passes its product through the :class:`Watch` that it gets, which counts. From the
     first product on, Ctrl-C sets ``stopped`` there if the work is ``stoppable``. A bar shows the
-    time from the beginning of the block on, for work that multiplies nothing can be long too:
-    compiling, measuring the rounding, LAPACK.
+    time from the beginning of the block on, for work that multiplies nothing can be long too.
     """
     if progress is None or progress is False:
         yield UNWATCHED
@@ -118,42 +116,30 @@ def stages(progress: Progress, expected: int) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def _reporting(progress: Progress, expected: int | None, unit: str) -> Iterator[Report]:
-    """The function to which the caller reports how many products, or other units, are done.
-
-    It moves a bar on stderr if ``progress`` is True, calls ``progress`` if that is a function, and
-    does nothing otherwise. The bar is there from the beginning of the ``with`` block.
-    """
-    if progress is True:
-        with _bar(expected, unit) as report:
-            yield report
-    elif callable(progress):
+    """The function to which the caller reports how many products, or other units, are done."""
+    if callable(progress):
         yield lambda done: progress(done, expected)
     elif progress is None or progress is False:
         yield lambda done: None
-    else:
+    elif progress is not True:
         msg = (
             f"progress={progress!r} is neither True, for a bar on stderr, nor a function of the "
             f"{unit} done and expected"
         )
         raise ValueError(msg)
+    else:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-
-@contextmanager
-def _bar(expected: int | None, unit: str) -> Iterator[Report]:
-    """A progress bar on stderr with the time and the count, and the function that moves it.
-
-    A bar that was never moved leaves no line behind.
-    """
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    total = "" if expected is None else f"/{expected}"
-    count, console = TextColumn("{task.description}"), Console(stderr=True)
-    with Progress(BarColumn(), count, TimeElapsedColumn(), console=console) as bars:
-        task = bars.add_task(f"0{total} {unit}" if total else "", total=expected)
-        yield lambda done: bars.update(task, completed=done, description=f"{done}{total} {unit}")
-        if not bars.tasks[0].completed:
-            bars.live.transient, console.quiet = True, not console.is_terminal
+        total = "" if expected is None else f"/{expected}"
+        count, console = TextColumn("{task.description}"), Console(stderr=True)
+        with Progress(BarColumn(), count, TimeElapsedColumn(), console=console) as bars:
+            task = bars.add_task(f"0{total} {unit}" if total else "", total=expected)
+            yield lambda done: bars.update(
+                task, completed=done, description=f"{done}{total} {unit}"
+            )
+            if not bars.tasks[0].completed:  # a bar that was never moved leaves no line behind
+                bars.live.transient, console.quiet = True, not console.is_terminal
 
 
 @contextmanager

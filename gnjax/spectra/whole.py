@@ -19,7 +19,7 @@ from gnjax.numerics.rounding import (
 from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.facts import error_of, factorisation_of, facts_of, symmetry_of
 from gnjax.operators.protocol import Operator
-from gnjax.spectra.eigenvectors import angles, left_singular_rows, singular_angles
+from gnjax.spectra.eigenvectors import angles, left_singular_rows
 from gnjax.spectra.krylov.host_products import refuse_nonfinite
 from gnjax.spectra.spectrum import Spectrum, spectrum_of_values, squares, with_zeros
 
@@ -68,14 +68,19 @@ def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
         raise ValueError(refused)
     factor = factorisation_of(op)
     if factor is not None and factor.size_in_bytes <= limits.factor_bytes:
-        sigma, vectors, residuals = left_singular_rows(_matrix_of(factor))  # u in rows
+        matrix = factor.form()
+        refuse_nonfinite(matrix)
+        sigma, vectors, residuals = left_singular_rows(matrix)  # u in rows
         # (u, v) and (u, -v), over 2^{1/2}, are approximate eigenvectors of [[0, J], [J^T, 0]] with
         # a residual of at most the larger of ||J v - sigma u|| and ||J^T u - sigma v||. Both count
         # in the norm of all residuals: hence 2^{1/2}.
         error = _factored_error(op, factor, sigma[0]) + _residual_error(2**0.5 * residuals)
-        spectrum = with_zeros(_spectrum_of_factor(sigma, error), op.shape[0])
         errors = error.value + iteration_errors(sigma)
-        nonzero_bounds = singular_angles(sigma, residuals + errors, errors)
+        spectrum = squares(sigma, errors, "factored", certificate(error))
+        spectrum = with_zeros(spectrum, op.shape[0])
+        # [[0, J], [J^T, 0]] has zeros among its eigenvalues, and the sine of the angle of u alone
+        # may be 2^{1/2} times that of (u, v).
+        nonzero_bounds = angles(sigma, 2**0.5 * (residuals + errors), errors, below=0.0)
         bounds = np.pad(  # nothing is known of the vectors of a null space with several dimensions
             nonzero_bounds, (0, len(spectrum) - len(nonzero_bounds)), constant_values=np.inf
         )
@@ -94,8 +99,8 @@ def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
 def _residual_error(residuals: np.ndarray) -> Error:
     """How far computed values can be from eigenvalues, by the residuals of their vectors (k,).
 
-    It is added to LAPACK's measured error, which is for its drivers without vectors: those with
-    vectors are a little less accurate. It is the norm of all residuals.
+    LAPACK's drivers with vectors are a little less accurate than those for which its error was
+    measured.
     """
     return LAPACK_ROUNDING.to(float(np.linalg.norm(residuals)))
 
@@ -131,18 +136,6 @@ def host_matrix(op: Operator, limits: Limits = LIMITS) -> tuple[np.ndarray, Erro
     refuse_nonfinite(matrix)
     if facts_of(op).symmetric:
         return matrix, symmetry_of(op)
-    return _symmetric_part(matrix)
-
-
-def why_not_dense(size: int, limits: Limits = LIMITS) -> str:
-    """Why a matrix of so many rows is not formed, or "" where it is."""
-    if size <= limits.matrix_rows:
-        return ""
-    return f"a dense {size} x {size} matrix needs {8e-9 * size**2:.0f} GB; use method='krylov'"
-
-
-def _symmetric_part(matrix: np.ndarray) -> tuple[np.ndarray, Error]:
-    """(A + A^T) / 2, and the norm of (A - A^T) / 2 as its error; refused if that is not small."""
     skew = float(np.linalg.norm(matrix - matrix.T)) / 2
     if skew > 1e-5 * float(np.linalg.norm(matrix)):
         msg = (
@@ -151,6 +144,13 @@ def _symmetric_part(matrix: np.ndarray) -> tuple[np.ndarray, Error]:
         )
         raise ValueError(msg)
     return (matrix + matrix.T) / 2, Error(skew, reason="the skew part of the matrix")
+
+
+def why_not_dense(size: int, limits: Limits = LIMITS) -> str:
+    """Why a matrix of so many rows is not formed, or "" where it is."""
+    if size <= limits.matrix_rows:
+        return ""
+    return f"a dense {size} x {size} matrix needs {8e-9 * size**2:.0f} GB; use method='krylov'"
 
 
 def factored_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
@@ -163,22 +163,12 @@ def factored_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
     refused = why_not_factored(factor, limits)
     if factor is None or refused:
         raise ValueError(refused)
-    sigma = singular_values(_matrix_of(factor))
-    return with_zeros(
-        _spectrum_of_factor(sigma, _factored_error(op, factor, sigma[0])), op.shape[0]
-    )
-
-
-def _matrix_of(factor: Factorisation) -> np.ndarray:
-    """J in host memory; one with NaN or Inf is refused."""
     matrix = factor.form()
     refuse_nonfinite(matrix)
-    return matrix
-
-
-def _spectrum_of_factor(sigma: np.ndarray, error: Error) -> Spectrum:
-    """The squares of the singular values ``sigma`` of J, which are known to ``error``."""
-    return squares(sigma, error.value + iteration_errors(sigma), "factored", certificate(error))
+    sigma = singular_values(matrix)
+    error = _factored_error(op, factor, sigma[0])
+    errors = error.value + iteration_errors(sigma)
+    return with_zeros(squares(sigma, errors, "factored", certificate(error)), op.shape[0])
 
 
 def _factored_error(op: Operator, factor: Factorisation, norm: float) -> Error:

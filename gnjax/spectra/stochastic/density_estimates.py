@@ -212,8 +212,7 @@ class SpectralDensity(Result):
     def _weights_next_to(self, points: np.ndarray) -> np.ndarray:
         """For every probe, the larger of the weights of the two nodes next to each point.
 
-        It bounds the quadrature error of the share of eigenvalues up to a point, whose exact value
-        lies between the sums of weights before and after the nodes around it. It is 0 for a probe
+        It bounds the quadrature error of the share of eigenvalues up to a point; 0 for a probe
         whose quadrature is exact.
         """
         bounds = [
@@ -228,15 +227,12 @@ class SpectralDensity(Result):
         quadrature: Sequence[np.ndarray] | np.ndarray,
         *slopes: float,
     ) -> Estimate:
-        """The mean over probes of ``samples``, with the errors of this mean.
+        """The mean over probes of ``samples`` (probes, ..), with the errors of this mean.
 
-        ``samples`` (probes, ..) has a value for each probe and point, and ``quadrature`` a bound on
-        the error of each.
-
-        A change of the matrix by e in norm changes the value by at most e times the product of
-        ``slopes``. They are given one by one, as their product may overflow where e times it does
-        not. There are none for counts, where such a change moves the points up to which eigenvalues
-        are counted.
+        ``quadrature`` has a bound on the error of each sample. A change of the matrix by e in norm
+        changes the value by at most e times the product of ``slopes``. They are given one by one,
+        as their product may overflow where e times it does not. There are none for counts, where
+        such a change moves the points up to which eigenvalues are counted.
         """
         stacked, bounds = np.asarray(samples), np.asarray(quadrature).mean(axis=0)
         value, count = stacked.mean(axis=0), len(stacked)
@@ -254,8 +250,8 @@ class SpectralDensity(Result):
     def _width(self, log: bool) -> float:
         """The default width of the Gaussian in :meth:`pdf`: the mean distance between nodes.
 
-        A smaller one would draw single nodes. It is in decades with ``log``. If all nodes are equal
-        up to the floor, it is a hundredth of their size.
+        It is in decades with ``log``. If all nodes are equal up to the floor, it is a hundredth of
+        their size.
         """
         intervals = min(self.steps, _FINEST)
         if log:
@@ -271,10 +267,7 @@ class SpectralDensity(Result):
 
 
 def _larger(weights: np.ndarray) -> np.ndarray:
-    """For each of the m + 1 gaps around m nodes, the larger weight of the nodes at its ends.
-
-    A gap before the first node or after the last has one node.
-    """
+    """For each of the m + 1 gaps around m nodes, the larger weight of the nodes at its ends."""
     padded = np.concatenate([[0.0], weights, [0.0]])
     return np.maximum(padded[:-1], padded[1:])
 
@@ -284,11 +277,11 @@ def _variation(
 ) -> np.ndarray:
     """A bound on the error of a Gauss quadrature of a Gaussian, at each point t of ``at``.
 
-    The integrand is f(x) = exp(-((t - x) / width)^2 / 2). By the inequalities of Chebyshev, Markov
-    and Stieltjes the exact distribution function of the eigenvalues differs from that of the
-    quadrature in a gap between two of its nodes by at most the larger weight of the two. Integrated
-    by parts, the error is at most the sum over gaps of that weight times the variation of f in the
-    gap. The axis begins at ``edge``, where the value of f counts as variation, too.
+    The integrand is f(x) = exp(-((t - x) / width)^2 / 2). The exact distribution function of the
+    eigenvalues differs from that of the quadrature in a gap between two of its nodes by at most the
+    larger weight of the two. Integrated by parts, the error is at most the sum over gaps of that
+    weight times the variation of f in the gap. The axis begins at ``edge``, where the value of f
+    counts as variation, too.
     """
     larger = _larger(weights)
     ends = np.concatenate([[edge], nodes, [math.inf]])

@@ -44,8 +44,7 @@ def hutchinson(
 ) -> TraceEstimate:
     """The mean of g^T A g over ``probes`` vectors g of random signs, fewer if ``stop`` is True.
 
-    Its expectation is tr A, as that of g g^T is the identity. ``product`` multiplies rows by A, for
-    ``block`` vectors at once, and no others are in memory.
+    ``product`` multiplies rows by A, for ``block`` vectors at once, and no others are in memory.
     """
     samples: list[np.ndarray] = []
     lengths = 0.0  # the sum of |g| |A g|

@@ -29,10 +29,12 @@ def together(op: Operator, limits: Limits) -> int:
     """How many random vectors are multiplied at once: as many of sixteen as have room in memory.
 
     ``limits.basis_bytes`` is the room for all of them with their products, and one goes in any
-    case. ``limits.density_bytes``, which is larger, is the room for one vector with its product; an
-    operator that needs more is refused.
+    case, unless it needs more than the larger ``limits.density_bytes``, which is refused.
     """
-    bytes_of_vector = bytes_of_one(op)
+    # A test of the symmetry takes two vectors, where the operator does not state it.
+    vectors = 1 if facts_of(op).symmetric else 2
+    # of a vector and its product, in float64 and in the precision of the operator
+    bytes_of_vector = 2.0 * (8 + max(8, np.dtype(op.dtype).itemsize)) * vectors * op.shape[0]
     if bytes_of_vector > limits.density_bytes:
         msg = (
             f"one random vector of {op.shape[0]:,} numbers and its product take "
@@ -42,13 +44,6 @@ def together(op: Operator, limits: Limits) -> int:
         )
         raise ValueError(msg)
     return int(min(BLOCK, max(1, limits.basis_bytes / bytes_of_vector)))
-
-
-def bytes_of_one(op: Operator) -> float:
-    """The bytes of a vector and its product, in float64 and in the precision of the operator."""
-    # A test of the symmetry takes two vectors, where the operator does not state it.
-    vectors = 1 if facts_of(op).symmetric else 2
-    return 2.0 * (8 + max(8, np.dtype(op.dtype).itemsize)) * vectors * op.shape[0]
 
 
 def signs(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
@@ -91,8 +86,7 @@ def standard_error(values: np.ndarray) -> float:
 def spread_of_mean(samples: np.ndarray) -> np.ndarray:
     """The standard error of the mean of ``samples`` over their first axis; infinite for one.
 
-    It is the standard deviation divided by the root of the number of samples, computed so that no
-    square underflows.
+    It is computed so that no square underflows.
     """
     if len(samples) == 1:
         return np.full(samples.shape[1:], np.inf)

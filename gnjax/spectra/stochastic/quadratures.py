@@ -53,8 +53,13 @@ def quadratures(
         # Runs that ``stop`` cut short do not count, unless there are no others.
         if rules and not all(has_all_steps(run, min(steps, size)) for run in runs):
             break
-        rules += [(*_gauss_quadrature(run), _without_basis(run)) for run in runs]
-        del runs  # their bases, before the next ones are made
+        no_rows = np.empty((0, size))
+        for run in runs:
+            nodes, _, vectors = krylov.ritz(run)
+            # The weight of a node is the squared first entry of its eigenvector of the tridiagonal
+            # T (Golub and Welsch, 1969).
+            rules.append((nodes, vectors[0] ** 2, replace(run, basis=no_rows, following=no_rows)))
+        del run, runs  # their bases, before the next ones are made
     return rules
 
 
@@ -66,22 +71,6 @@ def has_all_steps(run: krylov.Run, steps: int) -> bool:
 def exhausted(run: krylov.Run) -> bool:
     """Whether the run found no new direction, so that the Krylov space of its start is exhausted.
 
-    ``remainder`` has a row for every new direction that follows the basis. The run is not continued
-    from another random direction, which would change the weights.
+    The run is not continued from another random direction, which would change the weights.
     """
     return len(run.remainder) == 0
-
-
-def _without_basis(run: krylov.Run) -> krylov.Run:
-    """The run with its basis left out, which takes most of its memory."""
-    no_rows = np.empty((0, run.basis.shape[1]))
-    return replace(run, basis=no_rows, following=no_rows)
-
-
-def _gauss_quadrature(run: krylov.Run) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes theta_j and weights w_j = (e_1^T y_j)^2 for the eigenpairs (theta_j, y_j) of T.
-
-    T is the tridiagonal matrix of a run from one vector (Golub and Welsch, 1969).
-    """
-    nodes, _, vectors = krylov.ritz(run)
-    return nodes, vectors[0] ** 2

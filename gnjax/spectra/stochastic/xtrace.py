@@ -72,17 +72,17 @@ def _basis(images: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]
     count, rank = len(images), int((scales > rounding * scales[0]).sum())
     # S divided by a power of two, so that no quotient over- or underflows. This cancels in r_i.
     scaled = np.ldexp(scales, -(exponent_of(float(scales[0])) or 0))
-    left_out = _unit_rows(right.T / scaled) if rank == count else np.zeros((count, rank))
+    left_out = np.zeros((count, rank))
+    if rank == count:
+        rows = right.T / scaled
+        left_out = rows / row_lengths(rows)[:, None]
     return columns[:, :rank].T, left_out
 
 
 def _compressed(
     tests: np.ndarray, images: np.ndarray, basis: np.ndarray, basis_images: np.ndarray
 ) -> _Compressed:
-    """What XTrace needs, from the test vectors w (k, n), A w, the rows of Q (rank, n), and A Q.
-
-    With w = Q c + p, where p is orthogonal to Q, these are Q^T A Q, c, |p|^2, p^T A p and Q^T A p.
-    """
+    """What XTrace needs, from the test vectors w (k, n), A w, the rows of Q (rank, n), and A Q."""
     coordinates = tests @ basis.T
     outside = tests - coordinates @ basis
     outside_images = images - coordinates @ basis_images
@@ -110,11 +110,10 @@ class _Compressed:
     mixed_products: np.ndarray  # Q^T A p (k, rank)
 
     def forms(self, left_out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """x^T A x and |x|^2 for every test vector w = Q c + p, with p orthogonal to Q.
+        """x^T A x and |x|^2 for every test vector w = Q c + p.
 
-        x is the part of w that is orthogonal to a subspace of span Q. In span Q, the subspace is
-        orthogonal to the directions ``left_out`` (k, directions, rank), which are orthonormal for
-        every w. So x is p plus the part of Q c along these directions.
+        x is p plus the part of Q c along the directions ``left_out`` (k, directions, rank), which
+        are orthonormal for every w.
         """
         weights = (left_out @ self.coordinates[:, :, None])[:, :, 0]
         along = (weights[:, None] @ left_out)[:, 0]  # (k, rank): the part of c along ``left_out``
@@ -125,10 +124,10 @@ class _Compressed:
     def estimates(self, left_out: np.ndarray, dimension: int) -> np.ndarray:
         """For every test vector w = Q c + p the estimate t of tr A (k,).
 
-        The trace on a subspace of span Q, with the orthonormal basis U, is exact, and w estimates
-        that on its complement, which has ``dimension`` dimensions. With x the part of w that is
-        orthogonal to U, t = tr(U^T A U) + dimension x^T A x / |x|^2. In span Q, U is orthogonal to
-        the orthonormal directions ``left_out`` (k, directions, rank), which differ for every w.
+        The trace on a subspace of span Q with the orthonormal basis U is exact, and w estimates
+        that on its complement, which has ``dimension`` dimensions: t = tr(U^T A U) + dimension x^T
+        A x / |x|^2 for the part x of w that is orthogonal to U. In span Q, U is orthogonal to the
+        orthonormal directions ``left_out`` (k, directions, rank).
         """
         form, squared_length = self.forms(left_out)
         trace_left_out = ((left_out @ self.matrix) * left_out).sum(axis=(1, 2))
@@ -140,15 +139,12 @@ def _jackknife(
 ) -> float:
     """The standard error of XTrace by a jackknife: the root of sum_i (T - T_i)^2.
 
-    T is ``value``, the estimate from all k test vectors w_i, and T_i is XTrace without w_i. By
-    Efron and Stein (1981) the variance of T is at most the mean of this sum for any T_i that do not
-    use w_i. This holds for the sum as it is, without the factor (k - 1) / k of other jackknives.
-
-    T_i is the mean of the estimates t_j for j other than i, each from w_j and the span of all A w
-    except A w_i and A w_j. In the basis Q of all A w this span is orthogonal to the unit vectors
-    r_i and r_j, which are rows of ``left_out`` (k, rank). ``dimension`` is that of the complement
-    of a span without one A w, and so the complement of this one has a dimension more. Where the
-    rank is below k, the rows r_i are zero, because fewer A w span the range.
+    T is ``value``, the estimate from all k test vectors w_i, and T_i is XTrace without w_i: the
+    mean of the estimates t_j for j other than i, each from w_j and the span of all A w except A w_i
+    and A w_j. In the basis Q of all A w this span is orthogonal to the unit vectors r_i and r_j,
+    which are rows of ``left_out`` (k, rank). ``dimension`` is that of the complement of a span
+    without one A w, and so the complement of this one has a dimension more. Where the rank is below
+    k, the rows r_i are zero, because fewer A w span the range.
     """
     count, error = len(left_out), 0.0
     dimension_without_two = dimension + 1 if left_out.any() else dimension
@@ -172,8 +168,3 @@ def _jackknife(
         t_i = without_i.estimates(pairs, dimension_without_two).mean()
         error = math.hypot(error, float(value - t_i))
     return error
-
-
-def _unit_rows(rows: np.ndarray) -> np.ndarray:
-    """Every row divided by its length."""
-    return rows / row_lengths(rows)[:, None]
