@@ -1,7 +1,7 @@
 """Published files as bytes: found in a folder, verified by their hash, and only then parsed.
 
-A packed tar file that has a published hash is verified before it is opened. A gzip file may have
-been packed anew, as Debian does, and its content is verified.
+A packed tar file is verified before it is opened. A gzip file may have been packed anew, as Debian
+does, and its content is verified.
 """
 
 from __future__ import annotations
@@ -69,8 +69,12 @@ def read_archive(folder: Path, archive: Archive) -> dict[str, bytes] | None:
     The ``folder`` has the members as single files, plain or gzipped, or it has the archive itself
     where that is a tar file.
     """
-    members = _read_loose(folder, archive)
-    if members is None:
+    paths = [_loose_path(folder, archive, member) for member in archive.members]
+    members: dict[str, bytes] | None
+    if all(paths):
+        names = [member.name for member in archive.members]
+        members = {name: _content(path) for name, path in zip(names, paths, strict=True) if path}
+    else:
         members = _read_tar(folder, archive)
     if members is not None:
         for member in archive.members:
@@ -105,17 +109,6 @@ def verify_file(path: Path, sha256: str) -> bool:
         return hashlib.file_digest(file, "sha256").hexdigest() == sha256
 
 
-def _read_loose(folder: Path, archive: Archive) -> dict[str, bytes] | None:
-    """The bytes, by name, of members that are single files in the folder; None where one lacks."""
-    contents: dict[str, bytes] = {}
-    for member in archive.members:
-        path = _loose_path(folder, archive, member)
-        if path is None:
-            return None
-        contents[member.name] = _content(path)
-    return contents
-
-
 def _loose_path(folder: Path, archive: Archive, member: Member) -> Path | None:
     """The file of a member that lies unpacked in the folder, plain or gzipped; None without one."""
     # Some tools unpack train-images-idx3-ubyte under the name train-images.idx3-ubyte.
@@ -139,10 +132,7 @@ def _content(path: Path) -> bytes:
 
 
 def _read_tar(folder: Path, archive: Archive) -> dict[str, bytes] | None:
-    """The members of a tar file by name, compressed or not; nothing is written to disk.
-
-    None where the folder has no such tar file.
-    """
+    """The members of a tar file by name, read in one pass; None where the folder has none."""
     path = _tar_path(folder, archive)
     if path is None:
         return None
@@ -151,9 +141,19 @@ def _read_tar(folder: Path, archive: Archive) -> dict[str, bytes] | None:
     if packed and archive.sha256 and not verify_file(path, archive.sha256):
         msg = f"{path} does not have the sha256 {archive.sha256} that was published; replace it"
         raise ValueError(msg)
+    # from a path within the tar file to the name of the member
+    still_needed = {f"{archive.inside}/{member.name}": member.name for member in archive.members}
+    contents: dict[str, bytes] = {}
     try:
         with tarfile.open(path, "r:gz" if packed else "r:") as tar:
-            return _extracted(tar, archive)
+            for entry in tar:
+                file = tar.extractfile(entry) if entry.name in still_needed else None
+                if file is not None:
+                    contents[still_needed.pop(entry.name)] = file.read()
+                if not still_needed:
+                    return contents
+        msg = f"it lacks {', '.join(still_needed)}"
+        raise KeyError(msg)
     except MALFORMED as error:
         msg = f"{path} is not the whole {archive.name} ({error}); replace it"
         raise ValueError(msg) from error
@@ -165,21 +165,6 @@ def _tar_path(folder: Path, archive: Archive) -> Path | None:
         return None
     names = (archive.name, archive.name.removesuffix(".gz"))
     return next((folder / name for name in names if (folder / name).is_file()), None)
-
-
-def _extracted(tar: tarfile.TarFile, archive: Archive) -> dict[str, bytes]:
-    """The bytes of the members by name. They are read in the order of the tar file, in one pass."""
-    # from a path within the tar file to the name of the member
-    still_needed = {f"{archive.inside}/{member.name}": member.name for member in archive.members}
-    contents: dict[str, bytes] = {}
-    for entry in tar:
-        file = tar.extractfile(entry) if entry.name in still_needed else None
-        if file is not None:
-            contents[still_needed.pop(entry.name)] = file.read()
-        if not still_needed:
-            return contents
-    msg = f"it lacks {', '.join(still_needed)}"
-    raise KeyError(msg)
 
 
 def parse_idx(data: bytes, name: str) -> Pixels:

@@ -137,12 +137,13 @@ def load(
     if name == "photo_patches":
         return _dataset(name, split, _photo_patches(samples or _PATCHES, seed))
     if name == "digits":
-        all_samples = _digits()
+        source = "scikit-learn's digits, bundled with scikit-learn"
+        all_samples = _Samples(*computed.digits(), 10, source, _LICENCES[name])
     elif name == "folder":
         all_samples = _folder(Path(directory or "").expanduser(), split)
     else:
         all_samples = _published(name, split, directory)
-    return _dataset(name, split, _draw(_first(all_samples, first), samples, seed))
+    return _dataset(name, split, _subset(all_samples, first, samples, seed))
 
 
 def fetch(name: str, *, progress: Callable[[str], Any] | None = None) -> list[Path]:
@@ -158,9 +159,9 @@ def fetch(name: str, *, progress: Callable[[str], Any] | None = None) -> list[Pa
         raise ValueError(msg if name in names() else unknown_name(name))
     data = PUBLISHED[name]
     # A part of a larger data set is made from the files of the larger one, which are downloaded.
-    archives_of_splits = places.fetched_as(name, data).data.archives
+    source, _ = places.fetched_as(name, data)
     # By their names, as one archive may have all splits.
-    archives = {archive.name: archive for files in archives_of_splits.values() for archive in files}
+    archives = {archive.name: archive for files in source.archives.values() for archive in files}
     return [
         places.download(name, data, archive, progress=progress) for archive in archives.values()
     ]
@@ -182,7 +183,9 @@ def state(name: str) -> str:
         if splits:
             text = "bundled" if data.bundled else f"in folder {folder} ({where})"
             return text if len(splits) == len(data.archives) else f"{text}, {splits[0]} split alone"
-    return "in cache" if places.fetched_as(name, data).is_cached() else "not here"
+    source, cache = places.fetched_as(name, data)
+    archives = (archive for files in source.archives.values() for archive in files)
+    return "in cache" if all((cache / a.name).is_file() for a in archives) else "not here"
 
 
 def describe(name: str) -> tuple[str, str, str, str, str]:
@@ -231,7 +234,8 @@ def _check_request(
     """Refuse arguments of :func:`load` that do not belong to this data set, or are below 1."""
     if name not in names():
         raise ValueError(unknown_name(name))
-    splits = _splits(name)
+    of_folder = FOLDER_ARCHIVES if name == "folder" else ("train",)
+    splits = tuple(PUBLISHED[name].archives if name in PUBLISHED else of_folder)
     if split not in splits:
         msg = f"{name} has no split {split!r}; choose from {', '.join(splits)}"
         raise ValueError(msg)
@@ -266,18 +270,11 @@ def _check_first(name: str, first: int | None, samples: int | None) -> None:
         raise ValueError(msg)
 
 
-def _splits(name: str) -> tuple[str, ...]:
-    """The splits that a data set has, "train" alone or "train" and "test"."""
-    if name in PUBLISHED:
-        return tuple(PUBLISHED[name].archives)
-    return tuple(FOLDER_ARCHIVES) if name == "folder" else ("train",)
-
-
 def _published(name: str, split: str, directory: str | Path | None) -> _Samples:
     """One split of a published data set, from verified files."""
     data = PUBLISHED[name]
-    files = places.read_files(name, data, split, directory)
-    images, labels = data.parse(files.members)
+    members, where = places.read_files(name, data, split, directory)
+    images, labels = data.parse(members)
     expected = (data.sizes[split], *data.shape)
     if images.shape != expected or labels.min() < 0 or labels.max() >= data.classes:
         msg = (
@@ -285,7 +282,7 @@ def _published(name: str, split: str, directory: str | Path | None) -> _Samples:
             f"{expected} with labels below {data.classes}; its files are not what they are named"
         )
         raise ValueError(msg)
-    source = f"{data.title}, {split} split, from {files.where}, published hash verified"
+    source = f"{data.title}, {split} split, from {where}, published hash verified"
     return _Samples(images, labels, data.classes, source, data.licence, scale=255.0)
 
 
@@ -303,13 +300,6 @@ def _folder(directory: Path, split: str) -> _Samples:
         f"no published hash (images have sha256 {hashlib.sha256(images_bytes).hexdigest()})"
     )
     return _Samples(images, labels, int(labels.max()) + 1, source, _LICENCES["folder"], 255.0)
-
-
-def _digits() -> _Samples:
-    """All digits of scikit-learn, with their provenance."""
-    values, labels = computed.digits()
-    source = "scikit-learn's digits, bundled with scikit-learn"
-    return _Samples(values, labels, 10, source, _LICENCES["digits"])
 
 
 def _gaussian(
@@ -334,36 +324,25 @@ def _photo_patches(samples: int, seed: int) -> _Samples:
     return _Samples(values, labels, 10, source, _LICENCES["photo_patches"])
 
 
-def _first(all_samples: _Samples, first: int | None) -> _Samples:
-    """The first samples in the order of the files; all where ``first`` is None."""
+def _subset(all_samples: _Samples, first: int | None, samples: int | None, seed: int) -> _Samples:
+    """The first samples, or some drawn by the seed, in the order of the files; else all of them."""
     n = len(all_samples.labels)
-    if first is None:
+    for label, number in (("first", first), ("samples", samples)):
+        if number is not None and number > n:
+            msg = f"{label}={number} of a data set that has {n}; ask for at most {n}"
+            raise ValueError(msg)
+    if first is not None:
+        indices, note = np.arange(first), f"the first {first} of {n} samples"
+    elif samples is not None:
+        indices = np.sort(np.random.default_rng(seed).choice(n, samples, replace=False))
+        note = f"{samples} of {n} samples drawn with seed {seed}"
+    else:
         return all_samples
-    if first > n:
-        msg = f"first={first} of a data set that has {n}; ask for at most {n}"
-        raise ValueError(msg)
-    return replace(
-        all_samples,
-        values=all_samples.values[:first],
-        labels=all_samples.labels[:first],
-        source=f"{all_samples.source}; the first {first} of {n} samples",
-    )
-
-
-def _draw(all_samples: _Samples, samples: int | None, seed: int) -> _Samples:
-    """Samples drawn without replacement, in the order of the files; all for ``samples`` None."""
-    n = len(all_samples.labels)
-    if samples is None:
-        return all_samples
-    if samples > n:
-        msg = f"samples={samples} of a data set that has {n}; ask for at most {n}"
-        raise ValueError(msg)
-    indices = np.sort(np.random.default_rng(seed).choice(n, samples, replace=False))
     return replace(
         all_samples,
         values=all_samples.values[indices],
         labels=all_samples.labels[indices],
-        source=f"{all_samples.source}; {samples} of {n} samples drawn with seed {seed}",
+        source=f"{all_samples.source}; {note}",
     )
 
 

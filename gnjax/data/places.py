@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,22 +30,14 @@ class DataUnavailableError(RuntimeError):
     """
 
 
-@dataclass(frozen=True)
-class Files:
-    """The verified members of one split, and in words where they were."""
-
-    members: dict[str, bytes]
-    where: str
-
-
 def read_files(
     name: str, data: Published, split: str, directory: str | Path | None = None
-) -> Files:
-    """The files of one split from the first place that holds them all.
+) -> tuple[dict[str, bytes], str]:
+    """The verified members of one split by name, and in words the place where they were.
 
     If a ``directory`` is given, it is the only place. Otherwise the places are GNJAX_DATA, the
-    system's folder, the cache, and the mirrors, in this order. A file with a wrong hash is an
-    error, and the search does not go on.
+    system's folder, the cache, and the mirrors, in this order. The first that holds all files is
+    taken. A file with a wrong hash is an error, and the search does not go on.
     """
     if directory is not None:
         folders = list(user_places(Path(directory), data, "the given directory"))
@@ -55,26 +46,25 @@ def read_files(
     for folder, where in folders:
         members = read_split(folder, data, split)
         if members is not None:
-            return Files(members, where)
+            return members, where
     files = _files_of(data, split)
     failures = [f"{folder} ({where}): does not hold {files}" for folder, where in folders]
     if directory is not None or data.bundled:
         raise DataUnavailableError(_nowhere(name, failures))
-    source = fetched_as(name, data)  # the data set, or the larger one that it is a part of
-    for archive in source.data.archives[split]:
+    source, cache = fetched_as(name, data)
+    for archive in source.archives[split]:
         download(name, data, archive, failures)
-    members = read_split(source.folder, data, split)
+    members = read_split(cache, data, split)
     if members is None:
-        msg = f"{source.folder} lost a file that was just fetched; is something clearing it?"
+        msg = f"{cache} lost a file that was just fetched; is something clearing it?"
         raise DataUnavailableError(msg)
-    return Files(members, "published files")
+    return members, "published files"
 
 
 def read_split(folder: Path, data: Published, split: str) -> dict[str, bytes] | None:
     """The verified members of a split by name; None where the folder lacks them.
 
-    For a data set that is a part of a larger one, its file is made from those of the larger one, if
-    the folder lacks the file itself and has these.
+    If the folder lacks the file of a part of a larger set, it is made from those of the larger one.
     """
     members = read_all(folder, data.archives[split])
     if members is not None or data.part is None:
@@ -89,10 +79,7 @@ def read_split(folder: Path, data: Published, split: str) -> dict[str, bytes] | 
 
 
 def has_split(folder: Path, data: Published, split: str) -> bool:
-    """Whether the folder has the files of a split, or those that it can be made from.
-
-    Their contents are not looked at.
-    """
+    """Whether the folder has files, of any contents, that a split is read or can be made from."""
     own = all(holds(folder, archive) for archive in data.archives[split])
     return own or (data.part is not None and has_split(folder, data.part.whole, split))
 
@@ -115,10 +102,7 @@ def read_all(folder: Path, archives: Sequence[Archive]) -> dict[str, bytes] | No
 
 
 def user_places(root: Path, data: Published, where: str) -> Iterator[tuple[Path, str]]:
-    """Yield (folder, where) for each folder in a user's directory that may hold this data set.
-
-    ``root`` is the directory, and ``where`` its name in messages.
-    """
+    """Yield (folder, where) for each folder in ``root`` that may hold this data set."""
     root = root.expanduser()
     for sub in data.subfolders:
         yield root / sub, where
@@ -141,40 +125,22 @@ def standing_places(name: str, data: Published) -> Iterator[tuple[Path, str]]:
         yield cache_folder(name), "the cache"
 
 
-@dataclass(frozen=True)
-class Download:
-    """What the mirrors have: a data set itself or the one that it is a part of, and its cache."""
-
-    data: Published
-    folder: Path
-
-    def is_cached(self) -> bool:
-        """Whether all of its files are in the cache; their contents are not looked at."""
-        archives = (archive for files in self.data.archives.values() for archive in files)
-        return all((self.folder / archive.name).is_file() for archive in archives)
-
-
-def fetched_as(name: str, data: Published) -> Download:
+def fetched_as(name: str, data: Published) -> tuple[Published, Path]:
     """What is downloaded for a data set, and where to; for a part of a larger set the whole set."""
     if data.part is None:
-        return Download(data, cache_folder(name))
-    return Download(data.part.whole, cache_folder(data.part.name))
+        return data, cache_folder(name)
+    return data.part.whole, cache_folder(data.part.name)
 
 
 def cache_folder(name: str) -> Path:
-    """The folder in which the downloads of a data set are kept."""
-    return cache_root() / name
-
-
-def cache_root() -> Path:
-    """This library's part of the user's cache, where the system keeps caches."""
+    """The folder for the downloads of a data set, where the system keeps a user's caches."""
     local = os.environ.get("LOCALAPPDATA")
     if sys.platform == "win32" and local:
-        return Path(local) / "gnjax" / "gnjax" / "Cache"
+        return Path(local) / "gnjax" / "gnjax" / "Cache" / name
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "gnjax"
+        return Path.home() / "Library" / "Caches" / "gnjax" / name
     folder = os.environ.get("XDG_CACHE_HOME", "").strip()
-    return (Path(folder) if folder else Path.home() / ".cache") / "gnjax"
+    return (Path(folder) if folder else Path.home() / ".cache") / "gnjax" / name
 
 
 def download(
@@ -190,14 +156,13 @@ def download(
     data was looked for before, for the error where no mirror has it. ``progress(file name)``
     returns the progress bar that pooch advances.
     """
-    source = fetched_as(name, data)
-    folder = source.folder
+    source, folder = fetched_as(name, data)
     path = folder / archive.name
     if path.is_file() and verify_file(path, archive.sha256):
         return path
     optional("pooch", f'a download of "{name}"')
     failures = [*failures, f"{folder} (cache): no intact {archive.name}"]
-    for mirror in source.data.mirrors:
+    for mirror in source.mirrors:
         bar = progress(archive.name) if progress else False
         try:
             return _retrieved(mirror + archive.name, archive, folder, bar)

@@ -71,7 +71,13 @@ def load_text(name: str = "python_topics", *, vocabulary: int | None = None) -> 
     counted = sorted(Counter(text).items(), key=lambda pair: (-pair[1], pair[0]))
     ranked = [character for character, _ in counted]
     if vocabulary is not None:
-        ranked = _shortened(ranked, vocabulary)
+        if not 2 <= vocabulary < len(ranked):
+            msg = (
+                f"vocabulary={vocabulary} of a text with {len(ranked)} characters; give one from 2 "
+                f"to {len(ranked) - 1}, or leave it out for all characters"
+            )
+            raise ValueError(msg)
+        ranked = [*ranked[: vocabulary - 1], OTHER]
     number = {character: rank for rank, character in enumerate(ranked)}
     tokens = np.array([number.get(character, len(ranked) - 1) for character in text], np.int64)
     source = "the topics of the documentation of Python 3.11.7, bundled, recorded hash verified"
@@ -80,20 +86,6 @@ def load_text(name: str = "python_topics", *, vocabulary: int | None = None) -> 
     counts = np.bincount(tokens, minlength=len(ranked))
     licence = "PSF License Version 2 (Python Software Foundation)"
     return Text(name, tokens, "".join(ranked), counts, source, licence)
-
-
-def _shortened(ranked: list[str], vocabulary: int) -> list[str]:
-    """The ``vocabulary`` - 1 most frequent characters, and one that stands for all others.
-
-    ``ranked`` are all characters of the text, the most frequent first.
-    """
-    if not 2 <= vocabulary < len(ranked):
-        msg = (
-            f"vocabulary={vocabulary} of a text with {len(ranked)} characters; give one from 2 to "
-            f"{len(ranked) - 1}, or leave it out for all characters"
-        )
-        raise ValueError(msg)
-    return [*ranked[: vocabulary - 1], OTHER]
 
 
 def sequences(

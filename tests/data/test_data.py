@@ -72,7 +72,7 @@ def tiny(
         mirrors=(),
     )
     monkeypatch.delenv("GNJAX_DATA", raising=False)
-    monkeypatch.setattr(places, "cache_root", lambda: tmp_path / "cache")
+    monkeypatch.setattr(places, "cache_folder", lambda name: tmp_path / "cache" / name)
 
     def register(**changes: object) -> None:
         changed = {**published.PUBLISHED, "mnist": replace(spec, **changes)}  # type: ignore[arg-type]

@@ -77,7 +77,7 @@ def whole(
     )
     sets = {**published.PUBLISHED, "cifar10": larger, "cifar10_part": part}
     monkeypatch.setattr(datasets, "PUBLISHED", sets)
-    monkeypatch.setattr(places, "cache_root", lambda: tmp_path / "cache")
+    monkeypatch.setattr(places, "cache_folder", lambda name: tmp_path / "cache" / name)
     monkeypatch.setenv("GNJAX_DATA", str(tmp_path / "data"))
     return batches
 
