@@ -6,19 +6,12 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
 from jax import lax
 
 from gnjax.models import initializers
-from gnjax.models.mlp import (
-    ACTIVATIONS,
-    check_activation,
-    dense_layer,
-    normalisation,
-    normalised,
-    zero_weights,
-)
+from gnjax.models.mlp import ACTIVATIONS, check_activation
+from gnjax.models.parts import check_images, conv_layer, dense_layer, normalisation
 from gnjax.numerics.host import by_numpy, on_device
 
 
@@ -125,7 +118,17 @@ class CNN(nnx.Module):
             layer_key = jax.random.fold_in(key, layer)
             matrices = initializers.chain(layer_key, fan_in_and_out, initializer, **options)
             weight = by_numpy(matrices[0]).reshape(features, channels, kernel, kernel)
-            convolution = _convolution(weight, stride, padding, bias=bias, rngs=rngs)
+            convolution = conv_layer(
+                channels,
+                features,
+                kernel,
+                stride=stride,
+                padding=padding,
+                bias=bias,
+                dtype=weight.dtype,
+                rngs=rngs,
+            )
+            convolution.kernel = nnx.Param(on_device(weight.transpose(2, 3, 1, 0)))
             setattr(self, f"conv{layer}", convolution)
             between = normalisation(norm, features, weight.dtype, rngs=rngs)
             setattr(self, f"norm{layer}", between)
@@ -140,11 +143,11 @@ class CNN(nnx.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """Outputs (n, k) for images (n, height, width, channels)."""
-        if x.ndim != 4 or x.shape[1:] != self.shape:
-            msg = f"images must have shape (n, {', '.join(map(str, self.shape))}), got {x.shape}"
-            raise ValueError(msg)
+        check_images(x, self.shape)
         for layer in range(1, self.depth + 1):
-            x = normalised(getattr(self, f"norm{layer}"), getattr(self, f"conv{layer}")(x))
+            x = getattr(self, f"conv{layer}")(x)
+            between = getattr(self, f"norm{layer}")
+            x = x if between is None else between(x)
             x = ACTIVATIONS[self.activation](x, self.slope)
         return self.head(x.reshape(x.shape[0], -1))
 
@@ -164,27 +167,3 @@ def output_length(length: int, kernel: int, stride: int = 1, padding: int = 0) -
         )
         raise ValueError(msg)
     return (length + 2 * padding - kernel) // stride + 1
-
-
-def _convolution(
-    weight: jax.Array | np.ndarray, stride: int, padding: int, *, bias: bool, rngs: nnx.Rngs
-) -> nnx.Conv:
-    """The 2-D convolution with this weight, (filters, channels, kernel, kernel) as in PyTorch.
-
-    Flax holds it as (kernel, kernel, channels, filters). Biases start at zero.
-    """
-    layer = nnx.Conv(
-        weight.shape[1],
-        weight.shape[0],
-        weight.shape[2:],
-        strides=stride,
-        padding=padding,
-        use_bias=bias,
-        param_dtype=weight.dtype,
-        precision="highest",
-        kernel_init=zero_weights,
-        bias_init=zero_weights,
-        rngs=rngs,
-    )
-    layer.kernel = nnx.Param(on_device(weight.transpose(2, 3, 1, 0)))
-    return layer

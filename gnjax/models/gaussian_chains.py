@@ -82,19 +82,14 @@ def _triangle(rng: np.random.Generator, size: int, rows: int) -> _Array:
 def _middle(upper: Sequence[_Array], lower: Sequence[_Array], last: _Array) -> list[_Array]:
     """W_2 .. W_(L-1) of a reduced chain, each (d + k, d + k), made from the last to the first.
 
-    It stands for a chain of Gaussian matrices with wider hidden layers, of m units. The Gram
-    matrices of the partial products of both have the same distribution.
-
     ``upper`` are R_2 .. R_(L-1), (d, d), and ``lower`` the triangles T_l, (k, k), each for a
     Gaussian matrix (k, m - d); ``last`` is W_L, (k, d + k). With S_l = W_L .. W_(l+1) = [A, B],
     (k, d + k), and an orthonormal basis Q (d + k, k) of the space of its rows, S_l = (S_l Q) Q^T.
     The first d columns of W_l are R_l above zeros, and the others are Q T_l, so that
 
-        S_l W_l = [A R_l, (S_l Q) T_l].
+        S_l W_l = [A R_l, (S_l Q) T_l],
 
-    In the wide chain the other columns of W_l are a Gaussian matrix G, and S_l G = (S_l Q) (Q^T G)
-    with Q^T G Gaussian (k, m - d). A triangle T_l with the law of its factor gives the same
-    distribution of the Gram matrix of this block.
+    where T_l stands for the Gaussian matrix Q^T G, with the other columns G of W_l in a wide chain.
     """
     inputs = upper[0].shape[0] if upper else 0
     weights: list[_Array] = []

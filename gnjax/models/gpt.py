@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from gnjax.models import initializers
-from gnjax.models.parts import layer_norm, linear_layer
+from gnjax.models.parts import linear_layer, normalisation
 from gnjax.models.vit import Attention
 from gnjax.numerics.host import on_device
 from gnjax.numerics.precision import real_dtype
@@ -39,7 +39,7 @@ class CausalBlock(nnx.Module):
             nnx.Variable(on_device(strength, real_dtype())) for strength in (skip, branch)
         )
         if norm != "none":
-            self.norm1, self.norm2 = (layer_norm(width, rngs=rngs) for _ in range(2))
+            self.norm1, self.norm2 = (normalisation("layer", width, rngs=rngs) for _ in range(2))
         self.attention = Attention(width, heads, causal=True, rngs=rngs)
         self.dense1 = linear_layer(width, 4 * width, rngs=rngs)
         self.dense2 = linear_layer(4 * width, width, rngs=rngs)
@@ -120,7 +120,7 @@ class GPT(nnx.Module):
         for block in range(1, depth + 1):
             causal_block = CausalBlock(width, heads, norm, skip, branch, rngs=rngs)
             setattr(self, f"block{block}", causal_block)
-        self.norm = layer_norm(width, rngs=rngs) if norm == "pre" else None
+        self.norm = normalisation("layer", width, rngs=rngs) if norm == "pre" else None
         self.head = None if tied else linear_layer(width, vocabulary, bias=False, rngs=rngs)
         _draw_layers(self, jax.random.fold_in(key, 2), initializer)  # the tables took 0 and 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 import jax
@@ -21,6 +22,7 @@ from gnjax.numerics.precision import real_dtype
 Shape = tuple[int, int]
 
 _GRAIN = 2**16  # longer draws are rounded up to multiples of this, shorter ones to powers of two
+_AROUND_ZERO = partial(jax.random.uniform, minval=-1.0, maxval=1.0)  # its variance is 1 / 3
 
 
 def kaiming_normal(
@@ -34,7 +36,7 @@ def kaiming_normal(
     >>> weight.shape, bool(abs(weight.var() - 2 / 100) < 1e-3)
     ((200, 100), True)
     """
-    return _normal(key, shape, gain / shape[1], dtype or real_dtype())
+    return _scaled_draw(jax.random.normal, key, shape, math.sqrt(gain / shape[1]), dtype)
 
 
 def kaiming_uniform(
@@ -46,7 +48,7 @@ def kaiming_uniform(
     >>> bool(abs(weight).max() <= (3 * 2 / 100) ** 0.5)
     True
     """
-    return _uniform(key, shape, gain / shape[1], dtype or real_dtype())
+    return _scaled_draw(_AROUND_ZERO, key, shape, math.sqrt(3 * (gain / shape[1])), dtype)
 
 
 def xavier_normal(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> jax.Array:
@@ -56,7 +58,7 @@ def xavier_normal(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) 
     >>> bool(abs(weight.var() - 2 / 300) < 4e-4)
     True
     """
-    return _normal(key, shape, 2 / sum(shape), dtype or real_dtype())
+    return _scaled_draw(jax.random.normal, key, shape, math.sqrt(2 / sum(shape)), dtype)
 
 
 def xavier_uniform(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> jax.Array:
@@ -66,7 +68,7 @@ def xavier_uniform(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None)
     >>> bool(abs(weight).max() <= (3 * 2 / 300) ** 0.5)
     True
     """
-    return _uniform(key, shape, 2 / sum(shape), dtype or real_dtype())
+    return _scaled_draw(_AROUND_ZERO, key, shape, math.sqrt(3 * (2 / sum(shape))), dtype)
 
 
 def pytorch_default(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> jax.Array:
@@ -78,7 +80,7 @@ def pytorch_default(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None
     >>> bool(abs(weight).max() <= 1 / 10)
     True
     """
-    return _uniform(key, shape, 1 / (3 * shape[1]), dtype or real_dtype())
+    return _scaled_draw(_AROUND_ZERO, key, shape, math.sqrt(3 * (1 / (3 * shape[1]))), dtype)
 
 
 def orthogonal(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> jax.Array:
@@ -154,9 +156,7 @@ def start_as_pytorch(model: nnx.Module, key: jax.Array) -> None:
         msg = f"{type(model).__name__} has no nnx.Linear or nnx.Conv layer to draw"
         raise ValueError(msg)
     ends = np.cumsum([value.size for _, value in limits_and_values])
-    numbers = np.asarray(
-        _scaled_draw(_uniform_around_zero, key, (int(ends[-1]),), 1.0, real_dtype())
-    )
+    numbers = np.asarray(_scaled_draw(_AROUND_ZERO, key, (int(ends[-1]),), 1.0))
     parts = np.split(numbers, ends[:-1])
     for (limit, value), part in zip(limits_and_values, parts, strict=True):
         value[...] = on_device(limit * part.reshape(value.shape), value.dtype)
@@ -208,27 +208,12 @@ def chain(key: jax.Array, widths: Sequence[int], name: str, **options: object) -
     ]
 
 
-def _normal(key: jax.Array, shape: Shape, variance: float, dtype: jnp.dtype) -> jax.Array:
-    """A matrix with entries N(0, variance)."""
-    return _scaled_draw(jax.random.normal, key, shape, math.sqrt(variance), dtype)
-
-
-def _uniform(key: jax.Array, shape: Shape, variance: float, dtype: jnp.dtype) -> jax.Array:
-    """A matrix with entries U(-a, a), whose variance is a^2 / 3."""
-    return _scaled_draw(_uniform_around_zero, key, shape, math.sqrt(3 * variance), dtype)
-
-
-def _uniform_around_zero(key: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
-    """U(-1, 1)."""
-    return jax.random.uniform(key, shape, dtype, -1.0, 1.0)
-
-
 def _scaled_draw(
     law: Callable[..., jax.Array],
     key: jax.Array,
     shape: tuple[int, ...],
     scale: float,
-    dtype: jnp.dtype,
+    dtype: jnp.dtype | None = None,
 ) -> jax.Array:
     """scale * law(key, shape, dtype), without a compilation for every shape.
 
@@ -236,19 +221,12 @@ def _scaled_draw(
     depends on the key and on i alone. A longer draw, of one of a few lengths, therefore starts with
     the numbers wanted. It is cut on the host.
     """
-    size = math.prod(shape)
-    if isinstance(key, jax.core.Tracer) or not _prefix_stable(key):
-        return scale * law(key, shape, dtype)
-    longer = law(key, (_rounded_up(size),), dtype)
-    return on_device(np.asarray(longer)[:size].reshape(shape) * longer.dtype.type(scale))
-
-
-def _prefix_stable(key: jax.Array) -> bool:
-    """Whether a longer draw from this key starts with the numbers of a shorter one."""
+    dtype = dtype or real_dtype()
     partitionable = getattr(jax.config, "jax_threefry_partitionable", False)
-    return bool(partitionable) and "fry" in str(jax.random.key_impl(key))
-
-
-def _rounded_up(size: int) -> int:
-    """The smallest length of at least ``size`` out of a few, so that JAX compiles few programs."""
-    return -(-size // _GRAIN) * _GRAIN if size > _GRAIN else 1 << max(size - 1, 0).bit_length()
+    traced = isinstance(key, jax.core.Tracer)
+    if traced or not partitionable or "fry" not in str(jax.random.key_impl(key)):
+        return scale * law(key, shape, dtype)
+    size = math.prod(shape)
+    length = -(-size // _GRAIN) * _GRAIN if size > _GRAIN else 1 << max(size - 1, 0).bit_length()
+    longer = law(key, (length,), dtype)
+    return on_device(np.asarray(longer)[:size].reshape(shape) * longer.dtype.type(scale))

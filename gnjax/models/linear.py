@@ -39,7 +39,15 @@ class LinearNet(nnx.Module):
         ``width`` is that of every hidden layer, or one for each of the depth - 1. The weights are
         drawn by :func:`gnjax.models.initializers.chain`, to which ``options`` go.
         """
-        self.widths = layer_widths(inputs, outputs, depth, width)
+        hidden = (width,) * (depth - 1) if isinstance(width, int) else tuple(width)
+        if depth < 1 or len(hidden) != depth - 1:
+            layers = max(depth - 1, 0)
+            msg = f"depth {depth} has {layers} hidden layers, but {len(hidden)} widths came"
+            raise ValueError(msg)
+        self.widths = (inputs, *hidden, outputs)
+        if min(self.widths) < 1:
+            msg = f"every width must be at least 1, got {self.widths}"
+            raise ValueError(msg)
         self.skip = check_finite_number("skip", skip)
         matrices = initializers.chain(key, self.widths, initializer, **options)
         self.depth = depth
@@ -60,17 +68,3 @@ class LinearNet(nnx.Module):
 def weights(model: LinearNet) -> list[jax.Array]:
     """W_1 .. W_L, without the skip."""
     return [getattr(model, f"w{layer}")[...] for layer in range(1, model.depth + 1)]
-
-
-def layer_widths(
-    inputs: int, outputs: int, depth: int, width: int | Sequence[int]
-) -> tuple[int, ...]:
-    """The widths (d, m_1, .., m_{L-1}, k); ``width`` is that of all hidden layers, or of each."""
-    hidden = (width,) * (depth - 1) if isinstance(width, int) else tuple(width)
-    if depth < 1 or len(hidden) != depth - 1:
-        msg = f"depth {depth} has {max(depth - 1, 0)} hidden layers, but {len(hidden)} widths came"
-        raise ValueError(msg)
-    if min((inputs, *hidden, outputs)) < 1:
-        msg = f"every width must be at least 1, got {(inputs, *hidden, outputs)}"
-        raise ValueError(msg)
-    return (inputs, *hidden, outputs)

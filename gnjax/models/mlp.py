@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
 
 from gnjax.models import initializers
-from gnjax.numerics.host import by_numpy, on_device
+from gnjax.models.parts import dense_layer, normalisation
 from gnjax.numerics.validation import check_finite_number
-
-_NORMS = (None, "batch", "layer")
-NORM_EPSILON = 1e-5  # PyTorch's value, which is added to variances
 
 # Of the values before the activation and of the slope, which only "leaky_relu" reads. At exactly 0
 # jax differentiates relu to 0 and leaky_relu to 1; gelu is the exact one, as in PyTorch.
@@ -80,7 +75,9 @@ class MLP(nnx.Module):
             raise ValueError(msg)
         depth = len(self.widths) - 1
         for layer in range(1, depth):
-            x = normalised(getattr(self, f"norm{layer}"), getattr(self, f"dense{layer}")(x))
+            x = getattr(self, f"dense{layer}")(x)
+            between = getattr(self, f"norm{layer}")
+            x = x if between is None else between(x)
             x = ACTIVATIONS[self.activation](x, self.slope)
         return getattr(self, f"dense{depth}")(x)
 
@@ -122,10 +119,7 @@ def freeze_statistics(model: nnx.Module, x: jax.Array) -> nnx.Module:
 
 @nnx.jit
 def _run_once(model: nnx.Module, x: jax.Array) -> None:
-    """Call the model only to update its running statistics.
-
-    The call is compiled once for all models of one structure.
-    """
+    """Call the model, to update its running statistics; models of one structure share a program."""
     model(x)
 
 
@@ -139,63 +133,3 @@ def check_activation(name: str, slope: float) -> tuple[str, float]:
         msg = f"slope={slope} is not between 0 (ReLU) and 1 (linear)"
         raise ValueError(msg)
     return name, slope
-
-
-def zero_weights(key: jax.Array, shape: tuple[int, ...], dtype: Any, **_: Any) -> jax.Array:
-    """An initialiser of Flax that compiles nothing, for weights that are replaced and biases."""
-    return on_device(np.zeros(shape, dtype))
-
-
-def ones(key: jax.Array, shape: tuple[int, ...], dtype: Any, **_: Any) -> jax.Array:
-    """An initialiser of Flax that compiles nothing, for the scales of normalisations."""
-    return on_device(np.ones(shape, dtype))
-
-
-def dense_layer(weight: jax.Array, *, bias: bool, rngs: nnx.Rngs) -> nnx.Linear:
-    """The layer x -> W x, or x -> W x + b with b = 0, for the weight W (outputs, inputs)."""
-    layer = nnx.Linear(
-        weight.shape[1],
-        weight.shape[0],
-        use_bias=bias,
-        param_dtype=weight.dtype,
-        precision="highest",
-        kernel_init=zero_weights,
-        bias_init=zero_weights,
-        rngs=rngs,
-    )
-    layer.kernel = nnx.Param(on_device(by_numpy(weight).T))
-    return layer
-
-
-def normalisation(
-    norm: str | None, features: int, dtype: jnp.dtype, *, rngs: nnx.Rngs
-) -> nnx.BatchNorm | nnx.LayerNorm | None:
-    """A normalisation of ``features`` values: "batch", "layer", or None for no layer.
-
-    Its variance is computed as E[(x - E[x])^2], because E[x^2] - E[x]^2 loses digits. Its epsilon
-    is PyTorch's.
-    """
-    if norm not in _NORMS:
-        msg = f"norm={norm!r} is not one of {', '.join(map(repr, _NORMS))}"
-        raise ValueError(msg)
-    if norm is None:
-        return None
-    layer = (nnx.LayerNorm if norm == "layer" else nnx.BatchNorm)(
-        features,
-        epsilon=NORM_EPSILON,
-        param_dtype=dtype,
-        use_fast_variance=False,
-        scale_init=ones,
-        bias_init=zero_weights,
-        rngs=rngs,
-    )
-    if isinstance(layer, nnx.BatchNorm):
-        # Flax keeps running statistics in float32 whatever param_dtype is.
-        layer.mean = nnx.BatchStat(on_device(np.zeros(features, dtype)))
-        layer.var = nnx.BatchStat(on_device(np.ones(features, dtype)))
-    return layer
-
-
-def normalised(layer: nnx.BatchNorm | nnx.LayerNorm | None, x: jax.Array) -> jax.Array:
-    """The layer applied to x; x itself where there is no layer."""
-    return x if layer is None else layer(x)

@@ -37,17 +37,13 @@ class ResidualBlock(nnx.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         branch = self.second(jax.nn.relu(self.first(x)))
-        return jax.nn.relu(self._shortcut(x) + branch)
-
-    def _shortcut(self, x: jax.Array) -> jax.Array:
-        """s(x): the projection, x, or every second pixel of x between added channels of zeros."""
         if self.shortcut is not None:
-            return self.shortcut(x)
-        if not self.added_channels:
-            return x
-        before = self.added_channels // 2
-        after = self.added_channels - before
-        return jnp.pad(x[:, ::2, ::2], ((0, 0), (0, 0), (0, 0), (before, after)))
+            x = self.shortcut(x)
+        elif self.added_channels:
+            before = self.added_channels // 2
+            after = self.added_channels - before
+            x = jnp.pad(x[:, ::2, ::2], ((0, 0), (0, 0), (0, 0), (before, after)))
+        return jax.nn.relu(x + branch)
 
 
 class ResNet(nnx.Module):

@@ -1,8 +1,7 @@
 """The arrays of a ``.safetensors`` file, read with numpy alone.
 
 The file is eight bytes with the length of a header (little-endian), the header in JSON, which gives
-each array's type, shape and first and last byte, and then the bytes of all arrays. That is short
-enough to be read here; the package of the same name would be one dependency more for every user.
+each array's type, shape and first and last byte, and then the bytes of all arrays.
 """
 
 from __future__ import annotations
@@ -13,15 +12,16 @@ from itertools import pairwise
 from os import PathLike
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from gnjax.numerics.answers.schema import brief
 
-_TYPES = {
+_TYPES: dict[str, Any] = {
     "F64": "<f8",
     "F32": "<f4",
     "F16": "<f2",
-    "BF16": "<u2",  # bfloat16 is the upper half of a float32
+    "BF16": jnp.bfloat16,
     "I64": "<i8",
     "I32": "<i4",
     "I16": "<i2",
@@ -56,9 +56,13 @@ def read_tensors(path: str | PathLike[str]) -> dict[str, np.ndarray]:
             "so it is cut off or damaged; save it again"
         )
         raise ValueError(msg)
-    return {
-        name: _array(data[start:end], kind, shape)
+    arrays = {
+        name: data[start:end].view(_TYPES[kind]).reshape(shape)
         for name, (kind, shape, (start, end)) in entries.items()
+    }
+    return {
+        name: array.astype(np.float32) if array.dtype == jnp.bfloat16 else array
+        for name, array in arrays.items()
     }
 
 
@@ -109,11 +113,3 @@ def _are_counts(value: Any) -> bool:
 def _short(name: str) -> str:
     """A name for a message: as it is, or shortened if it has 100 letters or more."""
     return name if len(name) < _LONG else brief(name)
-
-
-def _array(data: np.ndarray, kind: str, shape: tuple[int, ...]) -> np.ndarray:
-    """The array of this type and shape whose bytes are ``data``."""
-    array = data.view(_TYPES[kind]) if data.size else np.empty(0, _TYPES[kind])
-    if kind == "BF16":  # the upper 16 bits of a float32, whose other bits are 0
-        array = (array.astype(np.uint32) << 16).view(np.float32)
-    return array.reshape(shape)

@@ -70,7 +70,11 @@ def load_torch(model: nnx.Module, state: _State) -> nnx.Module:
     missing, wrong, names_used = [], [], set()
     for path, value in nnx.to_flat_state(nnx.state(loaded, (nnx.Param, nnx.BatchStat))):
         name = ".".join(map(str, path))
-        candidates = _candidates(torch_names, name)
+        if name in torch_names:  # an array that belongs to no layer, such as the class token
+            candidates = list(torch_names[name])
+        else:  # "head.kernel" is "linear.weight" or "fc.weight"
+            layer, _, kind = name.rpartition(".")
+            candidates = [f"{torch_layer}.{_KINDS[kind]}" for torch_layer in torch_names[layer]]
         torch_name = next((candidate for candidate in candidates if candidate in arrays), None)
         if torch_name is None:
             missing.append(candidates[0])
@@ -150,17 +154,6 @@ def _of_vit(model: ViT) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "head", ("classifier",)
 
 
-def _candidates(torch_names: TorchNames, name: str) -> list[str]:
-    """The names that the array ``name`` of the model may have in the state from PyTorch.
-
-    "head.kernel", for example, is "linear.weight" or "fc.weight".
-    """
-    if name in torch_names:  # an array that belongs to no layer, such as the class token
-        return list(torch_names[name])
-    layer, _, kind = name.rpartition(".")
-    return [f"{torch_layer}.{_KINDS[kind]}" for torch_layer in torch_names[layer]]
-
-
 def _arrays(state: _State) -> dict[str, np.ndarray]:
     """The floating-point arrays of a state dict, or of the file that has it, by their names.
 
@@ -182,20 +175,15 @@ def _arrays(state: _State) -> dict[str, np.ndarray]:
         raise ValueError(msg)
     arrays: dict[str, np.ndarray] = {}
     for name, value in state.items():
-        plain = _unwrapped(name)
+        plain = name
+        while plain.startswith(_WRAPPERS):
+            plain = plain.partition(".")[2]
         if plain in arrays:
             msg = f"{plain} comes twice, once as {name}; leave one of the two out of state"
             raise ValueError(msg)
         if plain.rpartition(".")[2] not in _COUNTERS:
             arrays[plain] = _numbers(name, value)
     return arrays
-
-
-def _unwrapped(name: str) -> str:
-    """The name without the prefixes of DataParallel and torch.compile."""
-    while name.startswith(_WRAPPERS):
-        name = name.partition(".")[2]
-    return name
 
 
 def _numbers(name: str, value: Any) -> np.ndarray:
@@ -281,25 +269,20 @@ def _from_torch(
 
 
 def _check(model: nnx.Module, missing: list[str], unused: list[str], wrong: list[str]) -> None:
-    """Refuse weights that do not fit the model, with one message that says all that is wrong.
-
-    ``missing`` and ``unused`` are names in the state, and ``wrong`` says which shapes differ.
-    """
+    """Refuse weights that do not fit the model, with one message that says all that is wrong."""
     problems_and_words = [
         (missing, "not found in state: "),
         (unused, "in state and not used: "),
         (wrong, "of another shape: "),
     ]
-    problems = [words + _listed(names) for names, words in problems_and_words if names]
+    problems = []
+    for names, words in problems_and_words:
+        if names:
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            problems.append(words + ", ".join(names[:_NAMED]) + more)
     if problems:
         msg = (
             f"these weights are not those of this {type(model).__name__}: {'; '.join(problems)}. "
             "Make the model with the sizes and the shortcut of the PyTorch module, or rename keys"
         )
         raise ValueError(msg)
-
-
-def _listed(names: list[str]) -> str:
-    """The first eight names, and how many more there are."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

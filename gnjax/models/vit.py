@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from gnjax.models import initializers
-from gnjax.models.parts import check_images, layer_norm, linear_layer
+from gnjax.models.parts import check_images, linear_layer, normalisation
 from gnjax.numerics.host import by_numpy, on_device
 from gnjax.numerics.precision import real_dtype
 
@@ -52,7 +52,7 @@ class EncoderBlock(nnx.Module):
 
     def __init__(self, width: int, heads: int, *, rngs: nnx.Rngs) -> None:
         """A block on vectors of ``width`` with ``heads`` heads; all matrices start at zero."""
-        self.norm1, self.norm2 = (layer_norm(width, rngs=rngs) for _ in range(2))
+        self.norm1, self.norm2 = (normalisation("layer", width, rngs=rngs) for _ in range(2))
         self.attention = Attention(width, heads, rngs=rngs)
         self.dense1 = linear_layer(width, 4 * width, rngs=rngs)
         self.dense2 = linear_layer(4 * width, width, rngs=rngs)
@@ -115,20 +115,13 @@ class ViT(nnx.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         """Outputs (n, k) for images (n, side, side, channels)."""
         check_images(x, self.shape)
-        patches = self.patches(self._flat_patches(x))
+        n, side, _, channels = x.shape
+        rows, p = side // self.patch, self.patch  # how many patches a side has, and their size
+        # row by row, as are the pixels of a patch: (n, rows^2, p p channels)
+        grid = x.reshape(n, rows, p, rows, p, channels).swapaxes(2, 3)
+        patches = self.patches(grid.reshape(n, rows**2, p * p * channels))
         token = jnp.broadcast_to(self.token[...], (len(x), 1, patches.shape[-1]))
         x = jnp.concatenate([token, patches], axis=1) + self.positions[...][None]
         for block in range(1, self.depth + 1):
             x = getattr(self, f"block{block}")(x)
         return self.head(x[:, 0])
-
-    def _flat_patches(self, x: jax.Array) -> jax.Array:
-        """Images (n, side, side, channels) as flat patches, (n, t, patch * patch * channels).
-
-        The t patches of an image are taken row by row, and so are the pixels of a patch.
-        """
-        n, side, _, channels = x.shape
-        p = self.patch
-        patches_per_side = side // p
-        grid = x.reshape(n, patches_per_side, p, patches_per_side, p, channels).swapaxes(2, 3)
-        return grid.reshape(n, patches_per_side**2, p * p * channels)

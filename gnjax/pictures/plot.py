@@ -75,20 +75,17 @@ def _axes_for(result: Any, ax: Any) -> Sequence[Axes]:
     """
     takes_two = isinstance(result, Diagnosis)
     if ax is None:
-        return two_axes(result) if takes_two else [_new_axes()]
+        if takes_two:
+            return two_axes(result)
+        axes = blank(6.0, 4.0).subplots()
+        axes.spines[["top", "right"]].set_visible(False)
+        return [axes]
     given: list[Any] = list(np.ravel(np.array(ax, dtype=object)))
     if len(given) == 1 + takes_two and all(hasattr(axes, "get_xaxis") for axes in given):
         return given
     needed = "two pairs of axes, ax=(left, right)" if takes_two else "one pair of axes"
     msg = f"a {type(result).__name__} is drawn on {needed}; ax={ax!r} is something else"
     raise ValueError(msg)
-
-
-def _new_axes() -> Axes:
-    """One pair of axes in a new figure."""
-    axes = blank(6.0, 4.0).subplots()
-    axes.spines[["top", "right"]].set_visible(False)
-    return axes
 
 
 def _spectrum(axes: Axes, spectrum: Spectrum) -> None:
