@@ -1,9 +1,4 @@
-"""Sums and multiples of operators, w_1 A_1 + .. + w_m A_m + s I, which are operators again.
-
-The class :class:`Algebra` gives an operator the signs ``a * op``, ``op1 + op2``, ``op + s`` (s
-times the identity), ``op1 - op2``, ``-op``, ``op / a`` and ``op @ v``, and the methods that
-``scipy.sparse.linalg.aslinearoperator`` looks for.
-"""
+"""Sums and multiples of operators, w_1 A_1 + .. + w_m A_m + s I, which are operators again."""
 
 from __future__ import annotations
 
@@ -361,7 +356,8 @@ def _product(op: Operator, v: Any) -> jax.Array:
             "multiply vectors one after the other: op1 @ (op2 @ v)"
         )
         raise ValueError(msg)
-    if _is_tree(v):
+    has_only_numbers = isinstance(v, list | tuple) and not any(map(np.ndim, jax.tree.leaves(v)))
+    if not jax.tree_util.all_leaves([v]) and not has_only_numbers:
         msg = "op @ v is for arrays; op.mv(tree) multiplies a tree like the parameters of a network"
         raise ValueError(msg)
     columns = v if isinstance(v, np.ndarray) else jnp.asarray(v)
@@ -374,14 +370,6 @@ def _product(op: Operator, v: Any) -> jax.Array:
         raise ValueError(msg)
     check_real(columns)
     return op.mv(on_device(columns, op.dtype))
-
-
-def _is_tree(v: Any) -> bool:
-    """Whether this is a pytree, and no array and no list of numbers."""
-    if jax.tree_util.all_leaves([v]):  # v itself is a leaf, such as an array
-        return False
-    has_only_numbers = not any(np.ndim(leaf) for leaf in jax.tree.leaves(v))
-    return not (isinstance(v, list | tuple) and has_only_numbers)
 
 
 def _multiple(op: Operator, factor: float) -> LinearCombination:

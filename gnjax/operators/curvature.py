@@ -227,22 +227,14 @@ def empirical_fisher(
     rows = jax.eval_shape(losses, params, (net.x, net.target)).shape[1]
     shapes = flat_outputs(rows)
     net_of_losses = replace(net, x=(net.x, net.target), target=None, apply=losses, shapes=shapes)
-    count = _counted_terms(net, rows) if terms else net.samples
+    count = net.samples
+    if terms:  # those with a weight that is not zero; a weight of a sample counts for all its terms
+        weights = None if net.target is None else net.target.weights
+        weights = np.ones(count) if weights is None else np.asarray(weights)
+        count = int(np.count_nonzero(weights)) * (count * rows // weights.size)
     # The gradients g_i are count / total times those rows, and G is their mean over count.
     scale = count / float(net.total) ** 2
     return NetworkGram(net_of_losses, chosen_side(net_of_losses, side), scale, loss_of(net))
-
-
-def _counted_terms(net: Network, terms: int) -> int:
-    """How many terms of the loss have a weight that is not zero, of ``terms`` for each sample.
-
-    A weight of a sample counts for all of its terms.
-    """
-    weights = None if net.target is None else net.target.weights
-    if weights is None:
-        return net.samples * terms
-    weights_by_sample = np.asarray(weights).reshape(net.samples, -1)
-    return int(np.count_nonzero(weights_by_sample)) * (terms // weights_by_sample.shape[1])
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -116,11 +116,6 @@ class Facts:
     network: Network | None = None
 
 
-@runtime_checkable
-class _Stating(Protocol):
-    def facts(self) -> Facts: ...
-
-
 _ATTRIBUTES = ("error", "symmetric", "positive", "rank_bound", "factorisation", "twin")
 
 
@@ -129,8 +124,9 @@ def facts_of(op: Operator) -> Facts:
 
     Refused is an operator that states facts by attributes, as it was done in older versions.
     """
-    if isinstance(op, _Stating):
-        return op.facts()
+    state: Callable[[], Facts] | None = getattr(op, "facts", None)
+    if state is not None:
+        return state()
     attributes = [name for name in _ATTRIBUTES if name in dir(op)]
     if attributes:
         msg = (

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import jax
@@ -29,17 +28,6 @@ def prepared_product(op: Operator) -> Product:
 def multiplied(op: Operator) -> Product:
     """v -> A v on the device, as the operator makes its products."""
     return lambda v: op.mv(on_device(v, v.dtype))
-
-
-def compiled(op: Operator) -> Product:
-    """v -> A v compiled as a whole, for an operator that is a pytree."""
-    return partial(_compiled_product, op)
-
-
-@jax.jit
-def _compiled_product(op: Operator, block: jax.Array) -> jax.Array:
-    """A v for a vector (n,) or columns (n, b) v, with the operator as an argument."""
-    return op.mv(block)
 
 
 def in_float32(op: Operator) -> Operator | None:

@@ -36,8 +36,7 @@ class Around:
 
     @property
     def shape(self) -> tuple[int, int]:
-        shape: tuple[int, int] = self.op.shape
-        return shape
+        return self.op.shape
 
     @property
     def dtype(self) -> jnp.dtype:

@@ -64,13 +64,9 @@ class ParameterTrees:
         ``by`` is that of :func:`gnjax.block_spectra`: "layer", "module", "parameter", a list of
         patterns, or a function from a parameter's path to the name of its group.
         """
-        return places_of(network_of(self, "trees are"), by)
-
-
-def places_of(net: Network, by: Groups) -> dict[str, np.ndarray]:
-    """The indices in the vector (p,) of each group's parameters, by the names of groups."""
-    groups = grouped(parameter_names(net), by)
-    return {name: indices_of(net.counts, group) for name, group in groups.items()}
+        net = network_of(self, "trees are")
+        groups = grouped(parameter_names(net), by)
+        return {name: indices_of(net.counts, group) for name, group in groups.items()}
 
 
 def takes_trees(mv: Callable[[Any, Any], jax.Array]) -> Callable[[Any, Any], Any]:
@@ -82,10 +78,7 @@ def takes_trees(mv: Callable[[Any, Any], jax.Array]) -> Callable[[Any, Any], Any
 
     @wraps(mv)
     def product(self: Any, v: Any) -> Any:
-        """A v as an array for an array v, and as a tree of the same structure for a tree v.
-
-        A tree is made a vector (p,), multiplied, and made a tree again.
-        """
+        """A v as an array for an array v, and as a tree of the same structure for a tree v."""
         if isinstance(v, jax.Array | np.ndarray):
             check_real(v)
             return mv(self, v)

@@ -21,7 +21,7 @@ import numpy as np
 
 from gnjax.networks import jacobians, kernels
 from gnjax.networks.network import Network, restricted
-from gnjax.networks.null_space.ranks import entry_rank_bounds, rank_bounds
+from gnjax.networks.null_space.ranks import entry_rank_bounds
 from gnjax.networks.parameters import indices_of
 from gnjax.networks.rounding import (
     checked,
@@ -84,15 +84,25 @@ def diagonal_blocks(
     leaf is in one group. The blocks of scale J^T J come from J and from kernels J_b J_b^T of the
     columns J_b of a group, where these fit in memory, and those of any other operator from the
     columns of its matrix.
+
+    The singular values of J_b resolve smaller eigenvalues than the kernel does, so that J_b is
+    taken wherever it is the smaller matrix, or is not too large and cheap enough; and always for
+    coupled samples, with a matrix of fewer columns and the same J_b J_b^T in its place.
     """
     if isinstance(op, NetworkGram) and op.factorisation() is not None:
         net = op.twin.net
-        # How many columns J has for each leaf; for coupled samples, the fewer columns of a matrix
-        # with the same J J^T.
         counts = jacobians.widths_of_coupled(net) if net.coupled else net.counts
-        sizes = [sum(counts[leaf] for leaf in group) for group in groups]
-        by_columns = [_is_by_columns(net, size, sum(counts), limits) for size in sizes]
-        if _fits(net, sizes, by_columns, limits):
+        sizes = [sum(counts[leaf] for leaf in group) for group in groups]  # the columns of each J_b
+        rows = net.samples * net.rows
+        fits = 8.0 * rows * sum(counts) <= limits.factor_bytes  # all of J
+        by_columns = [
+            net.coupled or size <= rows or (fits and float(rows) ** 2 * size <= limits.factor_work)
+            for size in sizes
+        ]
+        columns = sum(size for size, is_by in zip(sizes, by_columns, strict=True) if is_by)
+        squares = 3 + len(sizes) - sum(by_columns)  # kernels: K, and two for intermediate results
+        largest = max(rows * columns, min(rows, net.parameters) ** 2 * squares)
+        if 8.0 * largest <= limits.factor_bytes:
             return _of_gram(op, net, groups, by_columns, limits)
     counts = network_of(on_parameters(op), "blocks are").counts
     return _of_columns(op, [indices_of(counts, group) for group in groups], limits)
@@ -103,52 +113,16 @@ def entry_blocks(op: Any, parts: Sequence[np.ndarray], limits: Limits = LIMITS) 
 
     ``parts`` has the indices of each block. Unlike the groups of :func:`diagonal_blocks`, a part
     may have only some entries of an array. The kernels of layers are of whole arrays, so they are
-    of no use here. For G = scale J^T J, block b comes from the columns scale^{1/2} J_b, if all of J
-    fits in memory. In all other cases the blocks come from the columns of the matrix of ``op``, as
-    for a G without a factorisation, where the output Hessian of the loss has no root.
+    of no use here: the blocks of scale J^T J come from J if all of it fits in memory, and otherwise
+    from the columns of the matrix, as those of any other operator.
     """
     if isinstance(op, NetworkGram) and op.factorisation() is not None:
         net = op.twin.net
-        rows = net.samples * net.rows
-        if 8.0 * rows * net.parameters <= limits.factor_bytes:  # J in float64
+        if 8.0 * net.samples * net.rows * net.parameters <= limits.factor_bytes:  # J in float64
             jacobian = op.scale**0.5 * jacobians.jacobian(net)
-            matrices = [jacobian[:, indices] for indices in parts]
-            by_columns = [True] * len(parts)  # no block is computed from its kernel J_b J_b^T
-            total_error, errors = _errors(op, parts, matrices, by_columns)
-            operators = [
-                formed_operator(matrix, True, error, op)
-                for matrix, error in zip(matrices, errors, strict=True)
-            ]
-            share, share_error = off_share(matrices, by_columns, total_error)
-            bounds = cache(partial(entry_rank_bounds, net, parts))
-            return DiagonalBlocks(tuple(operators), share, share_error, "jacobian", bounds)
+            matrices = [(jacobian[:, indices], True) for indices in parts]
+            return _formed(op, net, parts, matrices, matrices)
     return _of_columns(op, parts, limits)
-
-
-def _is_by_columns(net: Network, size: int, total: int, limits: Limits) -> bool:
-    """Whether a block is computed from its columns J_b, and not from the kernel J_b J_b^T.
-
-    J_b has ``size`` columns, and J has ``total``. The singular values of J_b resolve smaller
-    eigenvalues than the kernel does, so that J_b is taken wherever it is the smaller matrix, or is
-    not too large and cheap enough. Where the outputs of a sample depend on other samples (they are
-    coupled), a matrix of fewer columns with the same J_b J_b^T takes its place, and always.
-    """
-    rows = net.samples * net.rows
-    is_cheap = float(min(rows, size)) ** 2 * max(rows, size) <= limits.factor_work
-    fits = 8.0 * rows * total <= limits.factor_bytes
-    return net.coupled or size <= rows or (is_cheap and fits)
-
-
-def _fits(net: Network, sizes: Sequence[int], by_columns: Sequence[bool], limits: Limits) -> bool:
-    """Whether the columns J_b, and the kernels and their sums, are within the limits of memory.
-
-    A block has ``sizes`` parameters, and is computed from J_b where it is ``by_columns``.
-    """
-    rows = net.samples * net.rows
-    columns = sum(size for size, is_by in zip(sizes, by_columns, strict=True) if is_by)
-    matrices = 3 + len(sizes) - sum(by_columns)  # K, and two for intermediate results
-    squares = 8.0 * min(rows, net.parameters) ** 2 * matrices
-    return 8.0 * rows * columns <= limits.factor_bytes and squares <= limits.factor_bytes
 
 
 def _of_gram(
@@ -160,17 +134,14 @@ def _of_gram(
 ) -> DiagonalBlocks:
     """The blocks G_bb = scale J_b^T J_b of G = scale J^T J, one for each group of parameters.
 
-    J_b (n r, p_b) are the columns of J for group b. A block is computed from J_b where it is
-    ``by_columns``, and else from K_b = scale J_b J_b^T, which has its non-zero eigenvalues. Each of
-    the ``groups`` has the indices of its arrays among the chosen ones.
+    A block is computed from its columns J_b (n r, p_b) where it is ``by_columns``, and else from
+    K_b = scale J_b J_b^T, which has its non-zero eigenvalues.
 
     The share of G outside the blocks (:func:`off_share`) needs the norms of all K_b and of their
     sum. If some K_b are formed in any case, and all of them fit in memory with three more matrices
     of their size, one pass over the layers gives all of them, also where a block comes from J_b.
     Otherwise the missing ones are products of J_b.
     """
-    parts = [indices_of(net.counts, group) for group in groups]
-    root = op.scale**0.5
     square = 8.0 * (net.samples * net.rows) ** 2
     has_all_kernels = not all(by_columns) and square * (len(groups) + 3) <= limits.factor_bytes
     pairs = list(zip(groups, by_columns, strict=True))
@@ -180,51 +151,47 @@ def _of_gram(
     ]
     # J_b and J_b J_b^T of those groups for which they are formed
     columns, grams = iter(_jacobians(net, column_groups)), iter(_kernels(net, kernel_groups))
-    matrices: list[np.ndarray] = []  # from which the blocks are computed: scale^{1/2} J_b or K_b
+    matrices: list[tuple[np.ndarray, bool]] = []  # scale^{1/2} J_b and True, or K_b and False
     for_share: list[tuple[np.ndarray, bool]] = []  # the same, but K_b wherever that is formed
     for is_by_columns in by_columns:
         kernel = op.scale * next(grams) if has_all_kernels or not is_by_columns else None
-        matrix = root * next(columns) if kernel is None or is_by_columns else kernel
-        matrices.append(matrix)
+        matrix = op.scale**0.5 * next(columns) if kernel is None or is_by_columns else kernel
+        matrices.append((matrix, is_by_columns))
         for_share.append((matrix, True) if kernel is None else (kernel, False))
-    total_error, errors = _errors(op, parts, matrices, by_columns)
-    operators = [
-        formed_operator(matrix, is_by_columns, error, op)
-        for matrix, is_by_columns, error in zip(matrices, by_columns, errors, strict=True)
-    ]
-    off = off_share(
-        [matrix for matrix, _ in for_share],
-        [is_columns for _, is_columns in for_share],
-        total_error,
-    )
-    method = "jacobian" if all(by_columns) else "kernels"
-    bounds = cache(partial(rank_bounds, net, groups))
-    return DiagonalBlocks(tuple(operators), *off, method, bounds)
+    parts = [indices_of(net.counts, group) for group in groups]
+    return _formed(op, net, parts, matrices, for_share)
 
 
-def _errors(
+def _formed(
     op: NetworkGram,
+    net: Network,
     parts: Sequence[np.ndarray],
-    matrices: Sequence[np.ndarray],
-    by_columns: Sequence[bool],
-) -> tuple[Error, list[Error]]:
-    """The error of scale^{1/2} J, and those of its columns J_b for the indices of each part.
+    matrices: Sequence[tuple[np.ndarray, bool]],
+    for_share: Sequence[tuple[np.ndarray, bool]],
+) -> DiagonalBlocks:
+    """The blocks for the indices of each part, from what was formed of each.
 
-    ``matrices`` are what was formed of each: scale^{1/2} J_b where it is ``by_columns``, and else
-    scale J_b J_b^T. The errors are measured on products with J. But other programs formed the
-    ``matrices``. So the numbers scale u^T J_b J_b^T w of both are compared at random vectors u and
-    w, and a difference beyond the measured error becomes the error.
+    ``matrices`` and ``for_share`` are scale^{1/2} J_b and True, or scale J_b J_b^T and False; the
+    operators are made of the first, and the share outside of the second. The errors are measured on
+    products with J, and other programs formed the matrices: the numbers scale u^T J_b J_b^T w of
+    both are compared at random vectors u and w, and a difference beyond the measured error becomes
+    the error.
     """
     root, measurement, probes = op.scale**0.5, measured(op.net, parts), probe_rows(op.net)
-    total_error, errors = measurement.whole.scaled(root), []
-    groups = zip(measurement.parts, measurement.forms_of_parts, matrices, by_columns, strict=True)
-    for error_of_part, forms, matrix, is_by_columns in groups:
-        error = error_of_part.scaled(root)
+    total_error, operators = measurement.whole.scaled(root), []
+    of_parts = zip(measurement.parts, measurement.forms_of_parts, matrices, strict=True)
+    for error_of_part, forms, (matrix, is_by_columns) in of_parts:
+        measured_error = error_of_part.scaled(root)
         forms_of_matrix = (forms_of_rows if is_by_columns else forms_of_kernel)(probes, matrix)
-        errors.append(checked(error, forms.scaled(op.scale), forms_of_matrix))
-        # ``checked`` returns the same object where the numbers agree.
-        total_error = total_error if errors[-1] is error else total_error + errors[-1]
-    return total_error, errors
+        error = checked(measured_error, forms.scaled(op.scale), forms_of_matrix)
+        if error is not measured_error:  # ``checked`` returns the same where the numbers agree
+            total_error += error
+        operators.append(formed_operator(matrix, is_by_columns, error, op))
+    share, share_error = off_share(for_share, total_error)
+    has_kernels = not all(is_by_columns for _, is_by_columns in matrices)
+    bounds = cache(partial(entry_rank_bounds, net, parts))
+    method = "kernels" if has_kernels else "jacobian"
+    return DiagonalBlocks(tuple(operators), share, share_error, method, bounds)
 
 
 def formed_operator(
@@ -235,16 +202,12 @@ def formed_operator(
     ``matrix`` is scale^{1/2} J_b if ``is_by_columns``, and else the kernel scale J_b J_b^T.
     ``error`` is that of scale^{1/2} J_b. The operator has the dtype of ``op``.
     """
-    if is_by_columns:
-        array = on_device(matrix, op.dtype)
-        bound = stored_bound(error.value, op.dtype)
-        # scale J_b J_b^T, or its twin scale J_b^T J_b where that is smaller
-        return twin_of(Factored(array, bound, error.kind, error.failure))
-    norm = float(np.abs(matrix).sum(axis=0).max())  # at least the 2-norm, as K is symmetric
-    error_of_kernel = gram_error(norm, error)
-    array = on_device(matrix, op.dtype)
-    bound = stored_bound(error_of_kernel.value, op.dtype)
-    return Dense(array, bound, error_of_kernel.kind, error_of_kernel.failure)
+    if not is_by_columns:
+        norm = float(np.abs(matrix).sum(axis=0).max())  # at least the 2-norm, as K is symmetric
+        error = gram_error(norm, error)
+    kind = Factored if is_by_columns else Dense
+    bound = stored_bound(error.value, op.dtype)
+    return twin_of(kind(on_device(matrix, op.dtype), bound, error.kind, error.failure))
 
 
 def _jacobians(net: Network, groups: Sequence[Sequence[int]]) -> list[np.ndarray]:
@@ -273,25 +236,25 @@ def _kernels(net: Network, groups: Sequence[Sequence[int]]) -> list[np.ndarray]:
     return kernels.output_grams(restricted_net, parts)
 
 
-def off_share(
-    matrices: Sequence[np.ndarray], by_columns: Sequence[bool], error: Error
-) -> tuple[float, Error]:
+def off_share(matrices: Sequence[tuple[np.ndarray, bool]], error: Error) -> tuple[float, Error]:
     """The share of |G|_F^2 outside the blocks, and its error.
 
-    ``matrices`` are J_b where they are ``by_columns``, and else K_b = J_b J_b^T. ``error`` is that
-    of J. With the blocks G_bb = J_b^T J_b of G = J^T J, the share is 1 - sum_b |G_bb|^2 / |G|^2 in
-    Frobenius norms, in which |G_bb| = |K_b| and |G| = |sum_b K_b|. It is computed with G or with
-    the K_b, whichever are smaller.
+    ``matrices`` are J_b and True, or K_b = J_b J_b^T and False. ``error`` is that of J. With the
+    blocks G_bb = J_b^T J_b of G = J^T J, the share is 1 - sum_b |G_bb|^2 / |G|^2 in Frobenius
+    norms, in which |G_bb| = |K_b| and |G| = |sum_b K_b|. It is computed with G or with the K_b,
+    whichever are smaller.
     """
     squares: Iterator[np.ndarray]
-    if all(by_columns) and sum(matrix.shape[1] for matrix in matrices) < len(matrices[0]):
-        jacobian = np.concatenate(matrices, axis=1)
-        total, is_whole = jacobian.T @ jacobian, True
-        squares = (matrix.T @ matrix for matrix in matrices)
+    columns = [matrix for matrix, is_columns in matrices if is_columns]
+    rows = len(matrices[0][0])
+    is_whole = len(columns) == len(matrices) and sum(map(np.size, columns)) < rows * rows
+    if is_whole:
+        jacobian = np.concatenate(columns, axis=1)
+        total = jacobian.T @ jacobian
+        squares = (matrix.T @ matrix for matrix in columns)
     else:
-        total, is_whole = np.zeros(2 * (len(matrices[0]),)), False
-        pairs = zip(matrices, by_columns, strict=True)
-        squares = (matrix @ matrix.T if is_by else matrix for matrix, is_by in pairs)
+        total = np.zeros((rows, rows))
+        squares = (matrix @ matrix.T if is_by else matrix for matrix, is_by in matrices)
     inside, trace = 0.0, 0.0
     for square in squares:
         inside = math.hypot(inside, length(square))
@@ -299,7 +262,7 @@ def off_share(
         if not is_whole:
             total += square
     error_of_squares = gram_error(trace, error)  # in Frobenius norm, as the error of J is
-    rounding = LAPACK_ROUNDING.to(spectral_error(len(total), matrices[0].dtype) * trace)
+    rounding = LAPACK_ROUNDING.to(spectral_error(len(total), matrices[0][0].dtype) * trace)
     return share_outside(inside, length(total), error_of_squares + rounding)
 
 
@@ -310,13 +273,20 @@ def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> Diagona
     """
     op = on_parameters(op)
     is_formed = facts_of(op).forms_cheaply and op.shape[0] <= limits.matrix_rows
-    columns = _columns_of_matrix(op) if is_formed else _columns_by_products(op)
+    columns = _columns(op, is_formed)
     inside, total, blocks = 0.0, 0.0, []  # Frobenius norms of the blocks and of the matrix
     # Every column is needed for the norm of the matrix, and has the entries of one block.
     for indices in parts:
-        _check_rows(len(indices), limits)
-        block = np.empty((len(indices), len(indices)))
-        for first in range(0, len(indices), _COLUMNS):
+        size = len(indices)
+        if size > limits.matrix_rows:
+            msg = (
+                f"a block has {size:,} parameters, and matrices of up to {limits.matrix_rows:,} "
+                "rows are formed; make smaller blocks with by=, or pass "
+                "limits=gnjax.Limits(matrix_rows=..)"
+            )
+            raise ValueError(msg)
+        block = np.empty((size, size))
+        for first in range(0, size, _COLUMNS):
             images = columns(indices[first : first + _COLUMNS])
             total = math.hypot(total, length(images))
             block[:, first : first + _COLUMNS] = images[indices]
@@ -332,18 +302,15 @@ def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> Diagona
     return DiagonalBlocks(tuple(operators), share, off_error, "matrix" if is_formed else "products")
 
 
-def _columns_of_matrix(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
-    """A function of indices (b,) that returns these columns (p, b) of A, formed as a whole."""
-    matrix = np.asarray(op.as_matrix(), np.float64)
-    check_symmetric(op, lambda rows: rows @ matrix.T)
-    return lambda indices: matrix[:, indices]
+def _columns(op: Operator, is_formed: bool) -> Callable[[np.ndarray], np.ndarray]:
+    """A function of indices (b,) that returns these columns (p, b) of a symmetric A.
 
-
-def _columns_by_products(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
-    """A function of indices (b,) that returns these columns (p, b) of A, by b products.
-
-    A is the operator; one that is not symmetric is refused here.
+    They are cut out of the matrix if that ``is_formed``, and otherwise made by b products.
     """
+    if is_formed:
+        matrix = np.asarray(op.as_matrix(), np.float64)
+        check_symmetric(op, lambda rows: rows @ matrix.T)
+        return lambda indices: matrix[:, indices]
     product, size = prepared_product(op), op.shape[0]
 
     def images(columns: np.ndarray) -> np.ndarray:
@@ -356,16 +323,6 @@ def _columns_by_products(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
 
     check_symmetric(op, lambda rows: images(rows.T).T)
     return columns_at
-
-
-def _check_rows(size: int, limits: Limits) -> None:
-    """Refuse a block of more rows than a matrix may have."""
-    if size > limits.matrix_rows:
-        msg = (
-            f"a block has {size:,} parameters, and matrices of up to {limits.matrix_rows:,} rows "
-            "are formed; make smaller blocks with by=, or pass limits=gnjax.Limits(matrix_rows=..)"
-        )
-        raise ValueError(msg)
 
 
 def share_outside(inside: float, total: float, error: Error) -> tuple[float, Error]:

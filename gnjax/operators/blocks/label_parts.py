@@ -10,8 +10,7 @@ so that every part comes from one Jacobian, or is a diagonal block of one kernel
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -71,67 +70,61 @@ def row_parts(
     # The rows with a label, sorted by their labels, and the indices of each label among these.
     chosen_rows = np.concatenate(rows_of_labels)
     parts = np.split(np.arange(len(chosen_rows)), np.cumsum(sizes)[:-1])
-    measurement, probes, root = measured(net), probe_rows(net), op.scale**0.5
     rows = net.samples * net.rows
-    bounds = partial(_rank_bounds, op, sizes)
-    if 8.0 * rows * net.parameters <= limits.factor_bytes:
-        jacobian = jacobians.jacobian(net)
-        forms = forms_of_rows(probes, jacobian)
-        error = checked(measurement.whole, measurement.forms, forms).scaled(root)
-        jacobian = root * jacobian[chosen_rows]
-        return names, counts, _of_jacobian(op, jacobian, parts, bounds, error, centred)
-    if 16.0 * rows**2 > limits.factor_bytes:  # the kernel, and its rows and columns with a label
+    has_jacobian = 8.0 * rows * net.parameters <= limits.factor_bytes
+    # else the kernel, and its rows and columns with a label
+    if not has_jacobian and 16.0 * rows**2 > limits.factor_bytes:
         msg = (
             f"neither a Jacobian of {rows:,} x {net.parameters:,} nor a kernel of {rows:,} rows is "
             "within limits.factor_bytes; give fewer samples, or one label at a time with "
             "weights=(labels == label)"
         )
         raise ValueError(msg)
-    kernel = kernels.output_gram(net)
-    forms = forms_of_kernel(probes, kernel)
+    formed = jacobians.jacobian(net) if has_jacobian else kernels.output_gram(net)
+    forms = (forms_of_rows if has_jacobian else forms_of_kernel)(probe_rows(net), formed)
+    measurement, root = measured(net), op.scale**0.5
     error = checked(measurement.whole, measurement.forms, forms).scaled(root)
-    kernel = op.scale * kernel[np.ix_(chosen_rows, chosen_rows)]
-    return names, counts, _of_kernel(op, kernel, parts, bounds, error, centred)
+    if has_jacobian:
+        matrices, error, *off = _of_jacobian(root * formed[chosen_rows], parts, error, centred)
+    else:
+        kernel = op.scale * formed[np.ix_(chosen_rows, chosen_rows)]
+        matrices, error, *off = _of_kernel(kernel, parts, error, centred)
+    return (
+        names,
+        counts,
+        DiagonalBlocks(
+            tuple(formed_operator(matrix, has_jacobian, error, op) for matrix in matrices),
+            *off,
+            "jacobian" if has_jacobian else "kernels",
+            lambda: [least(RankBound(size), rank_of(op)) for size in sizes],
+        ),
+    )
 
 
 def _of_jacobian(
-    op: NetworkGram,
-    jacobian: np.ndarray,
-    parts: Sequence[np.ndarray],
-    bounds: Callable[[], list[RankBound]],
-    error: Error,
-    centred: bool,
-) -> DiagonalBlocks:
-    """The parts G_c = J_c^T J_c for the rows J_c of ``jacobian``, whose indices are ``parts``.
+    jacobian: np.ndarray, parts: Sequence[np.ndarray], error: Error, centred: bool
+) -> tuple[list[np.ndarray], Error, float, Error]:
+    """The rows J_c of each part, their error, and the share outside of the blocks with its error.
 
     ``jacobian`` (m, p) is scale^{1/2} J, known to ``error``. The share outside is that of J J^T
     outside the blocks J_c J_c^T: J_c^T are columns of J^T, and :func:`off_share` takes columns.
-    With ``centred`` the mean of all rows is subtracted first, in place. ``bounds`` gives bounds on
-    the ranks of the parts when it is called.
+    With ``centred`` the mean of all rows is subtracted first, in place.
     """
     if centred:
         size = length(jacobian)
         jacobian -= jacobian.mean(axis=0)
         error += _rounding(len(jacobian), size)
     matrices = [jacobian[rows_of_part] for rows_of_part in parts]
-    operators = [formed_operator(matrix, True, error, op) for matrix in matrices]
-    off = off_share([matrix.T for matrix in matrices], [True] * len(parts), error)
-    return DiagonalBlocks(tuple(operators), *off, "jacobian", bounds)
+    return matrices, error, *off_share([(matrix.T, True) for matrix in matrices], error)
 
 
 def _of_kernel(
-    op: NetworkGram,
-    kernel: np.ndarray,
-    parts: Sequence[np.ndarray],
-    bounds: Callable[[], list[RankBound]],
-    error: Error,
-    centred: bool,
-) -> DiagonalBlocks:
-    """The parts as diagonal blocks K_cc of ``kernel``, whose indices are ``parts``.
+    kernel: np.ndarray, parts: Sequence[np.ndarray], error: Error, centred: bool
+) -> tuple[list[np.ndarray], Error, float, Error]:
+    """The blocks K_cc of each part, their error, and the share outside of them with its error.
 
     ``kernel`` (m, m) is K = scale J J^T for the m rows of J with a label, sorted by labels, and
-    ``error`` that of scale^{1/2} J. K_cc has the non-zero eigenvalues of G_c = scale J_c^T J_c, for
-    the rows J_c with the label c. If ``centred``, the mean of all rows of J is subtracted from
+    ``error`` that of scale^{1/2} J. If ``centred``, the mean of all rows of J is subtracted from
     each, which subtracts the means of rows and of columns from K and adds the mean of its entries.
     """
     trace = float(np.trace(kernel))
@@ -140,16 +133,9 @@ def _of_kernel(
         kernel = kernel - mean - mean[:, None] + mean.mean()
         error += _rounding(len(kernel), trace**0.5)
     matrices = [kernel[np.ix_(part, part)] for part in parts]
-    operators = [formed_operator(matrix, False, error, op) for matrix in matrices]
     # the share of ||K||_F^2 outside of the blocks; the trace is at least ||K||_2
     inside = math.hypot(*map(length, matrices))
-    off = share_outside(inside, length(kernel), gram_error(trace, error))
-    return DiagonalBlocks(tuple(operators), *off, "kernels", bounds)
-
-
-def _rank_bounds(op: NetworkGram, rows: Sequence[int]) -> list[RankBound]:
-    """Bounds on the ranks of parts with so many rows of J: that number, or the rank of all J."""
-    return [least(RankBound(count), rank_of(op)) for count in rows]
+    return matrices, error, *share_outside(inside, length(kernel), gram_error(trace, error))
 
 
 def _rounding(rows: int, size: float) -> Error:

@@ -41,7 +41,9 @@ class HostProducts(Algebra):
 
         It is computed in the precision of the wrapped object, which may be a wider one.
         """
-        product = _times(self.products, np.asarray(v))
+        block = np.asarray(v).astype(self.products.dtype, copy=False)
+        columns = block if block.ndim > 1 else block[:, None]
+        product = self.products.multiply(columns).reshape(block.shape)
         with np.errstate(over="ignore"):  # refused below
             narrow = product.astype(self.dtype, copy=False)
         check_held(f"a product with {self.products.name}", product, narrow)
@@ -103,11 +105,7 @@ class BlackBox(HostProducts):
         return Facts(error=self._error, product=lambda: self.multiply)
 
     def _error(self, norm: float) -> Error:
-        """The error that was stated; unknown where none was, or where the products refute it.
-
-        They do so if they have an error of at least ``least_error``, measured with random vectors,
-        that is larger than what was stated and the rounding of a product.
-        """
+        """The error that was stated; unknown where none was, or where the products refute it."""
         name = self.products.name
         if self.stated is None:
             return unknown(f"nobody states the error of the products of {name}; {self.seen}")
@@ -127,14 +125,3 @@ def black_box(op: Any, error: Error | None = None) -> BlackBox | None:
         return None
     working_dtype(products)  # refuses complex numbers and empty shapes
     return BlackBox(products, error, measured_products(products))
-
-
-def _times(products: ForeignProducts, v: np.ndarray) -> np.ndarray:
-    """The product with a vector (n,) or with a block of columns (n, b)."""
-    block = v.astype(products.dtype, copy=False)
-    if block.ndim == 1:
-        return products.multiply(block[:, None])[:, 0]
-    return products.multiply(block)
-
-
-__all__ = ["BlackBox", "HostProducts", "black_box"]

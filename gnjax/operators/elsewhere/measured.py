@@ -1,15 +1,4 @@
-"""What products with random vectors show of a matrix that nothing else is known about.
-
-Let B be the products as they are returned, and e a bound on ||B v - A v|| / ||v|| for a symmetric
-matrix A. Then for all x and y
-
-    ||B x - B' x||            <= 2 e ||x||                            for two products with one x,
-    ||B (x + y) - B x - B y|| <= e (||x + y|| + ||x|| + ||y||),
-    |<x, B y> - <B x, y>|     <= 2 e ||x|| ||y||.
-
-Each gives a number that e cannot be smaller than. None of them bounds e from above: products with
-a wrong symmetric matrix pass all three.
-"""
+"""What products with random vectors show of a matrix that nothing else is known about."""
 
 from __future__ import annotations
 
@@ -29,7 +18,7 @@ class Measured:
     """Numbers that the error of the products cannot be smaller than, and a length to compare with.
 
     Attributes:
-      asymmetric, unrepeatable, nonlinear: from the three inequalities.
+      asymmetric, unrepeatable, nonlinear: see :func:`measured_products`.
       norm: the largest ||B x|| / ||x||, which is at most the norm of the matrix.
       rounding: the relative error of one rounding in the precision of the products.
     """
@@ -71,7 +60,8 @@ def measured_products(products: ForeignProducts) -> Measured:
         |<x, B y> - <B x, y>| / (2 ||x|| ||y||),    ||B x - B' x|| / (2 ||x||),
         ||B (x + y) - B x - B y|| / (||x + y|| + ||x|| + ||y||),
 
-    where B' x is the second product with x.
+    where B' x is the second product with x. None of them bounds e from above: products with a wrong
+    symmetric matrix pass all three.
     """
     size, dtype = products.shape[0], products.dtype
     pair = np.random.default_rng(_STREAM).standard_normal((size, 2)).astype(dtype)
@@ -80,7 +70,7 @@ def measured_products(products: ForeignProducts) -> Measured:
     bx_again, b_total = _checked(products, pair[:, :1])[:, 0], _checked(products, total)[:, 0]
     (x, y), (bx, by) = pair.T.astype(float), images.T
     lengths = np.linalg.norm([x, y, total[:, 0].astype(float)], axis=1)
-    measurement = Measured(
+    measured = Measured(
         asymmetric=abs(float(x @ by - bx @ y)) / float(2 * lengths[0] * lengths[1]),
         unrepeatable=float(np.linalg.norm(bx - bx_again)) / float(2 * lengths[0]),
         nonlinear=float(np.linalg.norm(b_total - bx - by)) / float(lengths.sum()),
@@ -88,8 +78,18 @@ def measured_products(products: ForeignProducts) -> Measured:
         norm=float((np.linalg.norm([bx, by, b_total], axis=1) / lengths).max()) or 1.0,
         rounding=unit_roundoff(dtype),
     )
-    _check_linear(products, measurement)
-    return measurement
+    for number, defect in (
+        (measured.unrepeatable, "two products with one vector differ"),
+        (measured.nonlinear, "A (x + y) and A x + A y differ"),
+    ):
+        if number > _NONLINEAR * measured.norm:
+            msg = (
+                f"{products.name} does not multiply with one matrix: {defect} by about "
+                f"{2 * number / measured.norm:.1g} of its norm; fix its random numbers and its "
+                "data, and pass an operator that is linear"
+            )
+            raise ValueError(msg)
+    return measured
 
 
 def _checked(products: ForeignProducts, block: np.ndarray) -> np.ndarray:
@@ -102,18 +102,3 @@ def _checked(products: ForeignProducts, block: np.ndarray) -> np.ndarray:
         )
         raise ValueError(msg)
     return images.astype(np.float64)
-
-
-def _check_linear(products: ForeignProducts, measurement: Measured) -> None:
-    """Refuse products that differ when repeated, or on sums, by far more than rounding explains."""
-    for number, defect in (
-        (measurement.unrepeatable, "two products with one vector differ"),
-        (measurement.nonlinear, "A (x + y) and A x + A y differ"),
-    ):
-        if number > _NONLINEAR * measurement.norm:
-            msg = (
-                f"{products.name} does not multiply with one matrix: {defect} by about "
-                f"{2 * number / measurement.norm:.1g} of its norm; fix its random numbers and its "
-                "data, and pass an operator that is linear"
-            )
-            raise ValueError(msg)

@@ -49,7 +49,15 @@ def _of_shape(op: Any, name: str) -> ForeignProducts | None:
     multiply = _product_with_columns(op)
     if multiply is None or not hasattr(op, "shape") or not hasattr(op, "dtype"):
         return None
-    return ForeignProducts(name, _square(op), _precision(op.dtype, name), multiply)
+    shape = tuple(op.shape)
+    if len(shape) != 2 or shape[0] != shape[1]:
+        msg = (
+            f"an operator has a square shape (n, n), got {shape}; of a Jacobian J pass "
+            "the operator of J J^T or J^T J"
+        )
+        raise ValueError(msg)
+    rows, columns = int(shape[0]), int(shape[1])
+    return ForeignProducts(name, (rows, columns), _precision(op.dtype, name), multiply)
 
 
 def _product_with_columns(op: Any) -> HostProduct | None:
@@ -70,10 +78,7 @@ def _product_with_columns(op: Any) -> HostProduct | None:
 
 
 def _of_structures(op: Any, name: str) -> ForeignProducts:
-    """The products of an operator from trees to trees, with each tree as one flat vector.
-
-    It states the shapes of the trees that it takes and returns, as operators of lineax do.
-    """
+    """The products of an operator from trees to trees, with each tree as one flat vector."""
     structure, returned = op.in_structure(), op.out_structure()
     if [leaf.shape for leaf in jax.tree.leaves(structure)] != [
         leaf.shape for leaf in jax.tree.leaves(returned)
@@ -86,24 +91,13 @@ def _of_structures(op: Any, name: str) -> ForeignProducts:
 
     @jax.jit
     def multiply(block: jax.Array) -> jax.Array:
-        """The products with the columns of a block (n, b): to trees, and back to flat vectors."""
+        """The products with the columns of a block (n, b), each as a tree."""
         return jax.vmap(lambda v: ravel_pytree(op.mv(tree_of(v)))[0], 1, 1)(block)
 
     size = len(zero)
     return ForeignProducts(
         name, (size, size), _precision(zero.dtype, name), lambda b: np.asarray(multiply(b))
     )
-
-
-def _square(op: Any) -> tuple[int, int]:
-    """The shape (n, n); any other is refused."""
-    if len(tuple(op.shape)) != 2 or op.shape[0] != op.shape[1]:
-        msg = (
-            f"an operator has a square shape (n, n), got {tuple(op.shape)}; of a Jacobian J pass "
-            "the operator of J J^T or J^T J"
-        )
-        raise ValueError(msg)
-    return int(op.shape[0]), int(op.shape[1])
 
 
 def _precision(dtype: Any, name: str) -> np.dtype:

@@ -49,19 +49,28 @@ def as_operator(
     kappa = 2.5 in [2.5, 2.5] (rank 3 of 3, full; dense, measured)
     """
     check_known("an answer about an operator", op)
-    checked_error = _checked_error(error)
+    stated = error
+    if stated is not None and not isinstance(stated, Error):
+        number = check_finite_number("error", stated)
+        if number < 0:
+            msg = f"error={error} is negative; pass a bound on how far the products are from exact"
+            raise ValueError(msg)
+        stated = Error(number, reason="the error that the caller states")
     if isinstance(op, Operator):
         check_shape(op)
-        if checked_error is not None:
+        if stated is not None:
             msg = (
                 f"error={error} is for objects of other libraries; {type(op).__name__} is an "
                 "operator and states its error as its attribute error"
             )
             raise ValueError(msg)
         return op
-    if hasattr(op, "__array__") or _has_rows(op):
-        return dense(op, error=checked_error, limits=limits)
-    operator = sparse(op, checked_error) or black_box(op, checked_error)
+    is_list_of_rows = isinstance(op, list | tuple) and all(
+        isinstance(row, list | tuple) or hasattr(row, "__array__") for row in op
+    )
+    if hasattr(op, "__array__") or is_list_of_rows:
+        return dense(op, error=stated, limits=limits)
+    operator = sparse(op, stated) or black_box(op, stated)
     if operator is None:
         msg = (
             "op must be an operator, such as gnjax.gauss_newton(model, x), a matrix, or an object "
@@ -98,21 +107,3 @@ def is_matrix(source: Any) -> bool:
     """Whether this stands for a matrix, and not for a model."""
     is_array_like = hasattr(source, "shape") and hasattr(source, "dtype")
     return isinstance(source, Operator) or is_array_like or hasattr(source, "in_structure")
-
-
-def _checked_error(error: Any) -> Error | None:
-    """The error that a caller states as a number, which is then taken as proved, or as an Error."""
-    if error is None or isinstance(error, Error):
-        return error
-    number = check_finite_number("error", error)
-    if number < 0:
-        msg = f"error={error} is negative; pass a bound on how far the products are from exact"
-        raise ValueError(msg)
-    return Error(number, reason="the error that the caller states")
-
-
-def _has_rows(op: Any) -> bool:
-    """Whether this may be a matrix as a list of rows."""
-    return isinstance(op, list | tuple) and all(
-        isinstance(row, list | tuple) or hasattr(row, "__array__") for row in op
-    )

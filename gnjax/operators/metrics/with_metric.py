@@ -43,7 +43,7 @@ from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.prepare import devices_of
 from gnjax.operators.protocol import Around, Operator
 from gnjax.operators.stored.diagonal import Diagonal
-from gnjax.operators.trees import ParameterTrees, network_of, places_of, takes_trees
+from gnjax.operators.trees import ParameterTrees, network_of, takes_trees
 from gnjax.operators.unit_vectors import symmetric_columns
 
 _ASYMMETRY = 1e-6  # relative to the largest entry of a metric: products in float32 pass
@@ -260,7 +260,7 @@ def _metric(op: Any, net: Network, metric: Any) -> Metric:
     if isinstance(metric, Metric):
         return metric
     if isinstance(metric, str) and metric == "layers":
-        parts = places_of(net, "layer")
+        parts = op.places("layer")
         matrices = exact_blocks(op, list(parts.values()))
         blocks = zip(parts, parts.values(), matrices, strict=True)
         return Metric("exact layers", tuple(matrix_block(*block) for block in blocks))

@@ -42,8 +42,9 @@ class Diagonal(Algebra):
     def dtype(self) -> jnp.dtype:
         return self.entries.dtype
 
+    @jax.jit
     def mv(self, v: jax.Array) -> jax.Array:
-        return _times(self.entries, v)
+        return jax.lax.broadcast_in_dim(self.entries, v.shape, (0,)) * v
 
     def as_matrix(self) -> jax.Array:
         return jnp.diag(self.entries)
@@ -78,12 +79,6 @@ def trace_of_diagonal(entries: np.ndarray) -> tuple[float, Error]:
     wide = entries.astype(np.float64)
     rounding = gamma(len(wide) + 1, np.dtype(np.float64)) * float(np.abs(wide).sum())
     return float(wide.sum()), Error(raised(rounding), reason="rounding of a sum")
-
-
-@jax.jit
-def _times(entries: jax.Array, v: jax.Array) -> jax.Array:
-    """The diagonal matrix of ``entries`` (n,) times v (n,) or (n, b)."""
-    return jax.lax.broadcast_in_dim(entries, v.shape, (0,)) * v
 
 
 def diagonal(entries: ArrayLike, *, error: float = 0.0) -> Diagonal:

@@ -31,7 +31,6 @@ from gnjax.numerics.validation import check_matrix, check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import Factorisation, gram_error, rows_in_parts
 from gnjax.operators.facts import STATED_RANK, Facts
-from gnjax.operators.prepare import compiled
 from gnjax.operators.stored.diagonal import trace_of_diagonal
 
 ASYMMETRY = 1e-6  # relative to the largest entry: more than rounding in float32
@@ -71,7 +70,7 @@ class Dense(Algebra):
             forms_cheaply=True,
             formed_by_products=False,
             magnitude=partial(largest_exponent, self.matrix),
-            product=partial(compiled, self),
+            product=lambda: self.mv,
         )
 
     @property
@@ -82,6 +81,7 @@ class Dense(Algebra):
     def dtype(self) -> jnp.dtype:
         return self.matrix.dtype
 
+    @jax.jit
     def mv(self, v: jax.Array) -> jax.Array:
         return jnp.matmul(self.matrix, v, precision="highest")
 
@@ -127,7 +127,7 @@ class Factored(Algebra):
             formed_by_products=False,
             forming_work=lambda: rows**2 * columns / 2,
             magnitude=self._magnitude,
-            product=partial(compiled, self),
+            product=lambda: self.mv,
         )
 
     @property
@@ -138,8 +138,11 @@ class Factored(Algebra):
     def dtype(self) -> jnp.dtype:
         return self.factor.dtype
 
+    @jax.jit
     def mv(self, v: jax.Array) -> jax.Array:
-        return _there_and_back(self.factor, v)
+        """J J^T v."""
+        pulled_back = jnp.matmul(self.factor.T, v, precision="highest")
+        return jnp.matmul(self.factor, pulled_back, precision="highest")
 
     def as_matrix(self) -> jax.Array:
         """J J^T."""
@@ -209,12 +212,6 @@ def _filled_lines(matrix: jax.Array, error: jax.Array) -> RankBound:
     return RankBound(filled, STATED_RANK)
 
 
-@jax.jit
-def _there_and_back(factor: jax.Array, v: jax.Array) -> jax.Array:
-    """J J^T v for J (n, p) and v (n,) or (n, b)."""
-    return jnp.matmul(factor, jnp.matmul(factor.T, v, precision="highest"), precision="highest")
-
-
 def dense(matrix: ArrayLike, *, error: Error | None = None, limits: Limits = LIMITS) -> Dense:
     """The operator of a symmetric matrix; of (M + M^T) / 2 where M is symmetric up to rounding.
 
@@ -226,7 +223,15 @@ def dense(matrix: ArrayLike, *, error: Error | None = None, limits: Limits = LIM
     >>> print(gnjax.condition_number(op))
     kappa = 3 in [3, 3] (rank 2 of 2, full; dense, measured)
     """
-    _check_rows(getattr(matrix, "shape", ()), limits)
+    shape = getattr(matrix, "shape", ())
+    rows = max(shape, default=0)
+    if len(shape) == 2 and rows > limits.matrix_rows:  # before it is copied or looked at
+        msg = (
+            f"a matrix of {rows:,} rows needs {8e-9 * rows**2:,.0f} GB in float64, and limits "
+            f"allow {limits.matrix_rows:,} rows; pass limits=gnjax.Limits(matrix_rows={rows:_}) if "
+            "the machine has the memory, or an operator that multiplies without a matrix"
+        )
+        raise ValueError(msg)
     array = check_matrix("matrix", matrix)
     if array.shape[0] != array.shape[1]:
         msg = (
@@ -241,18 +246,6 @@ def dense(matrix: ArrayLike, *, error: Error | None = None, limits: Limits = LIM
     total = error + Error(rounding)
     bound = stored_bound(raised(total.value), part.dtype)
     return Dense(part, bound, total.kind, total.failure, reason=total.reason)
-
-
-def _check_rows(shape: tuple[int, ...], limits: Limits) -> None:
-    """Refuse a matrix that is too large, before it is copied or looked at."""
-    rows = max(shape, default=0)
-    if len(shape) == 2 and rows > limits.matrix_rows:
-        msg = (
-            f"a matrix of {rows:,} rows needs {8e-9 * rows**2:,.0f} GB in float64, and limits "
-            f"allow {limits.matrix_rows:,} rows; pass limits=gnjax.Limits(matrix_rows={rows:_}) if "
-            "the machine has the memory, or an operator that multiplies without a matrix"
-        )
-        raise ValueError(msg)
 
 
 def factored(factor: ArrayLike, *, error: Error | None = None) -> Factored:
