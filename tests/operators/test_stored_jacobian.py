@@ -224,13 +224,13 @@ def test_many_products_are_made_with_a_jacobian_in_the_end(linear, monkeypatch):
         monkeypatch.setattr(linearisation, "fits", lambda op, limits: False)
     made = []
 
-    making = module.stored
+    making = module.with_jacobian
 
-    def stored(op, limits):
+    def stored(op):
         made.append(op)
-        return making(op, limits)
+        return making(op)
 
-    monkeypatch.setattr(module, "stored", stored)
+    monkeypatch.setattr(module, "with_jacobian", stored)
     monkeypatch.setattr(module, "products_before", lambda op: 3)
     op = _cnn()
     product = host_product(op)
@@ -244,7 +244,7 @@ def test_many_products_are_made_with_a_jacobian_in_the_end(linear, monkeypatch):
 
 def test_a_jacobian_that_was_made_is_used(monkeypatch):
     kept = gnjax.with_jacobian(_cnn())
-    monkeypatch.setattr(module, "stored", None)
+    monkeypatch.setattr(module, "with_jacobian", None)
     monkeypatch.setattr(module, "products_before", None)
     product = host_product(kept)
     row = np.ones((1, kept.shape[0]))

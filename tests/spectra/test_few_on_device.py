@@ -218,14 +218,14 @@ def test_a_jacobian_stored_on_the_way_keeps_the_rules_of_float32(monkeypatch):
     """It is made when some products have been, outside of where they were prepared."""
     rules = []
 
-    making = stored_jacobian.stored
+    making = stored_jacobian.with_jacobian
 
-    def stored(op, limits):
+    def stored(op):
         config = jax.config
         rules.append((config.jax_default_matmul_precision, str(config.jax_numpy_dtype_promotion)))
-        return making(op, limits)
+        return making(op)
 
-    monkeypatch.setattr(stored_jacobian, "stored", stored)
+    monkeypatch.setattr(stored_jacobian, "with_jacobian", stored)
     monkeypatch.setattr(stored_jacobian, "products_before", lambda op: 1)
     model, x, _ = _network()
     light = prepare.in_float32(gnjax.ntk(model, x))

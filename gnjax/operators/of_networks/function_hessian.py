@@ -63,8 +63,7 @@ def hessian_of(
     function, parameters = of_real_parameters(*_of_parameters(loss_fn, params))
     parameters = checked_parameters(parameters)
     fixed = jax.tree.map(_argument, args)
-    loss, value = _rewritten(function, parameters, fixed)
-    _check_scalar(value)
+    loss = _rewritten(function, parameters, fixed)
     op = NetworkHessian(_as_network(loss, parameters, fixed, mask, only), functional=False)
     if not op.net.forward:  # the second derivative may fail, and is tried with one product
         origin = jnp.zeros(op.shape[0], op.dtype)
@@ -131,18 +130,12 @@ def _of_parameters(loss_fn: Callable[..., Any], params: Any) -> tuple[Callable[.
         raise ValueError(msg)
     function = loss_fn if isinstance(loss_fn, Partial) else Partial(loss_fn)
     if isinstance(params, nnx.Module):
-        return _of_module(function, *frameworks.nnx_parts(params))
-    if frameworks.is_equinox(params):
-        return _of_module(function, *frameworks.equinox_parts(params))
-    return function, params
-
-
-def _of_module(function: Any, rebuild: Any, params: Params) -> tuple[Callable[..., Any], Params]:
-    """The function of the parameters of a module, from one of the module, and the parameters.
-
-    ``rebuild`` makes the module from its parameters.
-    """
-    return Partial(_on_module, function, rebuild), params
+        rebuild, parameters = frameworks.nnx_parts(params)
+    elif frameworks.is_equinox(params):
+        rebuild, parameters = frameworks.equinox_parts(params)
+    else:
+        return function, params
+    return Partial(_on_module, function, rebuild), parameters
 
 
 def _on_module(function: Any, rebuild: Any, params: Params, *args: Any) -> Any:
@@ -164,31 +157,28 @@ def _argument(leaf: Any) -> jax.Array:
     return array
 
 
-def _rewritten(function: Any, params: Params, args: tuple[Any, ...]) -> tuple[Any, Any]:
-    """The function in a form that can be differentiated and measured, and its value as a shape.
+def _rewritten(function: Any, params: Params, args: tuple[Any, ...]) -> Any:
+    """The function in a form that can be differentiated, and its rounding measured.
 
-    What is measured is its rounding; see :func:`rewritten`. An error that the function raises
-    becomes a message with the shapes that it was called with, and with how it is called, unless it
-    failed because it asks for numbers where JAX traces it without any.
+    An error that the function raises becomes a message with the shapes that it was called with, and
+    with how it is called, unless it failed because it asks for numbers where JAX traces it without
+    any. Refused is a function whose value is not one real number.
     """
     try:
-        return rewritten(function, params, *args)
+        loss, value = rewritten(function, params, *args)
     except RAISED as error:
         arguments = "the parameters and arguments"
         sentence = raised_by("loss_fn", arguments, shapes_of(args), types_of(args), error)
         called = "it is called as loss_fn(params, *args), with the args that hessian_of is given"
         msg = sentence if asks_for_numbers(error) else f"{sentence}; {called}"
         raise ValueError(msg) from error
-
-
-def _check_scalar(value: Any) -> None:
-    """Refuse a function whose value is not one real number."""
     shape = getattr(value, "shape", None)
     if shape != () or not jnp.issubdtype(value.dtype, jnp.floating):
         returned = type(value).__name__ if shape is None else f"{value.dtype}{list(shape)}"
         hint = "return the loss alone" if shape is None else "take the mean or the sum of it"
         msg = f"loss_fn must return one real number, got {returned}; {hint}"
         raise ValueError(msg)
+    return loss
 
 
 def _check_finite(op: NetworkHessian) -> None:

@@ -158,13 +158,16 @@ class NetworkHessian(Algebra, ParameterTrees):
 
     def linear_maps(self) -> tuple[linearised.LinearMap, ...]:
         """One for each batch of samples, see :func:`gnjax.linearised`."""
-        batches = sample_batches(self.net, self.net.target)
-        gradients = (linearised.linear_gradient(self, x, target) for x, target in batches)
-        return tuple(linearised.LinearMap(gradient) for gradient in gradients)
+        return tuple(
+            linearised.LinearMap(linearised.linear_gradient(self, x, target))
+            for x, target in sample_batches(self.net, self.net.target)
+        )
 
     def through(self, maps: Sequence[linearised.LinearMap], v: jax.Array) -> jax.Array:
-        """H v for a vector or columns v, from the linear maps of all batches."""
-        return linearised.hessian_product(self.net, maps, v)
+        """H v for v (p,) or (p, b): the sum of H_b v over the linear maps of all batches b."""
+        net, share = self.net, 1.0 / self.net.total
+        products = (partial(linearised.hessian_product.of(net), m.linear, share) for m in maps)
+        return sum_of(columns(net, product, v, evaluations=HESSIAN) for product in products)
 
     def _product(self) -> Product:
         """v -> H v for many products: with the gradient linearised once, where that fits in memory.

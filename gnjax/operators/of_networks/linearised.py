@@ -8,24 +8,20 @@ theta -> H theta) is kept, with the intermediate values that it needs. J^T is it
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 
 from gnjax.networks.forms.samples import sample_count
 from gnjax.networks.network import (
-    HESSIAN,
     Network,
     apply_factor,
     batched,
-    columns,
-    sample_batches,
     scatter,
-    sum_of,
 )
 from gnjax.networks.outputs.hessians import OutputHessian, output_hessian
 from gnjax.networks.outputs.targets import Target
@@ -134,69 +130,28 @@ def _all_maps(op: NetworkGram | NetworkHessian) -> tuple[LinearMap, ...]:
     return op.linear_maps()
 
 
-def maps_of_outputs(net: Network, *, rooted: bool) -> tuple[LinearMap, ...]:
-    """theta -> J theta of each batch of samples, with the output Hessian B = R R^T of the loss.
-
-    With ``rooted`` B is kept as its root R, which J J^T needs, and otherwise as a whole.
-    """
-    batches = sample_batches(net, net.target)
-    return tuple(_linear_outputs(net, x, target, rooted) for x, target in batches)
-
-
-def kernel_product(net: Network, maps: Sequence[LinearMap], v: jax.Array) -> jax.Array:
-    """J J^T v for v (n r,) or (n r, b), from the linear maps of all batches.
-
-    J is R^T times the Jacobian of the outputs, where B = R R^T is the output Hessian of the loss.
-    """
-    by_sample = v.reshape(net.samples, net.rows, *v.shape[1:])
-    maps_and_batches = zip(maps, sample_batches(net, by_sample), strict=True)
-    pulled = sum_of(  # J^T v = sum_b J_b^T u_b, where u_b (n_b, r, ..) is the part of v for batch b
-        columns(net, partial(_transposed_product.of(net), m, net.parameters), u, 2)
-        for m, (_, u) in maps_and_batches
-    )
-    rows = [columns(net, partial(_jacobian_product.of(net), m), pulled) for m in maps]
-    return jnp.concatenate(rows)
-
-
-def gauss_newton_product(net: Network, maps: Sequence[LinearMap], v: jax.Array) -> jax.Array:
-    """J^T J v for v (p,) or (p, b), summed over the linear maps of all batches."""
-    products = (partial(_gauss_newton.of(net), m) for m in maps)
-    return sum_of(columns(net, f, v) for f in products)
-
-
-def hessian_product(net: Network, maps: Sequence[LinearMap], v: jax.Array) -> jax.Array:
-    """H v for v (p,) or (p, b): the sum of H_b v over all batches b, divided by ``net.total``.
-
-    H is the Hessian of the mean loss, H_b that of the summed loss of a batch, and the total what
-    the sum of all losses is divided by for the mean.
-    """
-    share = 1.0 / net.total
-    products = (partial(_image.of(net), m.linear, share) for m in maps)
-    return sum_of(columns(net, f, v, evaluations=HESSIAN) for f in products)
-
-
 @bounded_jit(static_argnums=3)
-def _linear_outputs(net: Network, x: Any, target: Target | None, rooted: bool) -> LinearMap:
+def linear_outputs(net: Network, x: Any, target: Target | None, rooted: bool) -> LinearMap:
     """v -> dF/dtheta v for the outputs F of a batch, and the output Hessian of its loss.
 
     A model without a forward mode has v -> (dF/dtheta)^T v, which is transposed. ``rooted`` says
-    whether the output Hessian B is kept as R with R R^T = B.
+    whether the output Hessian B is kept as R with R R^T = B, which J J^T needs.
     """
-    outputs = partial(_moved_outputs, net, x)
+    origin = jnp.zeros(net.parameters, net.dtype)
+
+    def outputs(w: jax.Array) -> jax.Array:
+        """The outputs at the parameters theta + w."""
+        return net.outputs(_moved_leaves(net, w), x)
+
     if net.forward:
-        output, linear = jax.linearize(outputs, _origin(net))
+        output, linear = jax.linearize(outputs, origin)
     else:
-        output, pullback = jax.vjp(outputs, _origin(net))
+        output, pullback = jax.vjp(outputs, origin)
         shape = (sample_count(x), net.k)
-        linear = jax.tree_util.Partial(partial(_transposed, shape), pullback)
+        linear = Partial(partial(_transposed, shape), pullback)
     if target is None:
         return LinearMap(linear)
     return LinearMap(linear, output_hessian(target, output, rooted=rooted))
-
-
-def _moved_outputs(net: Network, x: Any, w: jax.Array) -> jax.Array:
-    """The outputs at the parameters theta + w, as a function of w (p,)."""
-    return net.outputs(_moved_leaves(net, w), x)
 
 
 def _transposed(shape: tuple[int, ...], pullback: Any, v: jax.Array) -> jax.Array:
@@ -205,8 +160,7 @@ def _transposed(shape: tuple[int, ...], pullback: Any, v: jax.Array) -> jax.Arra
     ``pullback`` is that map, from outputs u of the given shape.
     """
     cotangent = jax.ShapeDtypeStruct(shape, v.dtype)
-    image: jax.Array = jax.linear_transpose(lambda u: pullback(u)[0], cotangent)(v)[0]
-    return image
+    return jax.linear_transpose(lambda u: pullback(u)[0], cotangent)(v)[0]
 
 
 @bounded_jit
@@ -216,21 +170,11 @@ def linear_gradient(op: NetworkHessian, x: Any, target: Target | None) -> Any:
     A model without a forward mode has v -> H_b^T v, which is the same.
     """
     net = op.net
+    origin = jnp.zeros(net.parameters, net.dtype)
     gradient = jax.grad(lambda w: op.objective(x, target, _moved_leaves(net, w)))
     if not net.forward:
-        return jax.tree_util.Partial(_first, jax.vjp(gradient, _origin(net))[1])
-    return jax.linearize(gradient, _origin(net))[1]
-
-
-def _first(pullback: Any, v: jax.Array) -> jax.Array:
-    """H_b v = H_b^T v from the pullback v -> (H_b^T v,) of the gradient."""
-    image: jax.Array = pullback(v)[0]
-    return image
-
-
-def _origin(net: Network) -> jax.Array:
-    """The vector w = 0 (p,), at which theta + w are the parameters themselves."""
-    return jnp.zeros(net.parameters, net.dtype)
+        return Partial(lambda pullback, v: pullback(v)[0], jax.vjp(gradient, origin)[1])
+    return jax.linearize(gradient, origin)[1]
 
 
 def _moved_leaves(net: Network, w: jax.Array) -> list[jax.Array]:
@@ -239,27 +183,27 @@ def _moved_leaves(net: Network, w: jax.Array) -> list[jax.Array]:
 
 
 @bounded_jit
-def _image(linear: Any, share: float, v: jax.Array) -> jax.Array:
+def hessian_product(linear: Any, share: float, v: jax.Array) -> jax.Array:
     """``share`` times H_b v, for v (p,) or (p, b) and the linear map v -> H_b v."""
     return share * batched(linear, v)
 
 
 @bounded_jit
-def _jacobian_product(batch: LinearMap, v: jax.Array) -> jax.Array:
+def jacobian_product(batch: LinearMap, v: jax.Array) -> jax.Array:
     """J_b v = R^T dF/dtheta v for v (p,) or (p, b), with samples and outputs in one axis."""
     rows = batched(lambda w: apply_factor(batch.hessian, batch.linear(w), transpose=True), v)
     return rows.reshape(rows.shape[0] * rows.shape[1], *v.shape[1:])
 
 
 @bounded_jit(static_argnums=1)
-def _transposed_product(batch: LinearMap, size: int, u: jax.Array) -> jax.Array:
+def transposed_product(batch: LinearMap, size: int, u: jax.Array) -> jax.Array:
     """J_b^T u = (dF/dtheta)^T R u for u (n_b, r) or (n_b, r, b) and ``size`` parameters."""
     transpose = jax.linear_transpose(batch.linear, jax.ShapeDtypeStruct((size,), u.dtype))
     return batched(lambda w: transpose(apply_factor(batch.hessian, w, transpose=False))[0], u, 2)
 
 
 @bounded_jit
-def _gauss_newton(batch: LinearMap, v: jax.Array) -> jax.Array:
+def gauss_newton_product(batch: LinearMap, v: jax.Array) -> jax.Array:
     """J_b^T J_b v = (dF/dtheta)^T B dF/dtheta v, for v (p,) or (p, b).
 
     The output Hessian B is applied as a whole, and not by its root R with R R^T = B.

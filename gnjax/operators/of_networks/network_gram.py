@@ -24,10 +24,12 @@ from gnjax.networks.network import (
     GRAM,
     Network,
     backward_products,
+    columns,
     forward_products,
     gauss_newton_of_batch,
     gauss_newton_products,
     sample_batches,
+    sum_of,
 )
 from gnjax.networks.null_space.ranks import rank_bounds
 from gnjax.networks.outputs.hessians import has_root
@@ -51,7 +53,6 @@ from gnjax.networks.rounding import (
 )
 from gnjax.numerics.certificate import MEASURED, Error
 from gnjax.numerics.host import on_device, on_host, times_number, wide
-from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.scale import exponent_of
 from gnjax.numerics.validation import check_known
@@ -92,7 +93,7 @@ class NetworkGram(Algebra, ParameterTrees):
         That J^T B J is positive semidefinite is proved for a loss by name. For a loss of the
         caller's own it rests on output Hessians B that are computed.
         """
-        target = self.net.target
+        target, (rows, columns) = self.net.target, self.factor_shape
         loss_of_caller = target is not None and callable(target.loss)
         return Facts(
             error=self.error,
@@ -103,9 +104,11 @@ class NetworkGram(Algebra, ParameterTrees):
             twin=lambda: self.twin,
             forms_cheaply=True,
             formed_by_products=False,
-            forming_work=self._forming_work,
+            forming_work=lambda: (
+                rows**2 * columns / 2 if self.side == "parameters" else kernels.gram_work(self.net)
+            ),
             magnitude=self._magnitude,
-            product=self._product,
+            product=lambda: self.prepared_by(linearised.linearised(self)),
             in_float32=partial(linearised.linearised_in_float32, self),
             in_float64=partial(recast_in_float64, self),
             network=self.net if self.side == "parameters" else None,
@@ -146,12 +149,6 @@ class NetworkGram(Algebra, ParameterTrees):
         every_leaf = range(len(self.net.leaf_indices))
         return self.net.once("rank", lambda: rank_bounds(self.net, [every_leaf])[0])
 
-    def _forming_work(self) -> float:
-        """About how many multiplications the matrix takes, beside those for the rows of J."""
-        if self.side == "parameters":
-            return self.factor_shape[0] ** 2 * self.factor_shape[1] / 2
-        return kernels.gram_work(self.net)
-
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
         """scale J^T J v or scale J J^T v, for a vector or columns."""
@@ -178,21 +175,25 @@ class NetworkGram(Algebra, ParameterTrees):
 
     def linear_maps(self) -> tuple[linearised.LinearMap, ...]:
         """One for each batch of samples, see :func:`gnjax.linearised`."""
-        return linearised.maps_of_outputs(self.net, rooted=self.side == "outputs")
+        return tuple(
+            linearised.linear_outputs(self.net, x, target, self.side == "outputs")
+            for x, target in sample_batches(self.net, self.net.target)
+        )
 
     def through(self, maps: Sequence[linearised.LinearMap], v: jax.Array) -> jax.Array:
         """The product with v, a vector or columns, from the linear maps of all batches."""
-        on_parameters = self.side == "parameters"
-        product = linearised.gauss_newton_product if on_parameters else linearised.kernel_product
-        return self.scale * product(self.net, maps, v)
-
-    def with_jacobian(self, limits: Limits = LIMITS) -> stored_jacobian.WithJacobian:
-        """The operator with its Jacobian stored, see :func:`gnjax.with_jacobian`."""
-        return stored_jacobian.stored(self, limits)
-
-    def _product(self) -> Product:
-        """v -> A v for many products: from a linearisation where it has room, and then from J."""
-        return self.prepared_by(linearised.linearised(self))
+        net = self.net
+        if self.side == "parameters":
+            products = (partial(linearised.gauss_newton_product.of(net), m) for m in maps)
+            return self.scale * sum_of(columns(net, product, v) for product in products)
+        by_sample = v.reshape(net.samples, net.rows, *v.shape[1:])
+        transposed = linearised.transposed_product.of(net)
+        pulled = sum_of(  # J^T v = sum_b J_b^T u_b, where u_b (n_b, r, ..) are the rows of batch b
+            columns(net, partial(transposed, m, net.parameters), u, 2)
+            for m, (_, u) in zip(maps, sample_batches(net, by_sample), strict=True)
+        )
+        products = (partial(linearised.jacobian_product.of(net), m) for m in maps)
+        return self.scale * jnp.concatenate([columns(net, f, pulled) for f in products])
 
     def prepared_by(self, ready: Operator) -> Product:
         """The product with ``ready``, the operator linearised, and with J once storing it pays."""
@@ -343,21 +344,11 @@ class NetworkGram(Algebra, ParameterTrees):
             return gram_error(norm, self.factor_error())
         unscaled = [images / self.scale for images in self._others.images.values()]
         errors = [product.error_beside(unscaled) for product in self._measured_products]
-        errors.append(self._error_with_and_without_root)
-        return max(errors, key=lambda error: error.value).scaled(self.scale)
-
-    @cached_property
-    def _error_with_and_without_root(self) -> Error:
-        """An error of J^T B J v that covers both ways of computing B.
-
-        B is computed as a derivative and, if its root R can be formed, as R R^T
-        (:meth:`_measured_products`). Of both measured errors the larger counts. If it does not
-        explain how far both products are apart, that distance counts, with a factor of safety.
-        Products that had no room in memory have no ``images`` to compare.
-        """
+        # Both ways of computing B: if the larger error does not explain how far their products are
+        # apart, that distance counts. Products that had no room in memory have no ``images``.
         *others, worst = sorted(self._measured_products, key=lambda product: product.error.value)
-        images = [product.images for product in others if product.images is not None]
-        return worst.error_beside(images)
+        errors.append(worst.error_beside([p.images for p in others if p.images is not None]))
+        return max(errors, key=lambda error: error.value).scaled(self.scale)
 
     @property
     def _by_products(self) -> bool:
@@ -370,11 +361,9 @@ class NetworkGram(Algebra, ParameterTrees):
 
     @property
     def _measured_products(self) -> list[MeasuredProduct]:
-        """Products with J^T J at random vectors, with their measured rounding.
+        """Products with J^T B J at random vectors, with their measured rounding.
 
-        The output Hessian B between J^T and J is a derivative in the first, and R R^T in the
-        second, if the root R can be formed. Both kinds of products are used, so that the larger of
-        both errors counts (:meth:`error`).
+        B is a derivative in the first, and R R^T in the second, if the root R can be formed.
         """
         net = self.net
         rooted_or_not = (False, True) if has_root(net.target) else (False,)

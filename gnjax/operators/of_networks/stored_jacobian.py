@@ -13,7 +13,7 @@ where t is small, as in dense layers, and often less to keep.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
@@ -114,21 +114,14 @@ def with_jacobian(op: Operator, *, limits: Limits = LIMITS) -> Operator:
     >>> np.allclose(gnjax.with_jacobian(op).mv(v), op.mv(v))
     True
     """
-    store: Callable[[Limits], WithJacobian] | None = getattr(op, "with_jacobian", None)
-    if store is None:
+    from gnjax.operators.of_networks.network_gram import NetworkGram  # which imports this module
+
+    if not isinstance(op, NetworkGram):
         msg = (
             "only the operators of gnjax.gauss_newton and gnjax.ntk have a Jacobian to store, "
             f"got {type(op).__name__}"
         )
         raise ValueError(msg)
-    return store(limits)
-
-
-def stored(op: NetworkGram, limits: Limits) -> WithJacobian:
-    """The operator of a network with its Jacobian stored, see :func:`with_jacobian`.
-
-    Refused where that takes more memory than the limits allow, in the smallest form.
-    """
     net, memory = op.net, limits.jacobian_bytes
     items = _items(net, sample_trace(net), memory)
     size = _bytes(net, items)
@@ -140,7 +133,7 @@ def stored(op: NetworkGram, limits: Limits) -> WithJacobian:
             "gnjax.linearised(op)"
         )
         raise ValueError(msg)
-    return WithJacobian(op, tuple(_joined(_blocks(net, items))), items)
+    return WithJacobian(op, tuple(_blocks(net, items)), items)
 
 
 def storing(op: NetworkGram, product: Product) -> Product:
@@ -164,7 +157,7 @@ def storing(op: NetworkGram, product: Product) -> Product:
         nonlocal products_left
         if products_left <= 0:
             multiplications.clear()  # free its memory first
-            multiplications.append(op.compared(op.with_jacobian().mv, "with J stored"))
+            multiplications.append(op.compared(with_jacobian(op).mv, "with J stored"))
             products_left = np.inf
         products_left -= 1 if v.ndim == 1 else v.shape[1]
         return multiplications[0](v)
@@ -241,21 +234,15 @@ def _items(net: Network, trace: layers.TracedLayers, memory: float) -> Items:
 
 
 def _blocks(net: Network, items: Items) -> Iterator[JacobianBlock]:
-    """Yield R^T J for some samples at a time, kept as ``items`` say, with all rows in one axis."""
-    for pairs, rows in pieces_of(net, items):  # rows (n_b, r, p')
-        yield JacobianBlock(
-            rows.reshape(rows.shape[0] * rows.shape[1], rows.shape[2]), tuple(pairs)
-        )
+    """Yield R^T J for some samples at a time, kept as ``items`` say, with all rows in one axis.
 
-
-def _joined(blocks: Iterable[JacobianBlock]) -> Iterator[JacobianBlock]:
-    """Join the blocks into larger ones, of at least ``_BLOCK_BYTES`` bytes.
-
-    So a product calls few programs, and only the blocks of one such group are in memory twice.
+    Small pieces are joined to blocks of at least ``_BLOCK_BYTES`` bytes, so that a product calls
+    few programs, and only the pieces of one block are in memory twice.
     """
     collected: list[JacobianBlock] = []
-    for block in blocks:
-        collected.append(block)
+    for pairs, rows in pieces_of(net, items):  # rows (n_b, r, p')
+        by_row = rows.reshape(rows.shape[0] * rows.shape[1], rows.shape[2])
+        collected.append(JacobianBlock(by_row, tuple(pairs)))
         if sum(part.nbytes for part in jax.tree.leaves(collected)) >= _BLOCK_BYTES:
             yield joined(collected)
             collected = []
@@ -303,7 +290,7 @@ def _transposed_product(
             parts.append(next(parts_from_columns))
             continue
         size = jax.ShapeDtypeStruct((net.counts[item.parameter],), net.dtype)
-        parts.append(batched(partial(_transposed, next(maps), size), u))
+        parts.append(batched(jax.linear_transpose(next(maps), size), u)[0])
     return jnp.concatenate(parts)
 
 
@@ -311,12 +298,6 @@ def _transposed_product(
 def _there_and_back(net: Network, items: Items, block: JacobianBlock, v: jax.Array) -> jax.Array:
     """J_b^T J_b v for a block J_b (n_b r, p) and v (p,) or (p, b)."""
     return _transposed_product(net, items, block, _jacobian_product(net, items, block, v))
-
-
-def _transposed(through: _Map, argument: jax.ShapeDtypeStruct, u: jax.Array) -> jax.Array:
-    """The transpose of a linear map, whose argument has this shape and dtype, applied to u."""
-    image: jax.Array = jax.linear_transpose(through, argument)(u)[0]
-    return image
 
 
 def _maps(net: Network, items: Items, block: JacobianBlock) -> Iterator[_Map]:

@@ -100,11 +100,9 @@ class Streamed(Algebra, ParameterTrees):
         """A bound on the rank of G by the rows and columns of J; the size for a Hessian."""
         if self.functional is not None:
             return RankBound(self.first.parameters)
-        return rank_bound_of_batches(self.first, self._networks, self.rows)
-
-    def _networks(self) -> Iterator[Network]:
-        """The network at the samples of each batch."""
-        return (part.net for part in self.parts())
+        return rank_bound_of_batches(
+            self.first, lambda: (part.net for part in self.parts()), self.rows
+        )
 
     @property
     def net(self) -> Network:
@@ -125,21 +123,15 @@ class Streamed(Algebra, ParameterTrees):
         return sum_of(part.as_matrix() for part in self.parts()) / self.total
 
     def error(self, norm: float) -> Error:
-        """The error of the sum from the measured errors of all batches.
+        """The error of the sum from the measured errors of all batches; ``norm`` is its 2-norm.
 
         G = J^T J / total is wrong by the error of J, and a Hessian by the sum of its parts' errors.
+        J has the rows of all batches, so that the Frobenius norm of its error is the root of the
+        sum of the squares of theirs.
         """
-        if self.functional is None and not callable(self.loss):
-            return self._gram_error(norm)
-        errors = (part.error(norm) for part in self.parts())
-        return reduce(add, errors).scaled(1 / self.total)
-
-    def _gram_error(self, norm: float) -> Error:
-        """The error of G = J^T J / total, whose 2-norm is about ``norm``.
-
-        J has the rows of all batches. So the Frobenius norm of its error is the root of the sum of
-        the squares of theirs.
-        """
+        if self.functional is not None or callable(self.loss):
+            parts = (part.error(norm) for part in self.parts())
+            return reduce(add, parts).scaled(1 / self.total)
         errors = [part.factor_error() for part in self.parts() if isinstance(part, NetworkGram)]
         total = reduce(add, errors).scaled(self.total**-0.5)
         if total.kind == UNKNOWN:
@@ -158,28 +150,21 @@ class Streamed(Algebra, ParameterTrees):
 
         A batch in which no sample counts, because all labels are to be ignored, is left out.
         """
+        first = self.first
         for x, y in self.batches:
-            net = self._batch(x, y)
-            if net is None:
+            inputs = check_samples("x", x)
+            n = sample_count(inputs)
+            target, total = make_target(self.loss, y, None, first.shapes, n, first.dtype, idle=True)
+            if total == 0:
                 continue
+            batch = min(first.batch, n)
+            net = replace(first, x=inputs, target=target, total=1.0, batch=batch)
             if self.functional is None:
                 # Idle is what B_i does not depend on, as the labels of a loss with a name. Products
                 # with J_b^T J_b need B_i alone. 1.0: ``mv`` divides by ``total`` after the sum.
                 yield NetworkGram(without_idle_target(net), "parameters", 1.0, loss_of(net))
             else:  # a Hessian also needs the loss's gradient, and so the labels
                 yield NetworkHessian(net, self.functional)
-
-    def _batch(self, x: Any, y: Any) -> Network | None:
-        """The network at the samples of a batch; None where no label counts, as all are -1.
-
-        Its total is 1, as the sum over all batches is divided once, in the end.
-        """
-        inputs, first = check_samples("x", x), self.first
-        n = sample_count(inputs)
-        target, total = make_target(self.loss, y, None, first.shapes, n, first.dtype, idle=True)
-        if total == 0:
-            return None
-        return replace(first, x=inputs, target=target, total=1.0, batch=min(first.batch, n))
 
 
 def streamed(
