@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -121,9 +121,12 @@ def kfac_factors(
     sums = layer_moments(op.net, plan)
     biases = tuple(part.biases[0] if part.biases else None for part in plan.parts)
     factors = _factors(_Layers(op.net, op.scale, plan, entries, sums, biases))
-    pairs = zip(factors, sums.parts, strict=True)
-    # The first gap is that of the first possible bias, which is taken as the bias.
-    layers = [_checked(layer, moments.gaps[:1], op.net.dtype) for layer, moments in pairs]
+    layers = []
+    for layer, moments in zip(factors, sums.parts, strict=True):
+        left, share = layer.left, float(jnp.finfo(op.net.dtype).eps)  # as in :func:`_biases`
+        for gap, size in moments.gaps[:1]:  # that of the first possible bias, if there is one
+            left = jnp.where(gap <= share * size, left, jnp.nan)
+        layers.append(layer._replace(left=left))
     return layers, [
         (indices_of(op.net.counts, [other]), op.scale * squares)
         for other, squares in zip(plan.others, sums.others, strict=True)
@@ -149,7 +152,14 @@ def ekfac(op: NetworkGram | Streamed, *, damping: float, others: str = "diagonal
     """
     added = check_damping(damping)
     layers = _layers(op, others)
-    blocks = _with_exact_values(op, layers, _kronecker_blocks(layers))
+    blocks, dtype = _kronecker_blocks(layers), layers.net.dtype
+    # U and V as they are stored in the precision of the network, since the metric uses these
+    bases = [(block.left.stored_basis(dtype), block.right.stored_basis(dtype)) for block in blocks]
+    has_bias = tuple(bias is not None for bias in layers.biases)
+    of_batches = (squared_sensitivities(net, layers.plan, has_bias, bases) for net in _networks(op))
+    sums = reduce(partial(jax.tree.map, jnp.add), of_batches)
+    values = (layers.scale * np.asarray(squares, np.float64) for squares in sums)
+    blocks = [replace(block, values=s) for block, s in zip(blocks, values, strict=True)]
     return Metric("EK-FAC", (*blocks, *_other_blocks(layers)), added)
 
 
@@ -183,11 +193,21 @@ def _layers(op: Any, others: str) -> _Layers:
     if others not in ("diagonal", "block"):
         msg = f"others={others!r} is neither 'diagonal' nor 'block'"
         raise ValueError(msg)
-    scale = _scale(op)
+    if isinstance(op, NetworkGram):
+        scale = float(op.scale)
+    elif isinstance(op, Streamed) and op.functional is None:
+        scale = 1.0 / op.total
+    else:
+        msg = (
+            "K-FAC approximates a Gauss-Newton matrix or NTK of a network, got a "
+            f"{type(op).__name__}; pass an operator such as gnjax.gauss_newton(model, x)"
+        )
+        raise ValueError(msg)
     net = next(_networks(op))
     _check_layers(net)
     plan, entries = moment_plan(net, blocks=others == "block")
-    sums = reduce(_sum_of, (layer_moments(batch, plan) for batch in _networks(op)))
+    of_batches = (layer_moments(batch, plan) for batch in _networks(op))
+    sums = reduce(partial(jax.tree.map, jnp.add), of_batches)
     host_sums = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), sums)
     return _Layers(net, scale, plan, entries, host_sums, _biases(plan, host_sums, net.dtype))
 
@@ -213,19 +233,6 @@ def _check_layers(net: Network) -> None:
         raise ValueError(msg)
 
 
-def _scale(op: Any) -> float:
-    """The scale of an operator scale J^T J; refused is an operator of another kind."""
-    if isinstance(op, NetworkGram):
-        return float(op.scale)
-    if isinstance(op, Streamed) and op.functional is None:
-        return 1.0 / op.total
-    msg = (
-        f"K-FAC approximates a Gauss-Newton matrix or NTK of a network, got a {type(op).__name__}; "
-        "pass an operator such as gnjax.gauss_newton(model, x)"
-    )
-    raise ValueError(msg)
-
-
 def _networks(op: NetworkGram | Streamed) -> Iterator[Network]:
     """The network of an operator at its samples, once for each batch if they come in batches."""
     if isinstance(op, NetworkGram):
@@ -234,42 +241,20 @@ def _networks(op: NetworkGram | Streamed) -> Iterator[Network]:
         yield from (part.net for part in op.parts())
 
 
-def _sum_of(first: Any, second: Any) -> Any:
-    """The sum of two pytrees of arrays, array by array."""
-    return jax.tree.map(jnp.add, first, second)
-
-
 def _biases(plan: MomentPlan, sums: LayerMoments, dtype: jnp.dtype) -> tuple[int | None, ...]:
     """For each part the index of its bias among the chosen leaves, or None.
 
     The bias is the first possible one, taken by no part before, whose columns J_b of J are
     sum_t delta_t over the positions, as those of a bias are. ``gaps`` has the squared lengths of
-    the difference and of J_b.
+    the difference and of J_b: half of their digits agree.
     """
-    share = _share_of_gaps(dtype)
+    share = float(jnp.finfo(dtype).eps)
     biases: list[int | None] = []
     for part, sums_of_part in zip(plan.parts, sums.parts, strict=True):
         pairs = zip(part.biases, sums_of_part.gaps, strict=True)
         equal = (b for b, (gap, size) in pairs if gap <= share * size and b not in biases)
         biases.append(next(equal, None))
     return tuple(biases)
-
-
-def _checked(layer: LayerFactors, gaps: list[tuple[Any, Any]], dtype: jnp.dtype) -> LayerFactors:
-    """The factors, with nan in A where the columns J_b of its bias are not sum_t delta_t.
-
-    ``gaps`` has |J_b - sum_t delta_t|^2 and |J_b|^2 if the layer has a bias. A compiled function
-    cannot raise an error.
-    """
-    left = layer.left
-    for gap, size in gaps:
-        left = jnp.where(gap <= _share_of_gaps(dtype) * size, left, jnp.nan)
-    return layer._replace(left=left)
-
-
-def _share_of_gaps(dtype: jnp.dtype) -> float:
-    """How large |J_b - sum_t delta_t|^2 may be over |J_b|^2: half of the digits agree."""
-    return float(jnp.finfo(dtype).eps)
 
 
 def _kronecker_blocks(layers: _Layers) -> list[Block]:
@@ -298,18 +283,14 @@ def _factors(layers: _Layers) -> Iterator[LayerFactors]:
         share = 1.0 / (positions * layers.moments.weight)  # from the sum to the mean
         left, name = share * sums_of_part.left, names[part.parameter]
         if bias is not None:
-            left = _with_ones(left, share * sums_of_part.mean[:, :, None])
+            mean = share * sums_of_part.mean[:, :, None]  # (g, i, 1)
+            arrays = jnp if isinstance(mean, jax.Array) else np
+            corner = arrays.ones_like(mean[:, :1])
+            left = arrays.block([[left, mean], [mean.swapaxes(1, 2), corner]])
             places_of_bias = indices_of(layers.net.counts, [bias]).reshape(len(places), 1, -1)
             places = np.concatenate([places, places_of_bias], axis=1)
             name = f"{name} + {names[bias]}"
         yield LayerFactors(name, places, left, layers.scale * sums_of_part.right)
-
-
-def _with_ones(second_moment: Any, mean: Any) -> Any:
-    """The mean of [a, 1] [a, 1]^T (g, i + 1, i + 1) from that of a a^T and that of a (g, i, 1)."""
-    arrays = jnp if isinstance(mean, jax.Array) else np
-    corner = arrays.ones_like(mean[:, :1])
-    return arrays.block([[second_moment, mean], [mean.swapaxes(1, 2), corner]])
 
 
 def _other_blocks(layers: _Layers) -> list[Block]:
@@ -325,21 +306,3 @@ def _other_blocks(layers: _Layers) -> list[Block]:
             places = indices_of(layers.net.counts, [other])
             blocks.append(kind(names[other], places, layers.scale * moments))
     return blocks
-
-
-def _with_exact_values(op: Any, layers: _Layers, blocks: list[Block]) -> list[Block]:
-    """The Kronecker blocks of K-FAC, with EK-FAC's eigenvalues s in place of products.
-
-    With the eigenvectors U and V of a block's factors, s = diag((U (x) V)^T G (U (x) V)) for
-    G = scale J^T J. :func:`squared_sensitivities` returns this diagonal of J^T J for the samples of
-    one network, for every block an array (g, i, o). The sum is over the networks at all batches, of
-    which there is one for samples in memory. U and V are those that are stored in the precision of
-    the network, since the metric uses these.
-    """
-    dtype = layers.net.dtype
-    bases = [(block.left.stored_basis(dtype), block.right.stored_basis(dtype)) for block in blocks]
-    has_bias = tuple(bias is not None for bias in layers.biases)
-    of_batches = (squared_sensitivities(net, layers.plan, has_bias, bases) for net in _networks(op))
-    sums = reduce(_sum_of, of_batches)
-    values = (layers.scale * np.asarray(squares, np.float64) for squares in sums)
-    return [replace(block, values=s) for block, s in zip(blocks, values, strict=True)]

@@ -57,7 +57,7 @@ def diagonal_factor(entries: np.ndarray) -> Factor:
     return Factor(entries, entries, None)
 
 
-_ONE = diagonal_factor(np.ones((1, 1)))
+ONE = diagonal_factor(np.ones((1, 1)))
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def diagonal_block(name: str, places: np.ndarray, entries: np.ndarray) -> Block:
     # (1, m, 1): one group, as the Kronecker product of a matrix (m, m) and one (1, 1)
     kind = f"exact diagonal of {name}" if name else "diagonal"
     left = diagonal_factor(entries[None])
-    return Block(kind, name, places[None, :, None], left, _ONE, entries[None, :, None])
+    return Block(kind, name, places[None, :, None], left, ONE, entries[None, :, None])
 
 
 def matrix_block(name: str, places: np.ndarray, matrix: np.ndarray) -> Block:
@@ -150,7 +150,7 @@ def matrix_block(name: str, places: np.ndarray, matrix: np.ndarray) -> Block:
     values, basis = np.linalg.eigh(matrix)
     left = Factor(matrix[None], values[None], basis[None])
     indices = places[None, :, None]
-    return Block(f"exact block of {name}", name, indices, left, _ONE, values[None, :, None])
+    return Block(f"exact block of {name}", name, indices, left, ONE, values[None, :, None])
 
 
 def kronecker_block(

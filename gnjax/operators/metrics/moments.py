@@ -29,6 +29,7 @@ from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.outputs.targets import Target
 
 _NUMBERS = 2.5e7
+_einsum = partial(jnp.einsum, precision="highest")
 
 
 @dataclass(frozen=True)
@@ -162,11 +163,9 @@ def squared_sensitivities(
 ) -> list[jax.Array]:
     """For every part of the plan (g matrices of one layer), EK-FAC's eigenvalues s (g, i, o).
 
-    They are the diagonal of J^T J in the basis of eigenvectors U (x) V. The entry s_xy of a matrix
-    is the sum over samples and rows of J of (u_x^T (sum_t a_t delta_t^T) v_y)^2 with its inputs a_t
-    and sensitivities delta_t at the positions t, and the columns u_x of U and v_y of V.
-    ``biased`` says which parts have a bias: a one is then appended to a_t. ``bases`` are U
-    (g, i, i) and V (g, o, o) of every part.
+    They are the diagonal of J^T J in the basis U (x) V, whose columns are u_x and v_y: the sums
+    s_xy of this module. ``biased`` says which parts have a bias: a one is then appended to a_t.
+    ``bases`` are U (g, i, i) and V (g, o, o) of every part.
     """
     plan = replace(plan, others=())
     entries = sum(net.counts[part.parameter] for part in plan.parts)
@@ -181,7 +180,11 @@ def _summed(sums: _Moments | _Squares, net: Network, plan: MomentPlan, added_wid
     samples and rows are computed as keep the arrays below ``_NUMBERS`` numbers. A row of a sample
     takes its pairs of inputs and sensitivities, its columns, and ``added_width`` numbers.
     """
-    trace, items = sample_trace(net), _items(net, plan)
+    layers_of_parts = {part.parameter: part.layer for part in plan.parts}
+    # Pairs have the width 0 here, as the results of their uses are counted below.
+    pairs = [Item(parameter, layer, "pair", 0) for parameter, layer in layers_of_parts.items()]
+    columns = (Item(other, None, "columns", net.counts[other]) for other in plan.others)
+    trace, items = sample_trace(net), (*pairs, *columns)
     uses = [use for item in items for use in uses_of(trace, item)]
     width = net.k + sum(use.results for use in uses) + sum(item.width for item in items)
     width += added_width
@@ -190,17 +193,6 @@ def _summed(sums: _Moments | _Squares, net: Network, plan: MomentPlan, added_wid
     portion = same_size(net.samples, samples), rows
     results = pieces_of(net, items, portion=portion, through=sums)
     return reduce(partial(jax.tree.map, jnp.add), results)
-
-
-def _items(net: Network, plan: MomentPlan) -> tuple[Item, ...]:
-    """What is computed of J: inputs and sensitivities for all parts, columns for all others.
-
-    The width of a pair is 0 here, as :func:`_summed` counts the results of its uses.
-    """
-    layers_of_parts = {part.parameter: part.layer for part in plan.parts}
-    pairs = [Item(parameter, layer, "pair", 0) for parameter, layer in layers_of_parts.items()]
-    columns = (Item(other, None, "columns", net.counts[other]) for other in plan.others)
-    return (*pairs, *columns)
 
 
 @jax.tree_util.register_dataclass
@@ -213,15 +205,18 @@ class _Moments:
     def __call__(
         self, net: Network, samples: Any, pairs: list[Pair], rows: jax.Array
     ) -> LayerMoments:
-        """The sums over n samples from which K-FAC's factors are made (:class:`LayerMoments`).
+        """The sums over n samples from which K-FAC's factors are made.
 
-        For each part of the plan, the g matrices (i, o) of one layer, they are the weighted sum of
-        a a^T, and of a, over the inputs a in ``pairs``, and the sum of delta delta^T over the
-        sensitivities delta of j outputs. For each parameter that is in no part they are the sums of
-        the squares of its columns of J, or of their products. These columns, p' in all, are the
-        ``rows`` (n, j, p').
+        They are made of the inputs and sensitivities in ``pairs``, and of the ``rows`` (n, j, p'),
+        the columns of J of all parameters that are in no part. A sample of ``samples`` (x,
+        target) has the mean of the weights of its loss's terms.
         """
-        plan, weights = self.plan, _sample_weights(samples, len(rows))
+        plan, weights = self.plan, jnp.ones(len(rows))
+        # In the network of an empirical Fisher matrix the target is in x, as losses are outputs.
+        leaves = jax.tree.leaves(samples, is_leaf=lambda node: isinstance(node, Target))
+        target = next((leaf for leaf in leaves if isinstance(leaf, Target)), None)
+        if target is not None and target.weights is not None:
+            weights = target.weights.reshape(len(rows), -1).mean(axis=1)
         ends = np.cumsum([net.counts[other] for other in plan.others])[:-1]
         # Without others, ``split`` returns the one array without columns, and zip ends before it.
         columns_of = dict(zip(plan.others, jnp.split(rows, ends, axis=2), strict=bool(plan.others)))
@@ -248,10 +243,7 @@ class _Moments:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class _Squares:
-    """The sums s of :func:`squared_sensitivities`, as a function of n samples and j of their rows.
-
-    The matrix U of every part has the columns u_x, and V the columns v_y.
-    """
+    """The sums s of :func:`squared_sensitivities`, of n samples and j of their rows."""
 
     plan: MomentPlan = field(metadata={"static": True})
     biased: tuple[bool, ...] = field(metadata={"static": True})
@@ -262,11 +254,8 @@ class _Squares:
     ) -> list[jax.Array]:
         """For every part sum (u_x^T (sum_t a_t delta_t^T) v_y)^2 over samples and rows, (g, x, y).
 
-        sum_t a_t delta_t^T (i, o), over the positions t of a layer, is a row of J for the layer's
-        weights. u_x and v_y are eigenvectors of the two factors of K-FAC, for each of g groups. So
-        the sums are the diagonal of the layer's block of J^T J in the basis u_x (x) v_y, which are
-        the eigenvalues of EK-FAC. ``pairs`` are the inputs a and the sensitivities delta of all
-        uses; a bias counts as one more row of the weights, whose input is 1.
+        sum_t a_t delta_t^T (i, o) is a row of J for the layer's weights. A bias counts as one more
+        row of the weights, whose input is 1.
         """
         del samples, rows
         sums = []
@@ -287,10 +276,9 @@ class _Squares:
 def _by_parts(net: Network, plan: MomentPlan, pairs: Sequence[Pair]) -> list[Pair]:
     """The inputs a (n, t, g, i) and sensitivities delta (n, j, t, g, o) of every part of the plan.
 
-    A part is the g matrices (i, o) of one layer that are entries of one parameter. ``pairs`` are
-    those of n samples for all uses of all layers, in the shapes of their equations; delta are the
-    derivatives of j outputs. The positions t of a part are those of all uses that its matrices
-    enter, one use after the other.
+    ``pairs`` are those of n samples for all uses of all layers, in the shapes of their equations;
+    delta are the derivatives of j outputs. The positions t of a part are those of all uses that its
+    matrices enter, one use after the other.
     """
     trace, pairs_left = sample_trace(net), iter(pairs)
     of_layer: dict[int, list[Pair]] = {}
@@ -305,21 +293,3 @@ def _by_parts(net: Network, plan: MomentPlan, pairs: Sequence[Pair]) -> list[Pai
         a = jnp.concatenate([pair[0] for pair in pairs_of_part], axis=1)
         joined.append((a, jnp.concatenate([pair[1] for pair in pairs_of_part], axis=2)))
     return joined
-
-
-def _sample_weights(samples: Any, count: int) -> jax.Array:
-    """The weight (n,) of each of ``count`` samples: the mean of the weights of its loss's terms.
-
-    ``samples`` are (x, target). The network of an empirical Fisher matrix has losses as outputs,
-    and its inputs x hold the target whose weights these losses have.
-    """
-    leaves = jax.tree.leaves(samples, is_leaf=lambda node: isinstance(node, Target))
-    weights = [leaf.weights for leaf in leaves if isinstance(leaf, Target)]
-    if not weights or weights[0] is None:
-        return jnp.ones(count)
-    return weights[0].reshape(count, -1).mean(axis=1)
-
-
-def _einsum(rule: str, first: jax.Array, second: jax.Array) -> jax.Array:
-    """The sum of products in the full precision of the arrays."""
-    return jnp.einsum(rule, first, second, precision="highest")

@@ -76,7 +76,7 @@ def optimizer_metric(
     [2.0, 3.0]
     """
     _check_no_optimizer(state)
-    states = list(_recognised_states(state, {}))
+    states = list(_recognised_states(state))
     for inner, _ in states:
         reason = _NO_METRIC.get(type(inner).__name__)
         if reason:
@@ -91,10 +91,8 @@ def optimizer_metric(
         raise ValueError(msg)
     inner, injected = states[0]
     arguments = {"b2": b2, "eps": eps, "eps_root": eps_root}
-    constants = {
-        **injected,
-        **{name: value for name, value in arguments.items() if value is not None},
-    }
+    given = {name: value for name, value in arguments.items() if value is not None}
+    constants = {**injected, **given}
     metric = _metric(inner, constants, eps_in_sqrt)
     if optimizer is not None:
         _check_update(optimizer, state, lambda after: _metric(after, constants, eps_in_sqrt))
@@ -109,7 +107,7 @@ def _check_update(optimizer: Any, state: Any, metric_of: Callable[[Any], Any]) -
     negative, and the difference of both updates is a multiple of g / P: what does not depend on the
     sign of g cancels. The parameters are 0, so that weight decay has no part in the update.
     """
-    (inner, _), *_ = _recognised_states(state, {})
+    (inner, _), *_ = _recognised_states(state)
     kind = type(inner).__name__
     if kind.startswith("ScaleByRStdDev"):
         msg = "a centred RMSprop is not compared with its optimizer; leave optimizer out"
@@ -119,7 +117,7 @@ def _check_update(optimizer: Any, state: Any, metric_of: Callable[[Any], Any]) -
     has_mean = hasattr(inner, "mu")
     gradient = zeros if has_mean else jax.tree.map(lambda s: jnp.sqrt(s) + 1, second_moments)
     update, after = optimizer.update(gradient, state, zeros)
-    (inner_after, _), *_ = _recognised_states(after, {})
+    (inner_after, _), *_ = _recognised_states(after)
     if not has_mean:
         opposite = jax.tree.map(jnp.negative, gradient)
         opposite_update, _ = optimizer.update(opposite, state, zeros)
@@ -264,16 +262,14 @@ def _wide(leaf: Any) -> jax.Array:
     return array.astype(jnp.promote_types(jnp.result_type(float), array.dtype))
 
 
-def _recognised_states(
-    state: Any, constants: Mapping[str, Any]
-) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+def _recognised_states(state: Any) -> Iterator[tuple[Any, Mapping[str, Any]]]:
     """Yield each part of an optimiser's state whose type is recognised, with its constants.
 
     These are the types with second moments and those that are known to define no metric. The
-    constants are ``constants`` and what ``inject_hyperparams`` has put around this part.
+    constants are what ``inject_hyperparams`` has put around this part.
     """
     kinds = (*_KNOWN, *_NO_METRIC)
-    return (pair for pair in _nodes(state, constants) if type(pair[0]).__name__ in kinds)
+    return (pair for pair in _nodes(state, {}) if type(pair[0]).__name__ in kinds)
 
 
 def _nodes(node: Any, constants: Mapping[str, Any]) -> Iterator[tuple[Any, Mapping[str, Any]]]:

@@ -122,16 +122,11 @@ class Scaling:
         cancellation = self.norm * self.inverse if terms > 1 else 1.0  # kappa(S)
         return gamma(2 * terms + 4, dtype) * cancellation * length
 
+    @jax.jit
     def __call__(self, v: jax.Array) -> jax.Array:
-        """S v for a vector (p,) or a block of columns (p, b)."""
-        return _image(self.roots, v)
-
-
-@jax.jit
-def _image(roots: tuple[Root, ...], v: jax.Array) -> jax.Array:
-    """S v for a vector (p,) or columns (p, b), block by block."""
-    columns = v.reshape(len(v), -1)
-    image = jnp.zeros_like(columns)
-    for root in roots:
-        image = image.at[root.indices].set(root(columns[root.indices]))
-    return image.reshape(v.shape)
+        """S v for a vector (p,) or a block of columns (p, b), block by block."""
+        columns = v.reshape(len(v), -1)
+        image = jnp.zeros_like(columns)
+        for root in self.roots:
+            image = image.at[root.indices].set(root(columns[root.indices]))
+        return image.reshape(v.shape)

@@ -18,10 +18,10 @@ from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.validation import check_damping
 from gnjax.operators.metrics.exact import on_parameters
 from gnjax.operators.metrics.metric import (
+    ONE,
     Block,
     Factor,
     Metric,
-    diagonal_factor,
     kronecker_block,
     product_block,
     symmetric_factor,
@@ -73,11 +73,7 @@ def shampoo(
             msg = f"{name} {shape} needs factors of shapes {expected}, got {shapes}"
             raise ValueError(msg)
         left = symmetric_factor(arrays[0][None])
-        right = (
-            diagonal_factor(np.ones((1, 1)))
-            if len(arrays) == 1
-            else symmetric_factor(arrays[1][None])
-        )
+        right = symmetric_factor(arrays[1][None]) if len(arrays) > 1 else ONE
         power = (0.5 if len(arrays) == 1 else 0.25) if exponent is None else exponent
         blocks.append(product_block(name, indices.reshape(1, a, b), left, right, power))
     return Metric("Shampoo", tuple(blocks), added)
@@ -169,7 +165,8 @@ def soap(
         sizes = zip(matrices, shape or (1,), strict=True)
         *first, last = [np.eye(m) if q is None else _orthogonal(q) for q, m in sizes]
         left, right = (reduce(np.kron, first), last) if first else (last, np.eye(1))
-        factors = _with_basis(left), _with_basis(right)
+        # a factor of one group with these eigenvectors, whose eigenvalues are of no importance
+        factors = [Factor(q[None], np.ones((1, len(q))), q[None]) for q in (left, right)]
         places = indices.reshape(1, a, b)
         blocks.append(kronecker_block(name, places, *factors, values.reshape(places.shape)))
     return Metric("SOAP", tuple(blocks))
@@ -205,8 +202,3 @@ def _orthogonal(basis: Any) -> np.ndarray:
     """The orthogonal matrix that is nearest to ``basis``, its polar factor."""
     left, _, right = np.linalg.svd(np.asarray(basis, np.float64))
     return np.asarray(left @ right)
-
-
-def _with_basis(basis: np.ndarray) -> Factor:
-    """A factor of one group with these eigenvectors, whose eigenvalues are of no importance."""
-    return Factor(basis[None], np.ones((1, len(basis))), basis[None])

@@ -112,18 +112,14 @@ class Preconditioned(Around, Algebra, ParameterTrees):
     def as_matrix(self) -> jax.Array:
         """S A S = S (S A)^T from the matrix of A, or J S (J S)^T."""
         if self._on_outputs:
-            return self._by_factor()
+            factorisation = self.factorisation()
+            if factorisation is None or factorisation.size_in_bytes > LIMITS.factor_bytes:
+                return symmetric_columns(self)
+            factor = factorisation.form()
+            return on_device(factor @ factor.T, self.dtype)
         scaled_columns = self.scaling(jnp.asarray(self.op.as_matrix()))  # S A
         matrix = self.scaling(scaled_columns.T)
         return (matrix + matrix.T) / 2
-
-    def _by_factor(self) -> jax.Array:
-        """J S (J S)^T, which takes fewer multiplications than products with unit vectors."""
-        factorisation = self.factorisation()
-        if factorisation is None or factorisation.size_in_bytes > LIMITS.factor_bytes:
-            return symmetric_columns(self)
-        factor = factorisation.form()
-        return on_device(factor @ factor.T, self.dtype)
 
     def factorisation(self) -> Factorisation | None:
         """The factor F with F F^T the operator: S F_A, for the factor F_A of A and S = P^{-1/2}.
@@ -151,7 +147,7 @@ class Preconditioned(Around, Algebra, ParameterTrees):
         def error() -> Error:
             """For a network the measured error of J S, else ||S|| times the error of the factor."""
             if isinstance(self.op, NetworkGram):
-                error_of_factor = self._measured_rounding
+                error_of_factor = self._measured.whole.scaled(self.op.scale**0.5)
             else:
                 error_of_factor = factorisation.error().scaled(raised(self.scaling.norm))
             return error_of_factor + self._rounding(self._length)
@@ -164,11 +160,6 @@ class Preconditioned(Around, Algebra, ParameterTrees):
         factorisation = self.factorisation()
         assert factorisation is not None
         return float(np.linalg.norm(factorisation.form()))
-
-    @property
-    def _measured_rounding(self) -> Error:
-        """The measured error of scale^{1/2} J S."""
-        return self._measured.whole.scaled(self.op.scale**0.5)
 
     @cached_property
     def _measured(self) -> JacobianErrors:
@@ -264,16 +255,9 @@ def _metric(op: Any, net: Network, metric: Any) -> Metric:
         matrices = exact_blocks(op, list(parts.values()))
         blocks = zip(parts, parts.values(), matrices, strict=True)
         return Metric("exact layers", tuple(matrix_block(*block) for block in blocks))
-    if isinstance(metric, Operator) and not isinstance(metric, Diagonal):
-        matrix = _matrix(net, metric)
-        whole = matrix_block("all parameters", np.arange(len(matrix)), matrix)
-        return Metric("given", (whole,))
-    entries = _entries(op, net, metric)
-    return Metric("diagonal", (diagonal_block("", np.arange(len(entries)), entries),))
-
-
-def _matrix(net: Network, metric: Operator) -> np.ndarray:
-    """The matrix P (p, p) of a metric that is an operator; refused is one that is too large."""
+    if not isinstance(metric, Operator) or isinstance(metric, Diagonal):
+        entries = _entries(op, net, metric)
+        return Metric("diagonal", (diagonal_block("", np.arange(len(entries)), entries),))
     size = net.parameters
     if size > LIMITS.factor_rows:
         msg = (
@@ -287,7 +271,8 @@ def _matrix(net: Network, metric: Operator) -> np.ndarray:
         msg = f"P is a metric of {size} parameters, got shape {matrix.shape}"
         raise ValueError(msg)
     check_symmetric_matrix("a metric", matrix, _ASYMMETRY)
-    return (matrix + matrix.T) / 2
+    symmetric = (matrix + matrix.T) / 2
+    return Metric("given", (matrix_block("all parameters", np.arange(size), symmetric),))
 
 
 def _entries(op: Any, net: Network, metric: Any) -> np.ndarray:

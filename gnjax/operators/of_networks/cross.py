@@ -185,30 +185,21 @@ class CrossKernel:
         underflow = math.sqrt(math.prod(self.shape)) * float(jnp.finfo(self.dtype).tiny)
         distance = left_norm * right_error.value + left_error.value * right_norm
         distance += left_error.value * right_error.value
-        mistake = self._mistake(left_error.value, right_error.value)
-        size = distance + rounding.value + underflow + mistake
-        if not math.isfinite(size):
-            return unknown("the error of the Jacobians is not known, or their sizes overflow")
-        error = (left_error + right_error + rounding).to(size)
-        return error if not mistake else replace(error, kind=MEASURED, reason=MISTAKE)
-
-    def _mistake(self, left_error: float, right_error: float) -> float:
-        """An estimate of the mistakes in the kernels K that were formed; 0 if errors explain all.
-
-        u^T K w of what was formed is compared with <J^T u, J'^T w> from products, for random
-        vectors u and w. They may differ by the errors of J and J', which are the arguments, and by
-        the rounding of sums. A difference beyond that is multiplied by a factor of safety, because
-        a random vector shows only a part of a mistake.
-        """
+        # A formed u^T K w may differ from <J^T u, J'^T w> by the errors of J and J', and by the
+        # rounding of sums. More is a mistake, and a random vector shows only a part of it.
         left_images, right_images = self.left.images, self.right.images  # J^T u and J'^T w
         left_length, right_length = (
             max(length(image) for image in images) for images in (left_images, right_images)
         )
         share = SAFETY * math.sqrt(2 * sum(self.shape)) * unit_roundoff(self.dtype)
-        allowed = left_length * right_error + left_error * right_length + left_error * right_error
+        allowed = left_length * right_error.value + left_error.value * right_length
+        allowed += left_error.value * right_error.value
         allowed += share * left_length * right_length
         products = np.array([[dot(u, w) for w in right_images] for u in left_images])
-        difference = max(
-            (float(np.abs(form - products).max()) for form in self._formed), default=0.0
-        )
-        return 0.0 if difference <= allowed else SAFETY**2 * difference
+        difference = max((float(np.abs(form - products).max()) for form in self._formed), default=0)
+        mistake = 0.0 if difference <= allowed else SAFETY**2 * difference
+        size = distance + rounding.value + underflow + mistake
+        if not math.isfinite(size):
+            return unknown("the error of the Jacobians is not known, or their sizes overflow")
+        error = (left_error + right_error + rounding).to(size)
+        return error if not mistake else replace(error, kind=MEASURED, reason=MISTAKE)
