@@ -32,7 +32,6 @@ from gnjax.operators.facts import (
     magnitude_of,
     positivity_of,
     rank_of,
-    scaled,
     symmetry_of,
     twin_of,
 )
@@ -237,9 +236,9 @@ class LinearCombination(Algebra, ParameterTrees):
         if len(self.terms) > 1 or self.shift or not float(self.weights[0]) > 0:
             return self
         twin = twin_of(self.terms[0])
-        multiple = scaled(twin, float(self.weights[0]))
-        if multiple is not None:
-            return multiple
+        scaled = facts_of(twin).scaled
+        if scaled is not None:
+            return scaled(float(self.weights[0]))
         return self if twin is self.terms[0] else replace(self, terms=(twin,))
 
     def factorisation(self) -> Factorisation | None:

@@ -229,8 +229,8 @@ def empirical_fisher(
     net_of_losses = replace(net, x=(net.x, net.target), target=None, apply=losses, shapes=shapes)
     count = net.samples
     if terms:  # those with a weight that is not zero; a weight of a sample counts for all its terms
-        weights = None if net.target is None else net.target.weights
-        weights = np.ones(count) if weights is None else np.asarray(weights)
+        given = None if net.target is None else net.target.weights
+        weights = np.ones(count) if given is None else np.asarray(given)
         count = int(np.count_nonzero(weights)) * (count * rows // weights.size)
     # The gradients g_i are count / total times those rows, and G is their mean over count.
     scale = count / float(net.total) ** 2

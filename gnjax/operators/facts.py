@@ -206,12 +206,6 @@ def on_range(op: Operator) -> Operator:
     return op if restrict is None else restrict()
 
 
-def scaled(op: Operator, factor: float) -> Operator | None:
-    """factor A for a factor above zero, with the facts of A; None where A does not state it."""
-    multiply = facts_of(op).scaled
-    return None if multiply is None else multiply(factor)
-
-
 def is_uneven(op: Operator) -> bool:
     """Whether some numbers that the operator is made of are far from 1, even if its norm is not."""
     uneven = facts_of(op).uneven

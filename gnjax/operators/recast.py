@@ -14,11 +14,7 @@ from gnjax.operators.protocol import Operator
 @bounded_jit(static_argnums=(1, 2))
 def recast(tree: Any, before: Any, after: Any) -> Any:
     """The same pytree with its arrays of the dtype ``before`` in the dtype ``after``."""
-
-    def cast(leaf: jax.Array) -> jax.Array:
-        return leaf.astype(after) if leaf.dtype == before else leaf
-
-    return jax.tree.map(cast, tree)
+    return jax.tree.map(lambda leaf: leaf.astype(after) if leaf.dtype == before else leaf, tree)
 
 
 def widened(tree: Any) -> Any:

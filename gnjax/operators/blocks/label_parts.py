@@ -85,20 +85,19 @@ def row_parts(
     measurement, root = measured(net), op.scale**0.5
     error = checked(measurement.whole, measurement.forms, forms).scaled(root)
     if has_jacobian:
-        matrices, error, *off = _of_jacobian(root * formed[chosen_rows], parts, error, centred)
+        jacobian = root * formed[chosen_rows]
+        matrices, error, share, share_error = _of_jacobian(jacobian, parts, error, centred)
     else:
         kernel = op.scale * formed[np.ix_(chosen_rows, chosen_rows)]
-        matrices, error, *off = _of_kernel(kernel, parts, error, centred)
-    return (
-        names,
-        counts,
-        DiagonalBlocks(
-            tuple(formed_operator(matrix, has_jacobian, error, op) for matrix in matrices),
-            *off,
-            "jacobian" if has_jacobian else "kernels",
-            lambda: [least(RankBound(size), rank_of(op)) for size in sizes],
-        ),
-    )
+        matrices, error, share, share_error = _of_kernel(kernel, parts, error, centred)
+    operators = tuple(formed_operator(matrix, has_jacobian, error, op) for matrix in matrices)
+    method = "jacobian" if has_jacobian else "kernels"
+
+    def bounds() -> list[RankBound]:
+        """The rank of a part is at most its number of rows of J, and the rank of all J."""
+        return [least(RankBound(size), rank_of(op)) for size in sizes]
+
+    return names, counts, DiagonalBlocks(operators, share, share_error, method, bounds)
 
 
 def _of_jacobian(

@@ -21,8 +21,8 @@ from gnjax.operators.metrics.metric import (
     Metric,
     diagonal_block,
     diagonal_factor,
+    kronecker_block,
     matrix_block,
-    product_block,
     symmetric_factor,
 )
 from gnjax.operators.metrics.moments import (
@@ -264,7 +264,7 @@ def _kronecker_blocks(layers: _Layers) -> list[Block]:
         left, right = np.asarray(a), np.asarray(b)
         # For an embedding A is diagonal, and ``a`` (g, i) its diagonal instead of (g, i, i).
         left_factor = diagonal_factor(left) if left.ndim == 2 else symmetric_factor(left)
-        blocks.append(product_block(name, places, left_factor, symmetric_factor(right)))
+        blocks.append(kronecker_block(name, places, left_factor, symmetric_factor(right)))
     return blocks
 
 

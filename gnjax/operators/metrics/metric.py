@@ -1,8 +1,4 @@
-"""A metric P on the parameters of a network: a block diagonal matrix, and its inverse root.
-
-Every block is given by its eigenvalues and eigenvectors. See
-:mod:`gnjax.operators.metrics.scaling` for what P is to the last digit.
-"""
+"""A metric P on the parameters of a network: a block diagonal matrix, and its inverse root."""
 
 from __future__ import annotations
 
@@ -32,13 +28,6 @@ class Factor:
     matrix: np.ndarray
     eigenvalues: np.ndarray  # (g, m)
     basis: np.ndarray | None
-
-    @property
-    def eigenvectors(self) -> np.ndarray:
-        """The eigenvectors as columns (g, m, m), also where they are unit vectors."""
-        groups, size = self.eigenvalues.shape
-        unit = np.broadcast_to(np.eye(size), (groups, size, size))
-        return unit if self.basis is None else self.basis
 
     def stored_basis(self, dtype: jnp.dtype) -> jax.Array | None:
         """The eigenvectors (g, m, m) on the device in ``dtype``; None where they are unit ones."""
@@ -118,9 +107,10 @@ class Block:
             return np.diag(self.values.ravel())
         groups, i, o = self.indices.shape
         matrix = np.zeros((groups, i, o, groups, i, o))
-        left, right = self.left.eigenvectors, self.right.eigenvectors
         for g in range(groups):
-            basis = np.einsum("ax,by->abxy", left[g], right[g]).reshape(i * o, i * o)
+            left = np.eye(i) if self.left.basis is None else self.left.basis[g]
+            right = np.eye(o) if self.right.basis is None else self.right.basis[g]
+            basis = np.einsum("ax,by->abxy", left, right).reshape(i * o, i * o)
             group_matrix = (basis * self.values[g].ravel()) @ basis.T
             matrix[g, :, :, g] = group_matrix.reshape(i, o, i, o)
         return matrix.reshape(self.indices.size, self.indices.size)
@@ -143,10 +133,7 @@ def diagonal_block(name: str, places: np.ndarray, entries: np.ndarray) -> Block:
 
 
 def matrix_block(name: str, places: np.ndarray, matrix: np.ndarray) -> Block:
-    """The block that is a symmetric ``matrix`` (m, m) at the indices ``places`` (m,) of parameters.
-
-    ``name`` are those parameters.
-    """
+    """The block that is a symmetric ``matrix`` (m, m) of the parameters at ``places`` (m,)."""
     values, basis = np.linalg.eigh(matrix)
     left = Factor(matrix[None], values[None], basis[None])
     indices = places[None, :, None]
@@ -154,9 +141,15 @@ def matrix_block(name: str, places: np.ndarray, matrix: np.ndarray) -> Block:
 
 
 def kronecker_block(
-    name: str, indices: np.ndarray, left: Factor, right: Factor, values: np.ndarray
+    name: str,
+    indices: np.ndarray,
+    left: Factor,
+    right: Factor,
+    *,
+    power: float = 1.0,
+    values: np.ndarray | None = None,
 ) -> Block:
-    """The block with the eigenvectors of a Kronecker product A (x) B, and eigenvalues of its own.
+    """The block A^power (x) B^power, or one with its eigenvectors and eigenvalues of its own.
 
     Args:
       name: the parameters that the block has.
@@ -164,23 +157,15 @@ def kronecker_block(
         of each group; a layer without groups has g = 1.
       left: A (i, i) for each group, with its eigenvectors u_x.
       right: B (o, o) for each group, with its eigenvectors v_y.
-      values: (g, x, y), the eigenvalue of the block for the eigenvector u_x (x) v_y. It need not be
-        the product of those of A and B, as in EK-FAC.
+      power: of A and of B.
+      values: (g, x, y), the eigenvalue of the block for the eigenvector u_x (x) v_y, in place of
+        the product of those of A and B.
     """
+    if values is None:
+        values = (left.eigenvalues[:, :, None] * right.eigenvalues[:, None, :]) ** power
     groups, i, o = indices.shape
     size = f"{i} x {o}" if groups == 1 else f"{groups} of {i} x {o}"
     return Block(f"Kronecker block of {name} ({size})", name, indices, left, right, values)
-
-
-def product_block(
-    name: str, indices: np.ndarray, left: Factor, right: Factor, power: float = 1.0
-) -> Block:
-    """The block A^power (x) B^power for A = ``left`` and B = ``right``.
-
-    ``indices`` (g, i, o) are its places in the vector of parameters.
-    """
-    values = (left.eigenvalues[:, :, None] * right.eigenvalues[:, None, :]) ** power
-    return kronecker_block(name, indices, left, right, values)
 
 
 @dataclass(frozen=True, repr=False)

@@ -23,7 +23,6 @@ from gnjax.operators.metrics.metric import (
     Factor,
     Metric,
     kronecker_block,
-    product_block,
     symmetric_factor,
 )
 from gnjax.operators.metrics.optimisers import soap_state
@@ -75,7 +74,8 @@ def shampoo(
         left = symmetric_factor(arrays[0][None])
         right = symmetric_factor(arrays[1][None]) if len(arrays) > 1 else ONE
         power = (0.5 if len(arrays) == 1 else 0.25) if exponent is None else exponent
-        blocks.append(product_block(name, indices.reshape(1, a, b), left, right, power))
+        places = indices.reshape(1, a, b)
+        blocks.append(kronecker_block(name, places, left, right, power=power))
     return Metric("Shampoo", tuple(blocks), added)
 
 
@@ -168,7 +168,8 @@ def soap(
         # a factor of one group with these eigenvectors, whose eigenvalues are of no importance
         factors = [Factor(q[None], np.ones((1, len(q))), q[None]) for q in (left, right)]
         places = indices.reshape(1, a, b)
-        blocks.append(kronecker_block(name, places, *factors, values.reshape(places.shape)))
+        values = values.reshape(places.shape)
+        blocks.append(kronecker_block(name, places, *factors, values=values))
     return Metric("SOAP", tuple(blocks))
 
 

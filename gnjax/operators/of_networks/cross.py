@@ -26,11 +26,12 @@ _VECTORS, _STEPS = 2, 4  # of the power method
 _SIZE = 2.0  # with these steps its square root is exceeded with a probability below 0.4%
 
 
+@dataclass(frozen=True, eq=False)
 class MeasuredJacobian:
     """The Jacobian J (n r, p) of a network at one set of samples, and what is measured of it."""
 
-    def __init__(self, net: Network, seed: int) -> None:
-        self.net, self._seed = net, seed
+    net: Network
+    seed: int  # of the random vectors
 
     @property
     def count(self) -> int:
@@ -44,7 +45,7 @@ class MeasuredJacobian:
     @cached_property
     def vectors(self) -> np.ndarray:
         """m vectors u of random direction and squared length n r, as rows (m, n r)."""
-        rng = np.random.default_rng(self._seed)
+        rng = np.random.default_rng(self.seed)
         return np.stack([direction(rng, (self.count,), self.net.dtype) for _ in range(_VECTORS)])
 
     @cached_property

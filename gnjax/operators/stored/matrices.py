@@ -121,7 +121,11 @@ class Factored(Algebra):
             assumed=self.assumed,
             symmetric=True,
             factor=self._factorisation,
-            twin=(lambda: self) if rows <= columns else self._transposed,
+            twin=lambda: (
+                self
+                if rows <= columns
+                else replace(self, factor=on_device(by_numpy(self.factor).T))
+            ),
             trace=self._trace,
             forms_cheaply=True,
             formed_by_products=False,
@@ -147,10 +151,6 @@ class Factored(Algebra):
     def as_matrix(self) -> jax.Array:
         """J J^T."""
         return times_transposed(self.factor, self.factor)
-
-    def _transposed(self) -> Factored:
-        """J^T J, which has the same non-zero eigenvalues."""
-        return replace(self, factor=on_device(by_numpy(self.factor).T))
 
     def _magnitude(self) -> int | None:
         """The exponent of the square of the largest entry of J, near ||J J^T||; None for zeros."""

@@ -15,7 +15,6 @@ from gnjax.operators.metrics.metric import (
     diagonal_factor,
     kronecker_block,
     matrix_block,
-    product_block,
     symmetric_factor,
 )
 
@@ -39,10 +38,10 @@ SPREAD = RNG.uniform(0.1, 1, (2, 3, 4))
 BLOCKS = {
     "diagonal": (diagonal_block("d", _own(7), np.geomspace(1, 1e-6, 7)), 0.0),
     "matrix": (matrix_block("m", _own(6), MATRIX), 1e-8),
-    "product": (product_block("k", _own(2, 3, 4), LEFT, RIGHT), 1e-3),
-    "root": (product_block("k", _own(2, 3, 4), LEFT, RIGHT, 0.25), 0.0),
-    "lookup": (product_block("k", _own(1, 5, 4), COUNTS, _factor(1, 4, 4)), 1e-4),
-    "corrected": (kronecker_block("k", _own(2, 3, 4), LEFT, RIGHT, SPREAD), 0.0),
+    "product": (kronecker_block("k", _own(2, 3, 4), LEFT, RIGHT), 1e-3),
+    "root": (kronecker_block("k", _own(2, 3, 4), LEFT, RIGHT, power=0.25), 0.0),
+    "lookup": (kronecker_block("k", _own(1, 5, 4), COUNTS, _factor(1, 4, 4)), 1e-4),
+    "corrected": (kronecker_block("k", _own(2, 3, 4), LEFT, RIGHT, values=SPREAD), 0.0),
 }
 
 
