@@ -159,9 +159,8 @@ class LinearCombination(Algebra, ParameterTrees):
     def facts(self) -> Facts:
         """What follows for sum_i w_i A_i + s I from the facts of the terms A_i.
 
-        ``unshifted`` is the sum without s I, and s: methods may compute the extreme eigenvalues of
-        that sum and add s. For A + s I it is A itself, which has more structure than a sum.
-        ``assumed`` says whether the rank was decided by a numerical cut-off, which a shift makes n.
+        For A + s I ``unshifted`` has A itself, which has more structure than a sum. With a shift
+        the rank is n, so that no cut-off has decided it.
         """
         stated = [facts_of(term) for term in self.terms]
         traces = [facts.trace for facts in stated if facts.trace]
@@ -199,10 +198,7 @@ class LinearCombination(Algebra, ParameterTrees):
         return reduce(add, filter(None, evidence))
 
     def _rank(self) -> RankBound:
-        """A bound on the rank: rank(A + B) <= rank A + rank B, and at most the size n.
-
-        It is n where a multiple of the identity is added.
-        """
+        """A bound on the rank: rank(A + B) <= rank A + rank B, and n with a shift."""
         size = self.shape[0]
         weighted = zip(self.weights, self.terms, strict=True)
         rank = size if self.shift else sum(rank_of(term).value for w, term in weighted if w)
@@ -231,7 +227,7 @@ class LinearCombination(Algebra, ParameterTrees):
         """An operator with the same non-zero eigenvalues, and not larger: the twin of the sum.
 
         For a single term w A with w > 0 it is w A', where A' is the twin of A; else it is the sum
-        itself. If A' has its own multiples (``scaled``), w A' is one of these and keeps all facts.
+        itself.
         """
         if len(self.terms) > 1 or self.shift or not float(self.weights[0]) > 0:
             return self

@@ -76,8 +76,7 @@ def compact(factor: np.ndarray) -> np.ndarray:
 def compaction_error(shape: tuple[int, ...], dtype: np.dtype, norm: float) -> float:
     """A bound on the error that :func:`compact` makes, for F of this shape and 2-norm.
 
-    It is zero where F is returned as it is. Otherwise it is the backward error of LAPACK's QR, with
-    a constant that was measured, see :func:`spectral_error`.
+    It is the backward error of LAPACK's QR, with a constant that was measured.
     """
     rows, columns = shape
     return 0.0 if columns <= rows else spectral_error(columns, dtype) * norm

@@ -45,9 +45,8 @@ def in_float32(op: Operator) -> Operator | None:
 def in_float64(op: Operator) -> Operator | None:
     """An operator in float32 with its numbers in float64, or None where that is not possible.
 
-    Its matrix in exact arithmetic is the same. Use it only inside of :func:`gnjax.x64`. Where a
-    model computes in float32 whatever the dtype of its parameters is, it still does so, and the
-    error that the operator states includes that.
+    Use it only inside of :func:`gnjax.x64`. Where a model computes in float32 whatever the dtype of
+    its parameters is, it still does so, and the error that the operator states includes that.
     """
     widen = facts_of(op).in_float64
     if op.dtype != jnp.float32 or widen is None:

@@ -3,10 +3,7 @@
 For G = scale J^T J with the columns J_b of the parameters of block b,
 
     G_bb = scale J_b^T J_b,  twin K_b = scale J_b J_b^T,  K = sum_b K_b the twin of G,
-    |G|_F^2 = |K|_F^2,  |G_bb|_F^2 = |K_b|_F^2,
-
-so that all blocks come from one Jacobian, or from kernels that the layers' structure gives. Of any
-other operator, such as a Hessian, they come from its columns.
+    |G|_F^2 = |K|_F^2,  |G_bb|_F^2 = |K_b|_F^2.
 """
 
 from __future__ import annotations

@@ -1,11 +1,4 @@
-"""The parts of a Gauss-Newton matrix that come from the samples or tokens of each label.
-
-With J_c the rows of R^T J that belong to the samples or tokens c,
-
-    G = scale J^T J = sum_c G_c,   G_c = scale J_c^T J_c,   twin K_cc = scale J_c J_c^T,
-
-so that every part comes from one Jacobian, or is a diagonal block of one kernel.
-"""
+"""The parts of a Gauss-Newton matrix that come from the samples or tokens of each label."""
 
 from __future__ import annotations
 
@@ -140,10 +133,9 @@ def _of_kernel(
 def _rounding(rows: int, size: float) -> Error:
     """The rounding of subtracting their mean from ``rows`` rows of the Frobenius norm ``size``.
 
-    ``size`` is that norm before the subtraction. A mean of m numbers x is wrong by at most gamma_m
-    times the mean of |x|, and so by gamma_m m^{-1/2} times their length. It is subtracted from m
-    rows, so that all errors together have at most the length gamma_m times ``size``. gamma_{2m+8}
-    has room for the rounding of the subtraction.
+    A mean of m numbers x is wrong by at most gamma_m times the mean of |x|, and so by gamma_m
+    m^{-1/2} times their length. It is subtracted from m rows, so that all errors together have at
+    most the length gamma_m times ``size``. gamma_{2m+8} has room for the subtraction.
     """
     bound = raised(gamma(2 * rows + 8, np.dtype(np.float64)) * size)
     return Error(bound, reason="rounding of the mean of the rows")

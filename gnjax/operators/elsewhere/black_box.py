@@ -58,10 +58,9 @@ class HostProducts(Algebra):
         In 32-bit mode JAX has no float64, so that a float64 matrix is stored in float32. Each entry
         is rounded once, by at most u |A_ij| (but for underflow), and so
 
-            ||E||_2 <= ||E||_F <= u ||A||_F <= u n^{1/2} ||A||_2,
+            ||E||_2 <= ||E||_F <= u ||A||_F <= u n^{1/2} ||A||_2.
 
-        where ``norm`` is about ||A||_2. A product A v is rounded by at most u ||A v||, which is
-        less. The bound is 0 where the own dtype is as wide as that of the products.
+        A product A v is rounded by at most u ||A v||, which is less.
         """
         if self.products.dtype.itemsize <= np.dtype(self.dtype).itemsize:
             return Error(0.0)

@@ -61,11 +61,7 @@ def _of_shape(op: Any, name: str) -> ForeignProducts | None:
 
 
 def _product_with_columns(op: Any) -> HostProduct | None:
-    """A function from columns (n, b) to their products, by the method of the object for that.
-
-    Its methods are tried from the one for several columns at once to the least specific, ``@``;
-    None where it has none of them.
-    """
+    """A function from columns (n, b) to their products, by the best method of the object."""
     if hasattr(op, "matmat"):
         return lambda block: np.asarray(op.matmat(block))
     if hasattr(op, "matvec"):

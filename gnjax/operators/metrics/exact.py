@@ -42,9 +42,8 @@ def on_parameters(op: Any) -> Any:
 def exact_diagonal(op: Any, limits: Limits = LIMITS) -> np.ndarray:
     """diag(A) (p,), exact but for rounding.
 
-    For A = scale J^T J entry i is the scale times the squared length of column i of J, summed over
-    blocks of rows of J. Otherwise the entries come from products with unit vectors, or from the
-    matrix where it is formed more cheaply.
+    Without a Jacobian the entries come from products with unit vectors, or from the matrix where it
+    is formed more cheaply.
     """
     if isinstance(op, NetworkGram) and op.factorisation() is not None:
         squares = (

@@ -185,11 +185,7 @@ class _Layers:
 
 
 def _layers(op: Any, others: str) -> _Layers:
-    """The moments of all samples, from which K-FAC and EK-FAC of the operator ``op`` are made.
-
-    ``others`` is "diagonal" or "block": what of the matrix is kept for parameters in no known
-    layer. The sums are taken over batches if the samples come in batches.
-    """
+    """The moments of all samples, from which :func:`kfac` and :func:`ekfac` are made."""
     if others not in ("diagonal", "block"):
         msg = f"others={others!r} is neither 'diagonal' nor 'block'"
         raise ValueError(msg)
@@ -213,11 +209,7 @@ def _layers(op: Any, others: str) -> _Layers:
 
 
 def _check_layers(net: Network) -> None:
-    """Refuse a network without K-FAC's factors, which are sums over samples and rows of R^T J.
-
-    It is one whose samples are coupled, so that a layer's input belongs to all of them, or whose
-    loss has an output Hessian B with too many outputs for a root R with B = R R^T.
-    """
+    """Refuse a network without K-FAC's factors, which are sums over samples and rows of R^T J."""
     if net.coupled or not has_root(net.target):
         reason = (
             "the samples of this model are coupled, and a layer's inputs belong to one sample each"
@@ -269,10 +261,9 @@ def _kronecker_blocks(layers: _Layers) -> list[Block]:
 
 
 def _factors(layers: _Layers) -> Iterator[LayerFactors]:
-    """A and B of every layer with known structure, its bias included.
+    """A and B of :func:`kfac` for every layer with known structure.
 
-    A is the mean of a a^T over samples, with their weights, and positions; B the sum of
-    delta delta^T times the scale. With a bias a one is appended to a, so that A has one more row.
+    With a bias a one is appended to a, so that A has one more row.
     """
     parts = zip(layers.plan.parts, layers.entries, layers.moments.parts, layers.biases, strict=True)
     names, trace = parameter_names(layers.net), sample_trace(layers.net)
@@ -294,10 +285,7 @@ def _factors(layers: _Layers) -> Iterator[LayerFactors]:
 
 
 def _other_blocks(layers: _Layers) -> list[Block]:
-    """The exact diagonals or blocks of parameters that are no part of a Kronecker block.
-
-    A bias that is the last row of a layer's matrix is part of that block.
-    """
+    """The exact diagonals or blocks of parameters that are no part of a Kronecker block."""
     names = parameter_names(layers.net)
     blocks: list[Block] = []
     for other, moments in zip(layers.plan.others, layers.moments.others, strict=True):

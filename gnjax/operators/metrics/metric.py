@@ -73,10 +73,9 @@ class Block:
         return self.kind
 
     def root(self, dtype: jnp.dtype, damping: float) -> Root:
-        """(P_b + damping I)^{-1/2} for this block P_b of P, in the precision ``dtype``.
+        """W diag(values + damping)^{-1/2} W^T with W = U (x) V, in the precision ``dtype``.
 
-        With the eigenvectors W = U (x) V it is W diag(values + damping)^{-1/2} W^T. Refused is a
-        block with an eigenvalue that is not positive, or not more than rounding.
+        Refused is a block with an eigenvalue that is not positive, or not more than rounding.
         """
         damped = self.values + damping
         # An eigenvalue is computed with an error of about this constant times the rows of the block
@@ -98,11 +97,7 @@ class Block:
         return Root(on_device(self.indices), *bases, on_device(damped**-0.5, dtype))
 
     def as_matrix(self) -> np.ndarray:
-        """The block (g i o, g i o) from its eigenvalues and eigenvectors, as ``indices`` has them.
-
-        For a group the eigenvector u_x (x) v_y has the entry u_ax v_by at (a, b), and the value
-        (x, y). The block is zero between different groups.
-        """
+        """The block (g i o, g i o) in the order of ``indices``, zero between different groups."""
         if self._is_diagonal:
             return np.diag(self.values.ravel())
         groups, i, o = self.indices.shape

@@ -6,8 +6,7 @@ to z_t, the rows of J have the parts sum_t delta_ct a_t^T, and
     A = sum_i w_i sum_t a_t a_t^T,   B = sum_i sum_c sum_t delta_ct delta_ct^T,
     s_xy = sum_i sum_c (u_x^T (sum_t a_t delta_ct^T) v_y)^2
 
-for eigenvectors u_x of A and v_y of B. The columns of R are all there, some at a time; nothing is
-drawn. The arrays of a batch hold at most ``_NUMBERS`` numbers, or those of one row of one sample.
+for eigenvectors u_x of A and v_y of B. All columns of R count, some at a time; nothing is drawn.
 """
 
 from __future__ import annotations
@@ -28,23 +27,20 @@ from gnjax.networks.layer_types.uses import Pair, by_positions, has_one_hot_inpu
 from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.outputs.targets import Target
 
-_NUMBERS = 2.5e7
+_NUMBERS = 2.5e7  # that the arrays of a batch hold, at most, or those of one row of one sample
 _einsum = partial(jnp.einsum, precision="highest")
 
 
 @dataclass(frozen=True)
 class _Part:
-    """The matrices W_g of one layer, which are entries of one parameter, and its possible biases.
-
-    A parameter may hold several matrices g, as a convolution with groups does.
+    """The g matrices of one layer that are entries of one parameter, and its possible biases.
 
     Attributes:
       parameter: the index of the parameter among the chosen leaves.
       layer: the index of its layer among the traced layers.
       uses: the indices of the uses of this layer that the matrices enter.
       is_lookup: whether every input a_t is a unit vector, so that A is diagonal.
-      biases: the indices, among the chosen leaves, of parameters beside it with one number for each
-        output of the W_g.
+      biases: the indices, among the chosen leaves, of parameters that may be its bias.
     """
 
     parameter: int
@@ -58,8 +54,7 @@ class _Part:
 class MomentPlan:
     """The parts of known structure, and the indices of all other parameters.
 
-    For the others the squared lengths of their columns of J are summed, or with ``blocks`` the
-    inner products of these columns.
+    Of the others the squared columns of J are summed, or with ``blocks`` their inner products.
     """
 
     parts: tuple[_Part, ...]
@@ -98,13 +93,9 @@ Bases = list[tuple[jax.Array | None, jax.Array | None]]
 def moment_plan(net: Network, *, blocks: bool) -> tuple[MomentPlan, list[np.ndarray]]:
     """Which second moments are summed for which parameters of a network.
 
-    A parameter has the moments of a layer's inputs and sensitivities if each of its entries is in
-    exactly one matrix that the layer multiplies by. All others have squared columns of J, or with
-    ``blocks`` their inner products.
-
-    Returns:
-      the plan, and for each part the indices (g, i, o) of the entries of its g matrices, from i
-      inputs to o outputs, in the flattened parameter.
+    A parameter is a part if each of its entries is in exactly one matrix that the layer multiplies
+    by. Returned are the plan, and for each part the indices (g, i, o) of the entries of its g
+    matrices, from i inputs to o outputs, in the flattened parameter.
     """
     trace = sample_trace(net)
     of_leaf = layer_of_leaf(trace)
@@ -137,8 +128,7 @@ def _possible_biases(
 ) -> tuple[int, ...]:
     """The indices, among ``candidates``, of parameters that may be the bias of a part.
 
-    Such a parameter is in the same module, is not masked, and has an entry for each output of the
-    matrices, whose shape is (g, i, o). A lookup has no bias.
+    They have an entry for each output of the matrices, whose shape is (g, i, o).
     """
     names, outputs = parameter_names(net), shape[0] * shape[2]
     module = names[part.parameter].rpartition("/")[0]
@@ -176,9 +166,8 @@ def squared_sensitivities(
 def _summed(sums: _Moments | _Squares, net: Network, plan: MomentPlan, added_width: int = 0) -> Any:
     """The sum of the results of ``sums`` over all rows of R^T J, for some of them at a time.
 
-    R^T is the root of the loss's output Hessian, by which outputs are weighted. At once as many
-    samples and rows are computed as keep the arrays below ``_NUMBERS`` numbers. A row of a sample
-    takes its pairs of inputs and sensitivities, its columns, and ``added_width`` numbers.
+    A row of a sample takes its pairs of inputs and sensitivities, its columns, and ``added_width``
+    numbers.
     """
     layers_of_parts = {part.parameter: part.layer for part in plan.parts}
     # Pairs have the width 0 here, as the results of their uses are counted below.

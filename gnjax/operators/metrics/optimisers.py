@@ -275,8 +275,7 @@ def _recognised_states(state: Any) -> Iterator[tuple[Any, Mapping[str, Any]]]:
 def _nodes(node: Any, constants: Mapping[str, Any]) -> Iterator[tuple[Any, Mapping[str, Any]]]:
     """Yield the node and all nodes inside it, each with the hyperparameters injected around it.
 
-    ``constants`` are those injected around ``node``. optax's ``inject_hyperparams`` keeps its
-    values in an attribute ``hyperparams`` of the state around the others.
+    ``constants`` are those injected around ``node``.
     """
     yield node, constants
     injected = getattr(node, "hyperparams", None)

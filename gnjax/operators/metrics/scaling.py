@@ -1,8 +1,7 @@
 """S = P^{-1/2} for a block diagonal metric P, from the eigenvectors and eigenvalues of its blocks.
 
-S is stored in the precision of an operator, and P is defined as S^{-2}. It differs from the matrix
-of an optimiser by the rounding of eigenvectors and eigenvalues, and S A S has no other error than
-that of A and of products with S.
+P is defined as S^{-2} for the S that is stored. It differs from the matrix of an optimiser by
+rounding, and S A S has no other error than that of A and of products with S.
 """
 
 from __future__ import annotations
@@ -35,10 +34,9 @@ class Root:
 
     @property
     def terms(self) -> int:
-        """How many terms the sums have, all together, that make one entry of a product S v.
+        """How many terms the sums have that make one entry of S v = W diag(entries) W^T v.
 
-        v is multiplied by W^T, by diag(entries), which counts as one term, and by W. Products with
-        W = U (x) V and with W^T have sums over i for U, and over o for V.
+        Products with W = U (x) V and with W^T have sums over i for U, and over o for V.
         """
         _, i, o = self.indices.shape
         return 2 * ((0 if self.left is None else i) + (0 if self.right is None else o)) + 1
@@ -55,10 +53,7 @@ class Root:
         return bound, squared_norm_of_w / float(entries.min())
 
     def __call__(self, v: jax.Array) -> jax.Array:
-        """S_b v for this block S_b of S: W diag(entries) W^T v, for b columns v (g, i, o, b).
-
-        They have only the entries of the block's own parameters.
-        """
+        """W diag(entries) W^T v for b columns v (g, i, o, b) of the block's own parameters."""
         in_basis = _rotated(v, self.left, self.right, "gix,giob->gxob", "goy,giob->giyb")  # W^T v
         scaled = self.entries.astype(v.dtype)[..., None] * in_basis
         return _rotated(scaled, self.left, self.right, "gxi,giob->gxob", "gyo,giob->giyb")

@@ -88,10 +88,7 @@ class Preconditioned(Around, Algebra, ParameterTrees):
 
     @cached_property
     def twin(self) -> Preconditioned:
-        """The smaller one of scale S J^T J S and scale J S^2 J^T.
-
-        Both have the same non-zero eigenvalues.
-        """
+        """The smaller one of scale S J^T J S and scale J S^2 J^T."""
         smallest = self.op.twin if isinstance(self.op, NetworkGram) else self.op
         return self if smallest is self.op else replace(self, op=smallest)
 
@@ -242,12 +239,7 @@ def preconditioned(
 
 
 def _metric(op: Any, net: Network, metric: Any) -> Metric:
-    """The metric P from a form in which :func:`preconditioned` takes it.
-
-    These are a :class:`Metric`; the word "layers", for the exact blocks of the operator ``op`` for
-    each layer; a matrix as an operator, one block for all parameters; and diagonal entries, in any
-    of their forms (:func:`_entries`).
-    """
+    """The metric P from a form in which :func:`preconditioned` takes it."""
     if isinstance(metric, Metric):
         return metric
     if isinstance(metric, str) and metric == "layers":

@@ -72,8 +72,7 @@ class MeasuredJacobian:
     def _log_of_powers(self, image: np.ndarray) -> float:
         """log |A^q u| for A = J J^T and q = ``_STEPS``, from ``image`` = J^T u.
 
-        The vector is divided by its length in each step, so that nothing over- or underflows. A
-        product of zeros gives -inf, and one that is not finite inf.
+        A product of zeros gives -inf, and one that is not finite inf.
         """
         logarithm = 0.0
         for step in range(1, _STEPS + 1):

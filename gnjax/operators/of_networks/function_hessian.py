@@ -85,9 +85,8 @@ def _as_network(
 ) -> Network:
     """A network whose one output is the value of the function, so that both have one Hessian.
 
-    :class:`NetworkHessian` differentiates networks at samples. So the function gets one sample, a
-    zero that it does not read, and there is no loss. ``args`` are the function's other arguments,
-    held fixed; ``mask`` and ``only`` choose the parameters.
+    It gets one sample, a zero that it does not read, and there is no loss. ``args`` are the
+    function's other arguments.
     """
     leaves, structure = jax.tree.flatten(parameters)
     leaf_indices, entry_indices = choose(parameters, mask, only)

@@ -1,8 +1,6 @@
-"""The Hessian of a network's mean loss, and its part H_F, as operators.
+"""The Hessian H = G + H_F of a network's mean loss, G its Gauss-Newton matrix, and H_F alone.
 
-    H = G + H_F,  H_F = 1/n sum_i sum_c (d loss / d f_c) nabla^2 F_c(x_i)    (Eq 17),
-
-with G the Gauss-Newton matrix of :mod:`gnjax.operators.of_networks.network_gram`.
+H_F = 1/n sum_i sum_c (d loss / d f_c) nabla^2 F_c(x_i)    (Eq 17)
 """
 
 from __future__ import annotations
@@ -111,8 +109,7 @@ class NetworkHessian(Algebra, ParameterTrees):
         """The error of the products from the rounding of the network, measured.
 
         Other programs for the same products, such as that which formed the matrix, are compared
-        with those by which the error was measured, at the same random vectors. What is measured is
-        the sum over samples, which is ``total`` times H.
+        with those by which the error was measured, which are products with ``total`` times H.
         """
         del norm
         total = float(self.net.total)

@@ -1,8 +1,6 @@
-"""Products of network operators from one linearisation, which is kept for as long as they are made.
+"""Products of network operators from one linearisation, theta -> J theta or theta -> H theta.
 
-Every product with a Gauss-Newton matrix, an NTK or a Hessian evaluates the network before it
-differentiates. If the network is linearised once, only a linear map theta -> J theta (or
-theta -> H theta) is kept, with the intermediate values that it needs. J^T is its transpose.
+A product of the operator itself evaluates the network first; J^T is the transpose of J.
 """
 
 from __future__ import annotations

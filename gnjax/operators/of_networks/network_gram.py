@@ -1,10 +1,6 @@
 """Gauss-Newton matrices and the NTK of any network, as operators.
 
-With J the Jacobian (n k, p) of the outputs and B_i the output Hessian of the loss at sample i,
-
-    G = 1/n sum_i J_i^T B_i J_i        (p, p), Eq 1; the non-zero eigenvalues are also those of
-    1/n R^T J J^T R, B = R R^T         (n r, n r), R with r columns for each sample, and of the
-                                       NTK J J^T / n (n k, n k) for the squared error.
+J (n r, p) is R^T times the Jacobian of the outputs, with the output Hessian B = R R^T of the loss.
 """
 
 from __future__ import annotations
@@ -134,10 +130,7 @@ class NetworkGram(Algebra, ParameterTrees):
 
     @cached_property
     def twin(self) -> NetworkGram:
-        """The smallest operator with the same non-zero eigenvalues; itself, where it is smallest.
-
-        J^T J and J J^T have the same non-zero eigenvalues.
-        """
+        """The smaller one of J^T J and J J^T, which have the same non-zero eigenvalues."""
         net, side = self.net, chosen_side(self.net, "auto")
         if side == self.side or net.parameters == net.samples * net.rows:
             return self
@@ -245,9 +238,7 @@ class NetworkGram(Algebra, ParameterTrees):
     def full_factorisation(self) -> Factorisation | None:
         """The factor scale^{1/2} J^T or scale^{1/2} J, where J has a column for every parameter.
 
-        :meth:`factorisation` may have fewer columns instead, for samples that are coupled. None
-        where the loss's output Hessian B has no root R with B = R R^T, as J is R^T times the
-        Jacobian of the outputs.
+        None where the loss's output Hessian B has no root R with B = R R^T.
         """
         if not has_root(self.net.target):
             return None
@@ -268,12 +259,11 @@ class NetworkGram(Algebra, ParameterTrees):
     def factor_error(self) -> Error:
         """The error of scale^{1/2} J in products, and in all that was formed of it until now.
 
-        The error of products with J is measured. But J, J J^T or J^T J may be formed by other
-        programs, from the layers, and a mistake there would not show. So what they formed is
-        compared with the measured products by the numbers u^T J J^T w at random vectors u and w:
-        all of them record theirs. Other programs for products with A = scale J^T J are compared by
-        v^T A w = scale <J v, J w>, and with scale J J^T by J^T in the same way. A difference that
-        errors do not explain becomes the error.
+        The error of products with J is measured. J, J J^T or J^T J may be formed by other programs,
+        from the layers, which record their u^T J J^T w at random vectors u and w. Other programs
+        for products with A = scale J^T J are compared by v^T A w = scale <J v, J w>, and with
+        scale J J^T by J^T in the same way. A difference that errors do not explain becomes the
+        error.
         """
         error = self.measured.whole
         # matrices that were formed, and then other programs for products
@@ -319,11 +309,7 @@ class NetworkGram(Algebra, ParameterTrees):
         return []
 
     def _magnitude(self) -> int | None:
-        """The exponent e with 2^e near the norm, from the products that measure the error.
-
-        Every answer needs these in any case. They are products with J^T B J or with J, and the
-        norm of J counts twice in A = scale J^T J. None for a matrix of zeros.
-        """
+        """The exponent e with 2^e near the norm, from the products that measure the error."""
         if self._by_products:
             exponent = exponent_of(self._measured_products[0].size)
         else:

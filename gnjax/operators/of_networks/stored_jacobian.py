@@ -6,9 +6,8 @@ of a layer W, from q_in to q_out numbers, is kept as r q_in q_out numbers for ea
 
     (J V)_c = sum_t delta_tc . V a_t,    J^T u = sum_t (sum_c u_c delta_tc) a_t^T,
 
-as its inputs a_t and sensitivities delta_t, r t q_out numbers: two passes through the layer. The
-first is less work where t is more than a few times r, as in convolutional networks; the second
-where t is small, as in dense layers, and often less to keep.
+as its inputs a_t and sensitivities delta_t, r t q_out numbers: less work in dense layers, where t
+is small, and often less to keep. The first is less work in convolutional networks.
 """
 
 from __future__ import annotations
@@ -170,11 +169,9 @@ def products_before(op: NetworkGram) -> float:
 
     Making J costs r backward passes, where r is the number of rows of J for each sample, and the
     compilation. All work is counted in multiplications of one sample. A product without J takes a
-    pass forward and one back through all layers. A product with J reads the numbers of J, and takes
-    passes only through those layers whose part of J is kept as a pair (inputs and sensitivities).
-    The number is infinite if products with J are not ``_GAIN`` times faster, if J does not fit in
-    memory, for coupled samples, for a network without convolutions, on several devices, and on an
-    accelerator, for which none of this was measured.
+    pass forward and one back through all layers. The number is infinite if products with J are not
+    ``_GAIN`` times faster, if J does not fit in memory, for coupled samples, for a network without
+    convolutions, on several devices, and on an accelerator, for which none of this was measured.
     """
     net = op.net
     on_one_device = len(jax.tree.leaves(net.x)[0].devices()) == 1
@@ -205,10 +202,10 @@ def _bytes(net: Network, items: Items) -> float:
 def _items(net: Network, trace: layers.TracedLayers, memory: float) -> Items:
     """Choose how each parameter is kept, one item each: for fast products in ``memory`` bytes.
 
-    A parameter of a layer has its columns of J, or a pair of inputs and sensitivities for each use.
-    It has pairs where products with them are less work. If all that does not fit, it also has pairs
-    where these are smaller, those that save most first. The ``width`` of an item is how many
-    numbers it keeps for each sample, and ``form`` is "columns" for columns of J or "pair".
+    A parameter of a layer has its columns of J (``form`` "columns"), or a pair of inputs and
+    sensitivities for each use ("pair") where products with them are less work. If all that does not
+    fit, it also has pairs where these are smaller, those that save most first. The ``width`` of an
+    item is how many numbers it keeps for each sample.
     """
     items = [replace(item, width=net.rows * item.width) for item in as_columns(net)]
     if net.coupled:  # the layers act on all samples at once
@@ -252,11 +249,9 @@ def _blocks(net: Network, items: Items) -> Iterator[JacobianBlock]:
 
 @bounded_jit(static_argnames=("items",))
 def _jacobian_product(net: Network, items: Items, block: JacobianBlock, v: jax.Array) -> jax.Array:
-    """J_b v for n_b samples with r rows of J each, J_b (n_b r, p), and v (p,) or (p, b).
+    """J_b v for a block J_b (n_b r, p) and v (p,) or (p, b), as a sum over the parameters.
 
-    It is a sum over the parameters. Those in the form "columns" have their columns of J_b side by
-    side in ``block.rows``, which one product of matrices multiplies. The others are multiplied by
-    the maps of their layers.
+    One product of matrices multiplies all columns that are kept, ``block.rows``.
     """
     maps = iter(_maps(net, items, block))
     parts_of_columns, images = [], []

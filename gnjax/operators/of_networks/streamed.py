@@ -46,7 +46,7 @@ class Streamed(Algebra, ParameterTrees):
 
     Attributes:
       batches: what every product passes over.
-      first: the network, without samples.
+      first: the network of the largest batch, without samples.
       total: what the sum over all batches is divided by.
       rows: the rows of J of all batches.
 
@@ -142,12 +142,8 @@ class Streamed(Algebra, ParameterTrees):
     def parts(self) -> Iterator[NetworkGram | NetworkHessian]:
         """Yield for each batch b the operator of its samples alone: their sum, not yet divided.
 
-        ``functional`` says which matrix this :class:`Streamed` is. None: the Gauss-Newton matrix,
-        and the operator is J_b^T J_b, where J_b has the rows R_i^T dF/dtheta(x_i) of the samples i
-        of the batch, and R_i R_i^T = B_i is the loss's Hessian by the outputs. True or False: a
-        Hessian, and the operator is the sum of nabla^2 loss_i (False), or of its part H_F with the
-        second derivatives of the outputs F (True).
-
+        For a Gauss-Newton matrix it is J_b^T J_b with the rows R_i^T dF/dtheta(x_i) of the samples
+        i of the batch, and otherwise the sum of the Hessians of their losses, or of the parts H_F.
         A batch in which no sample counts, because all labels are to be ignored, is left out.
         """
         first = self.first
@@ -170,11 +166,9 @@ class Streamed(Algebra, ParameterTrees):
 def streamed(
     model: Any, source: Any, functional: bool | None, loss: Loss, **options: Any
 ) -> Streamed:
-    """Make the operator of all batches, after a check of each batch.
+    """Make the operator of all batches, after a check of each batch; see :class:`Streamed`.
 
-    A second pass over the source has to give the same batches, by their digests. The operator keeps
-    the network of the batch with the most samples, without these samples. ``functional`` is None
-    for a Gauss-Newton matrix, True for H_F, and False for a Hessian.
+    A second pass over the source has to give the same batches, by their digests.
     """
     check_again(source)
     # 1. Check every batch, and add up the divisor of the mean loss and the rows of J.

@@ -55,10 +55,7 @@ class Dense(Algebra):
     reason: str = field(default="rounding of a stored matrix", metadata={"static": True})
 
     def facts(self) -> Facts:
-        """What is known about a stored matrix.
-
-        Its rank is at most the number of rows that are not zero, where the numbers are exact.
-        """
+        """What is known about a stored matrix."""
         return Facts(
             error=lambda _: Error(
                 float(self.stored_error), self.evidence, self.failure, self.reason
@@ -109,11 +106,7 @@ class Factored(Algebra):
     reason: str = field(default="rounding of a stored factor", metadata={"static": True})
 
     def facts(self) -> Facts:
-        """What is known about J J^T for a stored J.
-
-        Its rank is at most the number of rows of J that are not zero, and that of its columns, if J
-        is exact. The twin, with the same non-zero eigenvalues, is J^T J where that is smaller.
-        """
+        """What is known about J J^T for a stored J; its twin is J^T J where that is smaller."""
         rows, columns = self.factor.shape
         return Facts(
             error=self._error,
@@ -202,8 +195,7 @@ class Factored(Algebra):
 def _filled_lines(matrix: jax.Array, error: jax.Array) -> RankBound:
     """A bound on the rank: the number of rows or of columns that are not zero, whichever is less.
 
-    If the numbers have an ``error`` above 0, a zero may stand for another number, so that all rows
-    and columns count.
+    With an ``error`` above 0 a zero may stand for another number, so that all count.
     """
     filled = min(matrix.shape)
     if not float(error):
