@@ -144,8 +144,7 @@ def _possible_biases(
 
 def layer_moments(net: Network, plan: MomentPlan) -> LayerMoments:
     """The second moments of ``plan``, summed over all samples of a network."""
-    total: LayerMoments = _summed(_Moments(plan), net, plan)
-    return total
+    return _summed(_Moments(plan), net)
 
 
 def squared_sensitivities(
@@ -157,18 +156,17 @@ def squared_sensitivities(
     s_xy of this module. ``biased`` says which parts have a bias: a one is then appended to a_t.
     ``bases`` are U (g, i, i) and V (g, o, o) of every part.
     """
-    plan = replace(plan, others=())
     entries = sum(net.counts[part.parameter] for part in plan.parts)
-    total: list[jax.Array] = _summed(_Squares(plan, biased, bases), net, plan, entries)
-    return total
+    return _summed(_Squares(replace(plan, others=()), biased, bases), net, entries)
 
 
-def _summed(sums: _Moments | _Squares, net: Network, plan: MomentPlan, added_width: int = 0) -> Any:
+def _summed(sums: _Moments | _Squares, net: Network, added_width: int = 0) -> Any:
     """The sum of the results of ``sums`` over all rows of R^T J, for some of them at a time.
 
     A row of a sample takes its pairs of inputs and sensitivities, its columns, and ``added_width``
     numbers.
     """
+    plan = sums.plan
     layers_of_parts = {part.parameter: part.layer for part in plan.parts}
     # Pairs have the width 0 here, as the results of their uses are counted below.
     pairs = [Item(parameter, layer, "pair", 0) for parameter, layer in layers_of_parts.items()]

@@ -173,21 +173,15 @@ class Preconditioned(Around, Algebra, ParameterTrees):
         exponent = exponent_of(self._measured.size)
         return None if exponent is None else 2 * exponent + (exponent_of(self.op.scale) or 0)
 
-    @cached_property
-    def _factor_error(self) -> Error:
-        """The error of the factor, S J or J S."""
-        factorisation = self.factorisation()
-        assert factorisation is not None
-        return factorisation.error()
-
     def error(self, norm: float) -> Error:
         """The error of S A S from that of A, and from the rounding of products with S.
 
         ``norm`` is about ||S A S||, so that ||A|| <= norm ||S^{-1}||^2, and the error of A is
         multiplied by up to ||S||^2.
         """
-        if isinstance(self.op, NetworkGram) and self.op.factorisation() is not None:
-            return gram_error(norm, self._factor_error)
+        factorisation = self.factorisation() if isinstance(self.op, NetworkGram) else None
+        if factorisation is not None:
+            return gram_error(norm, factorisation.error())
         size, norm_of_s, norm_of_inverse = abs(float(norm)), self.scaling.norm, self.scaling.inverse
         error_of_op = error_of(self.op, raised(size * norm_of_inverse * norm_of_inverse))
         rounding = self._rounding(size * (self.shape[0] ** 0.5))  # for the Frobenius norm

@@ -191,11 +191,7 @@ class NetworkGram(Algebra, ParameterTrees):
     def prepared_by(self, ready: Operator) -> Product:
         """The product with ``ready``, the operator linearised, and with J once storing it pays."""
         product = multiplied(self) if ready is self else ready.mv
-        return stored_jacobian.storing(self, self.compared(product))
-
-    def compared(self, product: Product, name: str = "") -> Product:
-        """The product, which is compared with J before it is used, see ``factor_error``."""
-        return self._others.watched(product, name)
+        return stored_jacobian.storing(self, self.others.watched(product))
 
     def factor(self) -> np.ndarray:
         """F with F F^T the operator, in host memory.
@@ -269,13 +265,13 @@ class NetworkGram(Algebra, ParameterTrees):
         # matrices that were formed, and then other programs for products
         for forms in self._formed:
             error = checked(error, self.measured.forms, forms)
-        for images in self._others.images.values():
+        for images in self.others.images.values():
             forms = forms_of_products(on_host(self._multiplied), images).scaled(1 / self.scale)
             error = checked(error, self._expected, forms)
         return error.scaled(self.scale**0.5)
 
     @cached_property
-    def _others(self) -> OtherPrograms:
+    def others(self) -> OtherPrograms:
         """The programs that multiply with the operator, and their products with random vectors."""
         return OtherPrograms(lambda: self._multiplied)
 
@@ -328,7 +324,7 @@ class NetworkGram(Algebra, ParameterTrees):
         """
         if not self._by_products:
             return gram_error(norm, self.factor_error())
-        unscaled = [images / self.scale for images in self._others.images.values()]
+        unscaled = [images / self.scale for images in self.others.images.values()]
         errors = [product.error_beside(unscaled) for product in self._measured_products]
         # Both ways of computing B: if the larger error does not explain how far their products are
         # apart, that distance counts. Products that had no room in memory have no ``images``.

@@ -156,7 +156,7 @@ def storing(op: NetworkGram, product: Product) -> Product:
         nonlocal products_left
         if products_left <= 0:
             multiplications.clear()  # free its memory first
-            multiplications.append(op.compared(with_jacobian(op).mv, "with J stored"))
+            multiplications.append(op.others.watched(with_jacobian(op).mv, "with J stored"))
             products_left = np.inf
         products_left -= 1 if v.ndim == 1 else v.shape[1]
         return multiplications[0](v)
