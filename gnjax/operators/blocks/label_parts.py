@@ -83,14 +83,14 @@ def row_parts(
     else:
         kernel = op.scale * formed[np.ix_(chosen_rows, chosen_rows)]
         matrices, error, share, share_error = _of_kernel(kernel, parts, error, centred)
-    operators = tuple(formed_operator(matrix, has_jacobian, error, op) for matrix in matrices)
-    method = "jacobian" if has_jacobian else "kernels"
-
-    def bounds() -> list[RankBound]:
-        """The rank of a part is at most its number of rows of J, and the rank of all J."""
-        return [least(RankBound(size), rank_of(op)) for size in sizes]
-
-    return names, counts, DiagonalBlocks(operators, share, share_error, method, bounds)
+    blocks = DiagonalBlocks(
+        tuple(formed_operator(matrix, has_jacobian, error, op) for matrix in matrices),
+        share,
+        share_error,
+        "jacobian" if has_jacobian else "kernels",
+        lambda: [least(RankBound(size), rank_of(op)) for size in sizes],
+    )
+    return names, counts, blocks
 
 
 def _of_jacobian(
