@@ -147,12 +147,8 @@ def soap(
     bases = soap_part.q if hasattr(soap_part, "q") else soap_part.Q
     correction = (1 - b2**t) ** 0.5
     blocks: list[Block] = []
-    net = network_of(on_parameters(op), "a metric is")
-    moments = net.structure.flatten_up_to(soap_part.exp_avg_sq)
-    moments = [moments[leaf] for leaf in net.leaf_indices]
-    for (name, indices, shape, bases_of_leaf), v in zip(
-        _leaves_with_indices(op, bases), moments, strict=True
-    ):
+    leaves = _leaves_with_indices(op, bases, soap_part.exp_avg_sq)
+    for name, indices, shape, bases_of_leaf, v in leaves:
         if np.shape(v) != shape:
             msg = f"{name} {shape} needs second moments of the same shape, got {np.shape(v)}"
             raise ValueError(msg)
@@ -173,25 +169,24 @@ def soap(
     return Metric("SOAP", tuple(blocks))
 
 
-def _leaves_with_indices(
-    op: Any, tree: Any
-) -> Iterator[tuple[str, np.ndarray, tuple[int, ...], Any]]:
-    """Yield each chosen leaf's name, indices in the vector, shape, and value in ``tree``.
+def _leaves_with_indices(op: Any, *trees: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield each chosen leaf's name, indices in the vector, shape, and value in every tree.
 
-    The value is what ``tree`` has in the place of that parameter, such as its factors (L, R).
+    The value is what a tree has in the place of that parameter, such as its factors (L, R).
     """
     net = network_of(on_parameters(op), "a metric is")
     if any(mask is not None for mask in net.entry_indices):
         msg = "this metric is of whole arrays of parameters, and the operator has a mask"
         raise ValueError(msg)
     try:
-        values = net.structure.flatten_up_to(tree)
+        values = [net.structure.flatten_up_to(tree) for tree in trees]
     except (ValueError, TypeError) as error:
         msg = f"the tree does not look like the parameters of the model: {error}"
         raise ValueError(msg) from error
     names_and_leaves = zip(parameter_names(net), net.leaf_indices, strict=True)
     for parameter, (name, leaf) in enumerate(names_and_leaves):
-        yield name, indices_of(net.counts, [parameter]), net.leaves[leaf].shape, values[leaf]
+        indices, of_trees = indices_of(net.counts, [parameter]), (value[leaf] for value in values)
+        yield name, indices, net.leaves[leaf].shape, *of_trees
 
 
 def _sides(shape: Sequence[int]) -> tuple[int, int]:
