@@ -167,11 +167,7 @@ def ends_of_spectrum(problem: Problem, spectrum: Spectrum) -> Ends | None:
 
 
 def _widest_gap(values: np.ndarray, errors: np.ndarray) -> InnerGap:
-    """The widest gap in the smaller half of non-zero eigenvalues, given from the largest down.
-
-    There is one only where an eigenvalue is certified to be 1000 times the next one. ``errors`` are
-    bounds on the errors of ``values``.
-    """
+    """The widest gap in the smaller half of non-zero eigenvalues, given from the largest down."""
     first = len(values) // 2  # how many of the larger eigenvalues are left out of the search
     lows, highs = (values - errors)[first:-1], (values + errors)[first + 1 :]
     if not len(lows) or highs.min() <= 0:

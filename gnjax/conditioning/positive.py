@@ -17,9 +17,9 @@ _ITERATIONS = 6  # steps of inverse iteration
 
 
 def matrix_on_range(problem: Problem) -> tuple[np.ndarray, Operator, Error]:
-    """The matrix of a problem on the smallest space that structure proves to hold its range.
+    """The matrix on the smallest space that structure proves to hold its range, and its error.
 
-    Returns it as a symmetric array in host memory and as an operator, with the error of the array:
+    It comes as a symmetric array in host memory and as an operator. The error is that of the array:
     the skew-symmetric part that was left out.
     """
     operator_on_range = on_range(problem.op)

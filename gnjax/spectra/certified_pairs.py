@@ -111,10 +111,7 @@ class CertifiedPairs(Result):
         return f"all others in [{low:.6g}, {high:.6g}]"
 
     def _missed(self) -> list[str]:
-        """Whether these are the largest or smallest eigenvalues, or how many such are missing.
-
-        A list with this one phrase; it is empty where that is undecided.
-        """
+        """Whether these are the largest or smallest eigenvalues, or how many such are missing."""
         if self.are_largest:
             return ["these are the largest"]
         if self.are_smallest:

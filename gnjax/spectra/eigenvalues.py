@@ -180,12 +180,7 @@ def operator_norm(op: Operator, limits: Limits = LIMITS) -> float:
 def _few(
     op: Operator, k: int, which: str, rtol: float, seed: int, limits: Limits, watch: Watch
 ) -> tuple[Spectrum, OuterRitzPairs]:
-    """k eigenvalues from one end by Lanczos, as a spectrum and as the Ritz pairs of the run.
-
-    If it was decided that no eigenvalue further out is missing, the i-th eigenvalue is within the
-    error of the i-th value. Otherwise some eigenvalue is within the error, a residual, of each
-    value.
-    """
+    """k eigenvalues from one end by Lanczos, as a spectrum and as the Ritz pairs of the run."""
     size = op.shape[0]
     sign = -1.0 if which == "largest" else 1.0
     product, most_rows = watch(host_product(op)), limits.basis_rows(size)

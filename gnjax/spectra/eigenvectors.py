@@ -1,13 +1,8 @@
 """How far computed eigenvectors are from exact ones: the residual divided by the gap.
 
 Let x be a unit vector, r = ||A x - theta x||, and let every eigenvalue of A but one be at least g
-away from theta. With P the projection on the eigenvectors of all others,
-
-    r >= ||P (A - theta) x|| >= g ||P x||,    so that    sin(x, u) <= r / g
-
-for the eigenvector u of the one that is left (Davis and Kahan, 1970). The gap g follows from the
-intervals of the neighbouring eigenvalues, each of which contains the i-th eigenvalue of A. If the
-intervals touch, or if nothing is known about a neighbour, the bound is infinite.
+away from theta. Then sin(x, u) <= r / g for the eigenvector u of the one that is left (Davis and
+Kahan, 1970). The gap follows from the intervals of the neighbouring eigenvalues.
 
 Singular vectors are eigenvectors of [[0, J], [J^T, 0]], which has the eigenvalues sigma_i, -sigma_i
 and zeros. An angle of sine s between (u, v) / 2^{1/2} and the exact pair leaves one of sine at most

@@ -161,11 +161,7 @@ Rules = Callable[[], AbstractContextManager[None]]
 
 
 def _run_product(op: Operator, k: int, limits: Limits, width: int) -> tuple[DeviceProduct, Any]:
-    """The product v -> A v of a run whose numbers have ``width`` bytes, and the dtype of v.
-
-    It is that of the operator, or that of the same operator in float32. Where a network has none,
-    the basis would need too much memory, and a ValueError says so.
-    """
+    """The product v -> A v of a run whose numbers have ``width`` bytes, and the dtype of v."""
     if width == _own_bytes(op):
         return vector_product(op), op.dtype
     light = in_float32(op)

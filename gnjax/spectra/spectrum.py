@@ -61,10 +61,7 @@ class Spectrum(Result):
 def spectrum_of_values(
     values: np.ndarray, error: float, method: str, rests_on: Certificate
 ) -> Spectrum:
-    """The spectrum of ``values`` (n,), in any order, all known to the same error.
-
-    ``method`` says how they were computed, and ``rests_on`` what the error rests on.
-    """
+    """The spectrum of ``values`` (n,), in any order, all known to the same error."""
     descending = np.sort(values)[::-1]
     return Spectrum(descending, np.full(len(values), error), method, rests_on)
 

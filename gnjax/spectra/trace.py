@@ -1,8 +1,8 @@
 """The trace of any symmetric operator: exact, or from random products with their standard error.
 
-For an orthonormal Q (n, k) and P = I - Q Q^T, tr A = tr(Q^T A Q) + tr(P A P). Hutchinson uses no Q.
-Hutch++ and XTrace compute Q from products with random vectors, so that the part of the trace from
-the largest eigenvalues is exact and only the rest is random.
+Hutchinson's estimator uses random vectors alone. Hutch++ and XTrace compute an orthonormal basis
+from products with them, so that the part of the trace from the largest eigenvalues is exact and
+only the rest is random.
 """
 
 from __future__ import annotations

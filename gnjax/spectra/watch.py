@@ -1,10 +1,8 @@
 """Progress of long work, and how it is stopped without losing what it has.
 
-Work that is watched reports how many products with the operator it has made, and how many it will
-make if that is known. Ctrl-C, or a ``KeyboardInterrupt`` from the caller's function or from a
-product, asks the work to stop. Methods that can return the best values so far then do so. A second
-interrupt ends the work at once, and so does the first if the work is not watched or cannot return
-anything.
+Ctrl-C, or a ``KeyboardInterrupt`` from the caller's function or from a product, asks the work to
+stop. A second one ends it at once, and so does the first if the work is not watched or cannot
+return the best values so far.
 """
 
 from __future__ import annotations

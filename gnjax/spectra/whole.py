@@ -30,7 +30,7 @@ def whole_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
         return spectrum
     factor = factorisation_of(op)
     if factor is not None and factor.size_in_bytes <= limits.factor_bytes:
-        return factored_spectrum(op, limits)
+        return factored_spectrum(op)
     return dense_spectrum(op, limits)
 
 
@@ -61,7 +61,8 @@ def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
     """Every eigenvalue with its vector, from a factor that fits in memory or from the matrix.
 
     The vectors of A = J J^T are the left singular vectors of J. The residuals of the computed
-    vectors are added to the errors of the values, and bound the angles of the vectors.
+    vectors bound their angles and are added to the errors of the values, as LAPACK's drivers with
+    vectors are a little less accurate than those that were measured.
     """
     refused = why_not_dense(op.shape[0], limits)
     if refused:
@@ -74,35 +75,27 @@ def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
         # (u, v) and (u, -v), over 2^{1/2}, are approximate eigenvectors of [[0, J], [J^T, 0]] with
         # a residual of at most the larger of ||J v - sigma u|| and ||J^T u - sigma v||. Both count
         # in the norm of all residuals: hence 2^{1/2}.
-        error = _factored_error(op, factor, sigma[0]) + _residual_error(2**0.5 * residuals)
+        of_vectors = LAPACK_ROUNDING.to(float(np.linalg.norm(2**0.5 * residuals)))
+        error = _factored_error(op, factor, sigma[0]) + of_vectors
         errors = error.value + iteration_errors(sigma)
         spectrum = squares(sigma, errors, "factored", certificate(error))
         spectrum = with_zeros(spectrum, op.shape[0])
         # [[0, J], [J^T, 0]] has zeros among its eigenvalues, and the sine of the angle of u alone
         # may be 2^{1/2} times that of (u, v).
-        nonzero_bounds = angles(sigma, 2**0.5 * (residuals + errors), errors, below=0.0)
-        bounds = np.pad(  # nothing is known of the vectors of a null space with several dimensions
-            nonzero_bounds, (0, len(spectrum) - len(nonzero_bounds)), constant_values=np.inf
-        )
+        bounds = angles(sigma, 2**0.5 * (residuals + errors), errors, below=0.0)
+        # Nothing is known of the vectors of a null space with several dimensions.
+        bounds = np.pad(bounds, (0, len(spectrum) - len(bounds)), constant_values=np.inf)
         return replace(spectrum, vectors=vectors, angles=bounds)
     matrix, asymmetry = host_matrix(op, limits)
     values, columns = lapack.eigenpairs(matrix)  # ascending; from here on the largest goes first
     vectors = np.ascontiguousarray(columns.T[::-1])
     residuals = np.linalg.norm(vectors @ matrix - values[::-1, None] * vectors, axis=1)
-    rounding = dense_error(op, float(np.abs(values).max())) + _residual_error(residuals)
+    of_vectors = LAPACK_ROUNDING.to(float(np.linalg.norm(residuals)))
+    rounding = dense_error(op, float(np.abs(values).max())) + of_vectors
     error = rounding + asymmetry
     spectrum = spectrum_of_values(values, error.value, "dense", certificate(rounding, asymmetry))
     bounds = angles(spectrum.values, residuals + error.value, spectrum.errors)
     return replace(spectrum, vectors=vectors, angles=bounds)
-
-
-def _residual_error(residuals: np.ndarray) -> Error:
-    """How far computed values can be from eigenvalues, by the residuals of their vectors (k,).
-
-    LAPACK's drivers with vectors are a little less accurate than those for which its error was
-    measured.
-    """
-    return LAPACK_ROUNDING.to(float(np.linalg.norm(residuals)))
 
 
 def dense_error(op: Operator, norm: float) -> Error:
@@ -153,16 +146,14 @@ def why_not_dense(size: int, limits: Limits = LIMITS) -> str:
     return f"a dense {size} x {size} matrix needs {8e-9 * size**2:.0f} GB; use method='krylov'"
 
 
-def factored_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
-    """Squares of the singular values of J with A = J J^T.
+def factored_spectrum(op: Operator) -> Spectrum:
+    """Squares of the singular values of J with A = J J^T; the operator states J, which has room.
 
     If a singular value is known to e, sigma^2 is known to 2 sigma e + e^2. So eigenvalues are
     resolved down to about (eps ||J||)^2, and from the matrix itself only down to eps ||J||^2.
     """
     factor = factorisation_of(op)
-    refused = why_not_factored(factor, limits)
-    if factor is None or refused:
-        raise ValueError(refused)
+    assert factor is not None
     matrix = factor.form()
     refuse_nonfinite(matrix)
     sigma = singular_values(matrix)
@@ -172,10 +163,7 @@ def factored_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
 
 
 def _factored_error(op: Operator, factor: Factorisation, norm: float) -> Error:
-    """How far a computed singular value of J can be from exact, for a J of the 2-norm ``norm``.
-
-    The caller adds :func:`iteration_errors`, what the iterations of LAPACK leave.
-    """
+    """How far a computed singular value of J is off, for ||J|| = ``norm``, but for iterations."""
     return LAPACK_ROUNDING.to(spectral_error(max(factor.shape), op.dtype) * norm) + factor.error()
 
 

@@ -32,12 +32,7 @@ _ZERO = Enclosure(0.0, 0.0, 0.0)
 
 
 def _refuses(problem: Problem) -> str:
-    """Why the method does not apply, or "".
-
-    It needs an operator A + s I with s > 0 and an A that is positive semidefinite by its structure,
-    and answers for full rank. An A whose twin is too large to be formed is left to Lanczos, which
-    must accept it.
-    """
+    """Why the method does not apply, or ""."""
     base, shift = unshifted_of(problem.op)
     if not (shift > 0 and positivity_of(base)):
         return (

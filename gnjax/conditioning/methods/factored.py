@@ -22,6 +22,6 @@ METHOD = Method(
     "a factor J that fits in memory",
     lambda problem: why_not_factored(factorisation_of(problem.op), problem.limits),
     _cost,
-    lambda problem: ends_of_spectrum(problem, factored_spectrum(problem.op, problem.limits)),
+    lambda problem: ends_of_spectrum(problem, factored_spectrum(problem.op)),
     sharp=True,
 )

@@ -136,11 +136,7 @@ def _enough(problem: Problem, error: float) -> Callable[[lanczos.Run], bool]:
 def _complete(
     op: Operator, run: lanczos.Run, values: np.ndarray, residuals: np.ndarray, error: Error
 ) -> Spectrum:
-    """The spectrum from a complete run: its Ritz values, and zeros for the remaining dimensions.
-
-    ``values`` are the Ritz values from the smallest up, with their ``residuals``, and ``error`` is
-    that of the run as a whole.
-    """
+    """The spectrum from a complete run: its Ritz values, and zeros for the remaining dimensions."""
     size = op.shape[0]
     has_zeros = size > len(values)
     null_error = run.null_error if has_zeros else 0.0

@@ -1,10 +1,8 @@
 """Both ends by products with A, preconditioned by the Cholesky factor of a matrix near A.
 
-Where A = J J^T is known by a factor, J J^T need not be formed. One pass over the rows of J holds
-them and makes Y = J S, S a random sparse embedding; the Cholesky factor L of Y Y^T, or of J J^T in
-the precision in which J is held where that is cheaper, is a preconditioner whatever the condition
-number is. Then few products with A find both ends, and few more certify them
-(:mod:`gnjax.spectra.pencil`). The caller may pass a matrix near A instead, for any operator.
+For A = J J^T the matrix is Y Y^T of a random sketch Y = J S, or J J^T in low precision where that
+is cheaper, from one pass over the rows of J (:mod:`gnjax.spectra.pencil`). The caller may pass a
+matrix near A instead, for any operator.
 """
 
 from __future__ import annotations
@@ -37,11 +35,7 @@ def _plan(problem: Problem) -> Plan | None:
 
 
 def _refuses(problem: Problem) -> str:
-    """Why the method does not apply, or "".
-
-    It needs a factor or a preconditioner from the caller, a matrix of full rank, and room for a
-    triangle of as many rows as the matrix has and for the rows of the factor.
-    """
+    """Why the method does not apply, or ""."""
     has_preconditioner = problem.preconditioner is not None
     if not has_preconditioner and factorisation_of(problem.op) is None:
         return (

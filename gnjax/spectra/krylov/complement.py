@@ -115,11 +115,7 @@ def complement(
 
 
 def _of_complete(run: lanczos.Run, ritz: np.ndarray) -> tuple[float, float, Error]:
-    """Bounds on all eigenvalues of C from a complete run, and the probability that they fail.
-
-    The basis spans the complement, so that ``ritz`` are all eigenvalues of C, or C is zero outside
-    of the basis up to ``null_error``, but for the probability ``null_chance``.
-    """
+    """Bounds on all eigenvalues of C from a complete run, and the probability that they fail."""
     lost, values, chance = 0.0, ritz, 0.0
     if run.size > len(ritz):  # C has eigenvalues within null_error of zero beside the Ritz values
         lost, values, chance = run.null_error, np.append(ritz, 0.0), run.null_chance

@@ -1,13 +1,10 @@
 """A Krylov basis on the device: rows in the precision of the products, divided over all devices.
 
 A row is cut into slabs of at most 2^14 numbers, so that the basis V of r rows is an array (slabs,
-r, width), with zeros behind the last number. Where an operator's arrays are spread over several
-devices, the slabs are spread too, and every device holds the same part of all rows: products with V
-need nothing from the other devices, except for the sum of a few numbers.
-
-Sums over a slab are in the basis's own precision. Those over the slabs, and whatever is computed
-from them, are in float64 in host memory: a sum of 10^8 terms in float32, one after the other, would
-have no correct digit. An array that is changed is donated, so that a second basis is never stored.
+r, width), with zeros behind the last number. Every device holds the same slabs of all rows. Sums
+over a slab are in the basis's own precision, and those over the slabs in float64 in host memory: a
+sum of 10^8 terms in float32, one after the other, would have no correct digit. An array that is
+changed is donated, so that a second basis is never stored.
 """
 
 from __future__ import annotations
@@ -142,11 +139,7 @@ _KEPT = 0.7  # a row that keeps more than this part of its length was nearly ort
 
 
 def norm(row: jax.Array) -> float:
-    """The length of a row (slabs, width); a row with NaN or Inf is refused.
-
-    The numbers are squared after a division by the largest, so that no square overflows, and the
-    sums of the slabs are added in float64.
-    """
+    """The length of a row (slabs, width); a row with NaN or Inf is refused."""
     largest, squares = _squares(row)
     peak = float(on_host(largest))
     refuse_nonfinite(peak)
@@ -180,10 +173,7 @@ def with_row(basis: jax.Array, row: jax.Array, index: int, scale: float) -> jax.
 
 
 def rotated(basis: jax.Array, matrix: np.ndarray) -> jax.Array:
-    """The basis V (slabs, rows, width) whose first p rows are replaced by M V, for M (p, rows).
-
-    A piece of the columns is rotated at a time, so that a second basis is never in memory.
-    """
+    """The basis V (slabs, rows, width) whose first p rows are replaced by M V, for M (p, rows)."""
     for start in range(0, basis.shape[2], basis.shape[2] // _PIECES):
         basis = _rotated_piece(basis, matrix, start)
     return basis

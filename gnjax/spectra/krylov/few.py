@@ -1,11 +1,8 @@
 """The k largest or smallest eigenvalues by Lanczos, each as often as it is repeated.
 
-A run from a random start finds one eigenvector of a repeated eigenvalue. Whether eigenvalues are
-hidden from it is decided by :mod:`gnjax.spectra.krylov.hidden`. If so, a run from more vectors
-follows.
-
-When a basis is full, the run is restarted with the Ritz vectors whose values are nearest to the end
-of the spectrum. The recurrence, on which that decision rests, holds for those as well.
+A run from a random start finds one eigenvector of a repeated eigenvalue. Whether others are hidden
+from it is decided by :mod:`gnjax.spectra.krylov.hidden`; if so, a run from more vectors follows.
+When a basis is full, the run is restarted with the outermost Ritz vectors.
 """
 
 from __future__ import annotations
@@ -152,7 +149,7 @@ def _search(search: Search, block: int, products: int, level: float) -> RitzPair
     options = {"noise": 0.0, "relative_noise": search.noise, "check_every": 1}
     run = krylov.lanczos(
         search.apply,
-        krylov.random_rows(search.size, block, search.start),
+        krylov.random_rows(search.size, block, 2 * search.seed),
         max_steps=max(2, search.rows // block),
         enough=_converged(search, level),
         **options,

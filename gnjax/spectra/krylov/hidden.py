@@ -78,8 +78,11 @@ def any_beyond(search: Search, pairs: RitzPairs, t: float, level: float = MISSED
     """
     first_run = pairs.run
     start = krylov.random_rows(
-        search.size, len(first_run.diagonals[0]), search.start + 1, orthogonal_to=first_run.basis
-    )  # search.start + 1, as the first run began with the random numbers search.start
+        search.size,
+        len(first_run.diagonals[0]),
+        2 * search.seed + 1,  # the first run began with the random numbers 2 * seed
+        orthogonal_to=first_run.basis,
+    )
     # The second basis has at most as many rows as fit beside the first, as the complement has
     # dimensions, and as take twice the work of the first run.
     fitting_rows = max(len(first_run.basis), search.rows - len(first_run.basis))

@@ -45,46 +45,37 @@ def refuse_nonfinite(numbers: np.ndarray | float) -> None:
         raise NotFinite(msg)
 
 
-def host_product(op: Operator) -> HostProduct:
-    """A function from rows (b, n) in host memory to their products with the operator.
+def host_product(op: Operator, multiply: Callable[[Any], Any] | None = None) -> HostProduct:
+    """A function from rows (b, n) in host memory to their products with the operator, in float64.
 
-    An operator whose products are not symmetric is refused. A single row is passed as a vector and
-    as a numpy array: JAX would take a quarter of the time of a small network's product to convert
-    it.
+    ``multiply`` is the operator's product with vectors or columns, where it is there already. An
+    operator whose products are not symmetric is refused.
     """
-    multiply = prepared_product(op)
-    return _on_rows(op, multiply)
-
-
-def vector_product(op: Operator) -> Callable[[Any], Any]:
-    """A function from vectors (n,), wherever they are, to their products with the operator.
-
-    An operator whose products are not symmetric is refused, on two vectors in host memory.
-    """
-    multiply = prepared_product(op)
-    _on_rows(op, multiply)
-    return multiply
-
-
-def _on_rows(op: Operator, multiply: Callable[[Any], Any]) -> HostProduct:
-    """Products of A with rows (b, n) in host memory, by ``multiply`` on vectors or columns.
-
-    An A that does not state that it is symmetric is tested with two random rows, and refused if it
-    is not.
-    """
+    of_columns = prepared_product(op) if multiply is None else multiply
 
     def apply(rows: np.ndarray) -> np.ndarray:
-        """The products, in float64; one row goes as a vector, which is faster than a column."""
+        """The products; one row goes as a vector, which is faster than a column.
+
+        It stays a numpy array: to convert or transpose it with JAX would take a quarter of the time
+        of a small network's product.
+        """
         block = rows.astype(op.dtype, copy=False)
         if len(block) == 1:
-            images = np.asarray(multiply(block[0]), np.float64)[None]
+            images = np.asarray(of_columns(block[0]), np.float64)[None]
         else:
-            images = np.asarray(multiply(block.T), np.float64).T
+            images = np.asarray(of_columns(block.T), np.float64).T
         refuse_nonfinite(images)
         return images
 
     check_symmetric(op, apply)
     return apply
+
+
+def vector_product(op: Operator) -> Callable[[Any], Any]:
+    """A function from vectors (n,), wherever they are, to products; refused as those with rows."""
+    multiply = prepared_product(op)
+    host_product(op, multiply)
+    return multiply
 
 
 def beside_xla() -> AbstractContextManager[object]:

@@ -126,10 +126,7 @@ class Run:
 
 
 def lanczos(apply: HostProduct, start: np.ndarray, **options: Any) -> Run:
-    """One run of block Lanczos from the orthonormal rows ``start`` (b, n).
-
-    ``apply`` multiplies rows by A. The options are those of :func:`side_by_side`.
-    """
+    """One run of block Lanczos from the orthonormal rows ``start`` (b, n)."""
     return side_by_side(apply, [start], **options)[0]
 
 
@@ -181,10 +178,7 @@ def side_by_side(
 
 
 def extended(apply: HostProduct, run: Run, *, rows: int, **options: Any) -> Run:
-    """Continue a restarted run until its basis has ``rows`` rows, by products ``apply`` with A.
-
-    The options are those of :func:`side_by_side` without ``max_steps``.
-    """
+    """Continue a restarted run until its basis has ``rows`` rows, by products ``apply`` with A."""
     block = len(run.diagonals[0])
     return _driven(apply, [_steps(run, block=block, rows=rows, **options)])[0]
 
@@ -210,10 +204,7 @@ def restarted(run: Run, coefficients: np.ndarray) -> Run:
 
 
 def _driven(apply: HostProduct, runs: Sequence[_Steps]) -> list[Run]:
-    """Drive several runs to their ends, and return their results in the order of ``runs``.
-
-    In a round the rows of all runs that have not ended are multiplied together.
-    """
+    """Drive several runs to their ends, and return their results in the order of ``runs``."""
     generators = dict(enumerate(runs))
     blocks = {number: next(steps) for number, steps in generators.items()}  # the rows of each
     results: dict[int, Run] = {}

@@ -34,11 +34,6 @@ class Search:
     stop: Callable[[], bool] = lambda: False  # returns whether to end with the best values so far
 
     @property
-    def start(self) -> int:
-        """The seed of the first run's random rows; a second run takes the next number."""
-        return 2 * self.seed
-
-    @property
     def rows(self) -> int:
         """The most rows of a basis: ``most``, or what the answer and a restart need at least."""
         return min(self.size, max(self.most, least_rows(self.k)))

@@ -1,9 +1,8 @@
 """The largest eigenvalue by Lanczos from a given vector, in a few compiled steps.
 
-The basis stays where the products are computed, in their precision, and the run stops where the
-residual of the outermost Ritz pair is small. From the eigenvector of a similar matrix, such as the
-Hessian some training steps ago, that takes a few products. Steps are a Python loop, because XLA
-runs what is inside of a compiled loop on one thread of a CPU.
+From the eigenvector of a similar matrix, such as the Hessian some training steps ago, that takes a
+few products. Steps are a Python loop, because XLA runs what is inside of a compiled loop on one
+thread of a CPU.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """A search for one end of the spectrum of A, in a space that grows by preconditioned residuals.
 
-With rows V that are orthonormal, W = V R^T (R on the rows of V), and a shift s that lies outside of
-the spectrum, T = V C V^T = sign W (A - s I) W^T is positive definite. The Ritz values theta of A on
-the span of W are theta = s + sign / mu for the eigenvalues mu of W W^T u = mu T u. T is well
-conditioned where R is a good preconditioner, however badly conditioned A is, so that the smallest
-theta has small relative errors. The space grows by R^T (A - theta I) w for the outermost Ritz
-vectors w, which is Davidson's method (1975) for the generalized problem C v = mu^{-1} R^T R v.
+With orthonormal rows V, W = R V, and a shift s outside of the spectrum, T = V C V^T is positive
+definite, and well conditioned where R is a good preconditioner, however badly conditioned A is. So
+the smallest Ritz value has small relative errors. The space grows by R^T (A - theta I) w for the
+outermost Ritz vectors w: Davidson's method (1975) for C v = mu^{-1} R^T R v.
 """
 
 from __future__ import annotations

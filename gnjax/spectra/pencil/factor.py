@@ -180,10 +180,7 @@ def _gram_added(total: jax.Array, tile: jax.Array) -> jax.Array:
 
 
 def gram(tiles: Sequence[jax.Array]) -> np.ndarray:
-    """M M^T in host memory, for M in tiles of its columns, in the precision of the tiles.
-
-    Several tiles are multiplied together, since BLAS is faster with wide panels.
-    """
+    """M M^T in host memory, for M in tiles of its columns, in the precision of the tiles."""
     rows, tiles_per_panel = tiles[0].shape[0], max(1, _PANEL // tiles[0].shape[1])
     total = np.zeros((rows, rows), tiles[0].dtype)
     for start in range(0, len(tiles), tiles_per_panel):

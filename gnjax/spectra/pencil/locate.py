@@ -103,23 +103,17 @@ def locate(
         )
         if settled:
             extra_steps += 1
-            shift = beside(end, float(outermost[-1]), rtol)
-            if extra_steps > _EXTRA_STEPS or _accurate(values - shift, residuals, to_deflate):
+            # A deflated vector with the residual r, in the coordinates of C, raises the floor that
+            # C must exceed by up to |r|^2 / gap, the distance of its value from the shift.
+            gaps = np.abs(values - beside(end, float(outermost[-1]), rtol))
+            floors = np.square(residuals).sum(axis=1) / np.maximum(gaps, np.finfo(float).tiny)
+            is_accurate = len(floors) > to_deflate and floors[:to_deflate].sum() <= _SMALL
+            if extra_steps > _EXTRA_STEPS or is_accurate:
                 break
         if stopped() or not space.grow(residuals):  # no direction is new: the space is invariant
             break
         before, pairs = np.resize(outermost, count), space.ritz(end.block)
     return Located(refined(end, rows), pencil, space.products + len(rows))
-
-
-def _accurate(gaps: np.ndarray, residuals: np.ndarray, count: int) -> bool:
-    """Whether the first ``count`` vectors may be deflated at little cost.
-
-    A deflated vector with the residual r, in the coordinates of C, and the distance ``gap`` of its
-    value from the shift raises the floor that C must exceed by up to |r|^2 / gap.
-    """
-    floors = np.square(residuals).sum(axis=1) / np.maximum(abs(gaps), np.finfo(float).tiny)
-    return len(floors) > count and bool(floors[:count].sum() <= _SMALL)
 
 
 def refined(end: End, rows: np.ndarray) -> Ritz:

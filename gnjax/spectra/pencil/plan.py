@@ -72,7 +72,14 @@ def planned(factor: Factorisation, limits: Limits) -> Plan:
         (_work(m, q, block, width) * cost + m**3 / 3, width)  # m^3 / 3 for the Cholesky factor
         for width in (0, *sketches)
     )
-    refused = "" if dtype.itemsize * numbers <= room else _too_large(m, q, room, allowed)
+    refused = ""
+    if dtype.itemsize * numbers > room:
+        cause = "limits allow" if room == allowed else "the machine has free"
+        refused = (
+            f"method='preconditioned' holds J, {m:,} x {q:,}, which takes "
+            f"{1e-9 * 4 * numbers:.3g} GB in float32, and {cause} {1e-9 * room:.3g} GB; pass "
+            f"limits=gnjax.Limits(rows_bytes={4 * numbers:.3g}) if the machine has the memory"
+        )
     return Plan(dtype, width, block, work, refused, wide_fits, on_device)
 
 
@@ -88,14 +95,3 @@ def _work(m: int, q: int, block: int, width: int) -> float:
     steps = _STEPS * (1 + distortion) / (1 - distortion)
     of_gram_matrix = float(m) ** 2 * (width or q) / 2  # half, as it is symmetric
     return of_gram_matrix + steps * 2 * m * q * (block + _READING)
-
-
-def _too_large(m: int, q: int, room: float, allowed: float) -> str:
-    """Why J (m, q) is refused: ``room`` bytes are there, and the limits allow ``allowed``."""
-    size_in_bytes = 4.0 * m * q
-    cause = "limits allow" if room == allowed else "the machine has free"
-    return (
-        f"method='preconditioned' holds J, {m:,} x {q:,}, which takes "
-        f"{1e-9 * size_in_bytes:.3g} GB in float32, and {cause} {1e-9 * room:.3g} GB; pass "
-        f"limits=gnjax.Limits(rows_bytes={size_in_bytes:.3g}) if the machine has the memory"
-    )

@@ -124,11 +124,7 @@ def _accurate(matrix: np.ndarray) -> tuple[Triangle, float] | None:
 
 
 def _near(matrix: np.ndarray | jax.Array) -> tuple[Triangle, float] | None:
-    """L with L L^T near J J^T, and the smallest eigenvalue of L L^T; None if there is no such L.
-
-    Where rounding makes ``matrix``, which is J J^T, indefinite, multiples of the identity of that
-    size are added.
-    """
+    """L with L L^T near J J^T, and the smallest eigenvalue of L L^T; None if there is no such L."""
     rounding = _rounding(matrix)
     for shift in (0.0, *_SHIFTS):
         triangle = cholesky(shifted(matrix, shift * rounding))

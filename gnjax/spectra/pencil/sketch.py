@@ -1,9 +1,7 @@
 """A sketch Y = J S of a factor J that is stored in tiles.
 
-S (q, s) is a sparse sign embedding: every row has a few entries +-1 in different places, and the
-rows of one tile have theirs side by side, so that Y is a sum of tiles with random signs. Then J J^T
-and Y Y^T agree on every direction to about (1 +- sqrt(m / s))^2, whatever the condition number of J
-is (Nelson and Nguyen, 2013; Cohen, 2016).
+S (q, s) is a sparse sign embedding: J J^T and Y Y^T agree on every direction to about
+(1 +- sqrt(m / s))^2, whatever the condition number of J is (Nelson and Nguyen, 2013; Cohen, 2016).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from gnjax.numerics.host import HostProduct
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.krylov.host_products import refuse_nonfinite
-from gnjax.spectra.stochastic.probes import BLOCK, images_of, lengths_of, signs, standard_error
+from gnjax.spectra.stochastic.probes import images_of, lengths_of, signs, standard_error
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ def hutchinson(
     product: HostProduct,
     probes: int,
     rng: np.random.Generator,
-    stop: Callable[[], bool] = lambda: False,
-    block: int = BLOCK,
+    stop: Callable[[], bool],
+    block: int,
 ) -> TraceEstimate:
     """The mean of g^T A g over ``probes`` vectors g of random signs, fewer if ``stop`` is True.
 

@@ -23,7 +23,7 @@ def quadratures(
     noise: float,
     seed: int,
     limits: Limits,
-    stop: Callable[[], bool] = lambda: False,
+    stop: Callable[[], bool],
 ) -> list[tuple[np.ndarray, np.ndarray, krylov.Run]]:
     """The Gauss quadrature of the spectrum of A for every probe: nodes, weights and the run.
 
