@@ -140,8 +140,7 @@ class Algebra:
 class LinearCombination(Algebra, ParameterTrees):
     """w_1 A_1 + .. + w_m A_m + s I for operators A_i of one size and numbers w_i and s.
 
-    Its facts are those that follow from the facts of the A_i. Its dtype is the narrowest of theirs:
-    it knows its products no better than that.
+    Its dtype is the narrowest of theirs: it knows its products no better than that.
     """
 
     terms: tuple[Operator, ...]
@@ -187,11 +186,7 @@ class LinearCombination(Algebra, ParameterTrees):
         )
 
     def _positive(self) -> Error | None:
-        """The evidence that the sum is positive semidefinite: that of all its terms, added.
-
-        It is an error of size 0 with its reasons. None if a weight or the shift is negative, or if
-        nothing is known about the sign of an A_i.
-        """
+        """The evidence that the sum is positive semidefinite: that of all terms; None without."""
         evidence = [positivity_of(term) for term in self.terms]
         if float(self.shift) < 0 or min(map(float, self.weights)) < 0 or None in evidence:
             return None
@@ -224,11 +219,7 @@ class LinearCombination(Algebra, ParameterTrees):
         return is_far or any(map(is_uneven, self.terms))
 
     def _twin(self) -> Operator:
-        """An operator with the same non-zero eigenvalues, and not larger: the twin of the sum.
-
-        For a single term w A with w > 0 it is w A', where A' is the twin of A; else it is the sum
-        itself.
-        """
+        """The twin of the sum: w A' for a single term w A with w > 0 and the twin A' of A."""
         if len(self.terms) > 1 or self.shift or not float(self.weights[0]) > 0:
             return self
         twin = twin_of(self.terms[0])
@@ -240,8 +231,7 @@ class LinearCombination(Algebra, ParameterTrees):
     def factorisation(self) -> Factorisation | None:
         """The factor F = [w_1^{1/2} J_1, .., w_m^{1/2} J_m] with F F^T = sum_i w_i A_i.
 
-        A_i = J_i J_i^T are the terms. None if a term states no factor, if a weight w_i is negative,
-        or if there is a shift s, as s I has no factor of few columns.
+        None if a term A_i = J_i J_i^T states no factor, if a w_i is negative, or with a shift.
         """
         factors = [factorisation_of(term) for term in self.terms]
         factorisations = [factor for factor in factors if factor is not None]
@@ -376,10 +366,7 @@ def _multiple(op: Operator, factor: float) -> LinearCombination:
 
 
 def _sum(op: Operator, other: Any) -> LinearCombination:
-    """A + B, or A + s I for a number s, for A = ``op`` and B or s = ``other``.
-
-    A sum of sums is one sum of all terms, with their weights, and with one shift.
-    """
+    """A + B, or A + s I for a number s, for A = ``op`` and B or s = ``other``."""
     first = _multiple(op, 1.0)  # A as a combination, of one term or of its own terms
     if not isinstance(other, Operator):
         if np.ndim(other):

@@ -314,10 +314,7 @@ def functional_hessian(
 
 
 def _hessian(*, functional: bool, side: str, **arguments: Any) -> NetworkHessian | Streamed:
-    """The Hessian H of the mean loss, or its part H_F = H - G if ``functional``.
-
-    The ``arguments`` are those of :func:`hessian`.
-    """
+    """The Hessian H of the mean loss, or its part H_F = H - G if ``functional``."""
     if side not in ("parameters", "auto"):
         msg = f"side={side!r}: a Hessian has the side of the parameters only"
         raise ValueError(msg)
@@ -328,11 +325,7 @@ def _hessian(*, functional: bool, side: str, **arguments: Any) -> NetworkHessian
 
 
 def _network_and_side(side: str, **arguments: Any) -> tuple[Network, str, str]:
-    """The network at its samples, the side of its matrix, and its loss in words.
-
-    The side is "parameters" or "outputs", where ``side`` may also be "auto". The ``arguments`` are
-    those of :func:`gauss_newton`.
-    """
+    """The network at its samples, the side of its matrix, "auto" decided, and its loss in words."""
     whole = network(**arguments)
     net = without_idle_target(whole)  # which leaves no target of a squared error
     return net, chosen_side(net, side), loss_of(whole)
@@ -349,10 +342,7 @@ def _over_batches(
     side: str,
     **options: Any,
 ) -> Streamed:
-    """The matrix over a sequence ``x`` of batches (x, y).
-
-    It is the Gauss-Newton matrix for ``functional`` None, H_F for True, and the Hessian for False.
-    """
+    """The matrix over a sequence ``x`` of batches (x, y), see :class:`Streamed`."""
     if y is not None or weights is not None:
         msg = (
             "x is a sequence of batches (x, y), so that y and weights have no place beside it; "

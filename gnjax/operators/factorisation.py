@@ -63,9 +63,9 @@ def gram_error(norm: float, error: Error) -> Error:
 
 
 def compact(factor: np.ndarray) -> np.ndarray:
-    """A factor C with C C^T = F F^T and no more columns than rows: the transposed R of F^T = Q R.
+    """A factor C with C C^T = F F^T and no more columns than rows: F itself if it has no more.
 
-    A factor F that has no more columns than rows is returned as it is.
+    Otherwise it is the transposed R of F^T = Q R.
     """
     rows, columns = factor.shape
     if columns <= rows:

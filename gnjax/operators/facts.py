@@ -161,8 +161,7 @@ def rank_of(op: Operator) -> RankBound:
 def symmetry_of(op: Operator) -> Error:
     """The evidence that A is symmetric, as an error of size 0 with a kind and a reason.
 
-    Products that nobody states to be symmetric are compared on two random vectors wherever they are
-    used (:func:`check_symmetric`).
+    Without a statement it is the comparison of :func:`check_symmetric`.
     """
     symmetric = facts_of(op).symmetric
     if symmetric is True:
@@ -173,7 +172,7 @@ def symmetry_of(op: Operator) -> Error:
 def positivity_of(op: Operator) -> Error | None:
     """The evidence that A is positive semidefinite, as an error of size 0 with a kind and a reason.
 
-    An operator may state that A is, or state a factor J with J J^T = A. None if it does neither.
+    A factor is evidence, too. None if the operator states neither.
     """
     positive = facts_of(op).positive
     if isinstance(positive, Error):

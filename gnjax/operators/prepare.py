@@ -31,10 +31,7 @@ def multiplied(op: Operator) -> Product:
 
 
 def in_float32(op: Operator) -> Operator | None:
-    """The operator with products in float32; None where it has none.
-
-    So it is, for one, where a model computes in float64 inside for parameters of any dtype.
-    """
+    """The operator with products in float32; None where it has none, or float64 stays inside."""
     narrow = facts_of(op).in_float32
     if narrow is None:
         return None

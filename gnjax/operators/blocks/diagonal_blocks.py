@@ -236,10 +236,9 @@ def _kernels(net: Network, groups: Sequence[Sequence[int]]) -> list[np.ndarray]:
 def off_share(matrices: Sequence[tuple[np.ndarray, bool]], error: Error) -> tuple[float, Error]:
     """The share of |G|_F^2 outside the blocks, and its error.
 
-    ``matrices`` are J_b and True, or K_b = J_b J_b^T and False. ``error`` is that of J. With the
-    blocks G_bb = J_b^T J_b of G = J^T J, the share is 1 - sum_b |G_bb|^2 / |G|^2 in Frobenius
-    norms, in which |G_bb| = |K_b| and |G| = |sum_b K_b|. It is computed with G or with the K_b,
-    whichever are smaller.
+    ``matrices`` are J_b and True, or K_b = J_b J_b^T and False. ``error`` is that of J. The share
+    is 1 - sum_b |G_bb|^2 / |G|^2 in Frobenius norms, in which |G_bb| = |K_b| and |G| = |sum_b K_b|.
+    It is computed with G or with the K_b, whichever are smaller.
     """
     squares: Iterator[np.ndarray]
     columns = [matrix for matrix, is_columns in matrices if is_columns]
@@ -264,10 +263,7 @@ def off_share(matrices: Sequence[tuple[np.ndarray, bool]], error: Error) -> tupl
 
 
 def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> DiagonalBlocks:
-    """The blocks for the indices of each part, from all columns of the matrix.
-
-    The columns are those of the matrix, if it is formed cheaply, or products with unit vectors.
-    """
+    """The blocks for the indices of each part, from all columns of the matrix."""
     op = on_parameters(op)
     is_formed = facts_of(op).forms_cheaply and op.shape[0] <= limits.matrix_rows
     columns = _columns(op, is_formed)

@@ -37,10 +37,7 @@ class HostProducts(Algebra):
         return working_dtype(self.products)
 
     def multiply(self, v: Any) -> np.ndarray:
-        """A v in host memory, in the dtype of this operator.
-
-        It is computed in the precision of the wrapped object, which may be a wider one.
-        """
+        """A v in host memory in the dtype of this operator, computed in that of the object."""
         block = np.asarray(v).astype(self.products.dtype, copy=False)
         columns = block if block.ndim > 1 else block[:, None]
         product = self.products.multiply(columns).reshape(block.shape)

@@ -46,12 +46,19 @@ class Sparse(HostProducts):
 def sparse(matrix: Any, error: Error | None = None) -> Sparse | None:
     """The operator of (M + M^T) / 2 for a sparse matrix M; None for what is no sparse matrix.
 
-    M has to be symmetric up to rounding, and the difference is part of the operator's error.
     ``error`` is that of the entries of M, if it is known.
     """
-    rows = _by_rows(matrix)
-    if rows is None:
-        return None
+    if hasattr(matrix, "tocsr") and hasattr(matrix, "toarray"):
+        rows = matrix.tocsr()
+    else:
+        is_bcoo = all(hasattr(matrix, name) for name in ("indices", "data", "todense", "n_batch"))
+        if not is_bcoo or np.ndim(matrix.indices) != 2 or np.ndim(matrix.data) != 1:
+            return None
+        from scipy.sparse import coo_array  # 0.1 s of import, which not every user needs
+
+        indices, shape = np.asarray(matrix.indices).T, tuple(matrix.shape)  # (2, entries)
+        inside = (indices < np.array(shape)[:, None]).all(axis=0)  # JAX fills up with others
+        rows = coo_array((np.asarray(matrix.data)[inside], indices[:, inside]), shape).tocsr()
     products = products_of(rows)
     if products is None or 0 in products.shape or products.dtype.kind != "f":
         msg = f"a sparse matrix holds real numbers, got dtype {rows.dtype}, shape {rows.shape}"
@@ -70,10 +77,7 @@ def sparse(matrix: Any, error: Error | None = None) -> Sparse | None:
 
 
 def _symmetric_part(rows: Any) -> tuple[Any, Error]:
-    """(M + M^T) / 2 of a sparse matrix M = ``rows``, and the rounding of its entries as an error.
-
-    An M whose entries differ from their mirror images by more than rounding is refused.
-    """
+    """(M + M^T) / 2 and its rounding; refused if M = ``rows`` is not symmetric up to rounding."""
     difference = abs(rows - rows.T)
     largest_difference = float(difference.max())
     if largest_difference == 0:
@@ -89,17 +93,3 @@ def _symmetric_part(rows: Any) -> tuple[Any, Error]:
     half = ((rows + rows.T) / 2).tocsr()
     rounding = raised(unit_roundoff(half.dtype) * frobenius_norm(half.data[None]))
     return half, Error(rounding, reason="rounding of (M + M^T) / 2")
-
-
-def _by_rows(matrix: Any) -> Any:
-    """The matrix as SciPy's in rows; None for what is no sparse matrix of SciPy or JAX."""
-    if hasattr(matrix, "tocsr") and hasattr(matrix, "toarray"):
-        return matrix.tocsr()
-    is_bcoo = all(hasattr(matrix, name) for name in ("indices", "data", "todense", "n_batch"))
-    if not is_bcoo or np.ndim(matrix.indices) != 2 or np.ndim(matrix.data) != 1:
-        return None
-    from scipy.sparse import coo_array  # 0.1 s of import, which not every user needs
-
-    indices, shape = np.asarray(matrix.indices).T, tuple(matrix.shape)  # (2, entries)
-    inside = (indices < np.array(shape)[:, None]).all(axis=0)  # JAX fills up with indices outside
-    return coo_array((np.asarray(matrix.data)[inside], indices[:, inside]), shape).tocsr()

@@ -73,8 +73,7 @@ def _check_size(what: str, op: Any, limits: Limits) -> None:
 def exact_blocks(op: Any, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The diagonal blocks of A for the parameters at the indices of each part.
 
-    For a Gauss-Newton matrix A = scale J^T J they are summed over blocks of rows of J, so that A
-    itself is never in memory.
+    Those of scale J^T J are summed over blocks of rows of J, so that A is never in memory.
     """
     if isinstance(op, NetworkGram) and op.factorisation() is not None:
         totals = [np.zeros((len(indices), len(indices))) for indices in parts]

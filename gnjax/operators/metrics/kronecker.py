@@ -237,8 +237,8 @@ def _biases(plan: MomentPlan, sums: LayerMoments, dtype: jnp.dtype) -> tuple[int
     """For each part the index of its bias among the chosen leaves, or None.
 
     The bias is the first possible one, taken by no part before, whose columns J_b of J are
-    sum_t delta_t over the positions, as those of a bias are. ``gaps`` has the squared lengths of
-    the difference and of J_b: half of their digits agree.
+    sum_t delta_t over the positions. ``gaps`` has the squared lengths of the difference and of
+    J_b: half of their digits agree.
     """
     share = float(jnp.finfo(dtype).eps)
     biases: list[int | None] = []

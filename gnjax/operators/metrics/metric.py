@@ -117,7 +117,7 @@ class Block:
 
 
 def diagonal_block(name: str, places: np.ndarray, entries: np.ndarray) -> Block:
-    """The block with the diagonal ``entries`` (m,) at the indices ``places`` (m,) of parameters.
+    """The block with the diagonal ``entries`` (m,) of the parameters at ``places`` (m,).
 
     ``name`` are those parameters for messages, or "" for a diagonal of all.
     """

@@ -171,10 +171,7 @@ def _check_no_optimizer(given: Any) -> None:
 
 
 def has_optimizer_state(tree: Any) -> bool:
-    """Whether a tree contains the state of an optimiser, and is not just a tree of arrays.
-
-    The optimiser itself is refused.
-    """
+    """Whether a tree contains the state of an optimiser; the optimiser itself is refused."""
     _check_no_optimizer(tree)
     names = (type(node).__name__ for node, _ in _nodes(tree, {}))
     return any(name.endswith("State") and name != "State" for name in names)
@@ -238,9 +235,8 @@ def _metric(state: Any, constants: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
 def _decay_of_rmsprop(constants: Mapping[str, Any]) -> float:
     """The decay of RMSprop's means: ``b2``, or what was injected into optax's own function of it.
 
-    ``inject_hyperparams`` notes the arguments of a function that makes an optimiser. optax's own
-    function for RMSprop also has ``initial_scale``, and is recognised by that. In a function of the
-    caller's own, ``decay`` may be that of the weights, and is refused.
+    That function is recognised by its ``initial_scale``. In a function of the caller's own,
+    ``decay`` may be that of the weights, and is refused.
     """
     if "b2" in constants:
         return float(constants["b2"])
@@ -263,20 +259,16 @@ def _wide(leaf: Any) -> jax.Array:
 
 
 def _recognised_states(state: Any) -> Iterator[tuple[Any, Mapping[str, Any]]]:
-    """Yield each part of an optimiser's state whose type is recognised, with its constants.
+    """Yield the parts of an optimiser's state that have second moments, or are known to have no P.
 
-    These are the types with second moments and those that are known to define no metric. The
-    constants are what ``inject_hyperparams`` has put around this part.
+    With each come the constants that ``inject_hyperparams`` has put around it.
     """
     kinds = (*_KNOWN, *_NO_METRIC)
     return (pair for pair in _nodes(state, {}) if type(pair[0]).__name__ in kinds)
 
 
 def _nodes(node: Any, constants: Mapping[str, Any]) -> Iterator[tuple[Any, Mapping[str, Any]]]:
-    """Yield the node and all nodes inside it, each with the hyperparameters injected around it.
-
-    ``constants`` are those injected around ``node``.
-    """
+    """Yield the node and all nodes inside it, each with the ``constants`` injected around it."""
     yield node, constants
     injected = getattr(node, "hyperparams", None)
     constants_inside = constants if injected is None else {**constants, **injected}

@@ -81,7 +81,7 @@ def _rotated(
 ) -> jax.Array:
     """``part`` (g, i, o, b) multiplied along i by U = ``left``, and along o by V = ``right``.
 
-    The rules are those of ``einsum``, for U and V or for their transposes. None is the identity.
+    The rules are those of ``einsum``, for U and V or for their transposes.
     """
     for basis, rule in ((left, left_rule), (right, right_rule)):
         if basis is not None:

@@ -67,8 +67,7 @@ class Preconditioned(Around, Algebra, ParameterTrees):
         """What is known about S A S, for S = P^{-1/2} and the operator A.
 
         S is symmetric and invertible, so that S A S has as many positive, negative and zero
-        eigenvalues as A (Sylvester): what A states about its rank and sign holds for S A S. Errors
-        and magnitudes change with S and are computed anew.
+        eigenvalues as A (Sylvester): what A states about its rank and sign holds for S A S.
         """
         stated = facts_of(self.op)
         return Facts(
@@ -119,10 +118,9 @@ class Preconditioned(Around, Algebra, ParameterTrees):
         return (matrix + matrix.T) / 2
 
     def factorisation(self) -> Factorisation | None:
-        """The factor F with F F^T the operator: S F_A, for the factor F_A of A and S = P^{-1/2}.
+        """The factor F with F F^T the operator: S F_A for the factor F_A of A, or J S on outputs.
 
-        On the side of outputs A is J J^T, S multiplies the columns of J, and F is J S. None where A
-        states no factor.
+        None where A states no factor.
         """
         op = self.op
         # S acts on parameters, so that J needs a column for each (factorisation() may have fewer).
@@ -164,10 +162,7 @@ class Preconditioned(Around, Algebra, ParameterTrees):
         return measured(self.op.net, scaling=self.scaling)
 
     def _magnitude(self) -> int | None:
-        """The exponent e with 2^e near the norm; None for a matrix of zeros.
-
-        It is known from the products that measure the error, or takes one more.
-        """
+        """The exponent e with 2^e near the norm; None for a matrix of zeros."""
         if not isinstance(self.op, NetworkGram) or self.op.factorisation() is None:
             return trial_magnitude(self)
         exponent = exponent_of(self._measured.size)

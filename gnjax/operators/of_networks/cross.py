@@ -72,7 +72,7 @@ class MeasuredJacobian:
     def _log_of_powers(self, image: np.ndarray) -> float:
         """log |A^q u| for A = J J^T and q = ``_STEPS``, from ``image`` = J^T u.
 
-        A product of zeros gives -inf, and one that is not finite inf.
+        It is -inf where a product is zero, and inf where one is not finite.
         """
         logarithm = 0.0
         for step in range(1, _STEPS + 1):

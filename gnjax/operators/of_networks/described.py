@@ -22,10 +22,7 @@ def said(loss: str) -> str:
 
 
 def described(op: Operator, form: str, net: Network, loss: str, *, layers: bool) -> str:
-    """One line: the matrix, its size, network and loss; with ``layers``, how many are known.
-
-    ``loss`` is in words, or "" where none enters.
-    """
+    """One line: the matrix, its size, network and loss; with ``layers``, how many are known."""
     in_known_layers = net.parameters - sum(differentiated(net).values())
     parameters = f"{net.parameters} parameters"
     if layers and in_known_layers < net.parameters:

@@ -95,10 +95,7 @@ class NetworkHessian(Algebra, ParameterTrees):
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
-        """H v for a vector v (p,) or columns (p, b), summed over batches of samples.
-
-        It is the derivative of the gradient along v, forward over reverse.
-        """
+        """H v for a vector v (p,) or columns (p, b): the derivative of the gradient along v."""
         parts = (
             columns(self.net, partial(hessian_batch, self, x, target), v, evaluations=HESSIAN)
             for x, target in sample_batches(self.net, self.net.target)
@@ -167,10 +164,7 @@ class NetworkHessian(Algebra, ParameterTrees):
         return sum_of(columns(net, product, v, evaluations=HESSIAN) for product in products)
 
     def _product(self) -> Product:
-        """v -> H v for many products: with the gradient linearised once, where that fits in memory.
-
-        Its products with random vectors are recorded, and :meth:`error` compares them with others.
-        """
+        """v -> H v for many products: with the gradient linearised once, where that fits."""
         ready = linearised.linearised(self)
         return self._others.watched(multiplied(self) if ready is self else self.prepared_by(ready))
 

@@ -62,10 +62,7 @@ class Prepared(Around, Algebra, ParameterTrees):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class LinearMap:
-    """The linear map of one batch of samples: dF/dtheta, or the Hessian of the summed loss.
-
-    Beside dF/dtheta, ``hessian`` is the output Hessian B of the loss, which weighs the outputs.
-    """
+    """The linear map of one batch of samples: dF/dtheta, or the Hessian of the summed loss."""
 
     linear: Any  # a pytree that is a function of a vector (p,)
     hessian: OutputHessian | None = None  # None: the identity
@@ -113,10 +110,7 @@ def linearised_in_float32(op: NetworkGram | NetworkHessian) -> Operator | None:
 
 
 def fits(op: NetworkGram | NetworkHessian, limits: Limits = LIMITS) -> bool:
-    """Whether the linear maps of all batches take at most ``limits.linearisation_bytes``.
-
-    They are traced for the shapes of the arrays that they keep, and not made.
-    """
+    """Whether the linear maps of all batches, which are not made, are within the limit of bytes."""
     maps = _all_maps.of(op).eval_shape(op)
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(maps))
     return size <= limits.linearisation_bytes
@@ -153,10 +147,7 @@ def linear_outputs(net: Network, x: Any, target: Target | None, rooted: bool) ->
 
 
 def _transposed(shape: tuple[int, ...], pullback: Any, v: jax.Array) -> jax.Array:
-    """J_b v as the transpose of u -> J_b^T u, for a model without a forward mode.
-
-    ``pullback`` is that map, from outputs u of the given shape.
-    """
+    """J_b v as the transpose of ``pullback``, u -> J_b^T u, for outputs u of the given shape."""
     cotangent = jax.ShapeDtypeStruct(shape, v.dtype)
     return jax.linear_transpose(lambda u: pullback(u)[0], cotangent)(v)[0]
 
@@ -202,10 +193,7 @@ def transposed_product(batch: LinearMap, size: int, u: jax.Array) -> jax.Array:
 
 @bounded_jit
 def gauss_newton_product(batch: LinearMap, v: jax.Array) -> jax.Array:
-    """J_b^T J_b v = (dF/dtheta)^T B dF/dtheta v, for v (p,) or (p, b).
-
-    The output Hessian B is applied as a whole, and not by its root R with R R^T = B.
-    """
+    """J_b^T J_b v = (dF/dtheta)^T B dF/dtheta v, for v (p,) or (p, b), with B as a whole."""
     transpose = jax.linear_transpose(batch.linear, jax.ShapeDtypeStruct((len(v),), v.dtype))
 
     def product(w: jax.Array) -> jax.Array:

@@ -152,8 +152,7 @@ class NetworkGram(Algebra, ParameterTrees):
     def as_matrix(self) -> jax.Array:
         """The matrix: J^T J from blocks of rows of J, or J J^T by the structure of the layers.
 
-        Forms u^T A w of it for random u and w are recorded, which ``factor_error`` compares with
-        products.
+        Its u^T A w for random u and w are recorded for ``factor_error``.
         """
         check_known("the matrix of an operator", self.net)
         if self.side == "parameters":
@@ -244,10 +243,7 @@ class NetworkGram(Algebra, ParameterTrees):
     def _blocks(
         self, rows_of: Callable[[Network], Iterator[Any]]
     ) -> Iterator[np.ndarray | jax.Array]:
-        """Yield the rows that ``rows_of`` makes, such as R^T J, times the root of the scale.
-
-        Their products with random vectors are recorded, which ``factor_error`` compares.
-        """
+        """Yield the rows that ``rows_of`` makes, times the root of the scale, and record them."""
         root, blocks = self.scale**0.5, map(wide, rows_of(self.net))
         for rows in watched(self.probes, blocks, self._formed.append):
             yield rows if root == 1 else times_number(rows, root)
@@ -334,10 +330,7 @@ class NetworkGram(Algebra, ParameterTrees):
 
     @property
     def _by_products(self) -> bool:
-        """Whether the error is measured on products with J^T B J, and not on J.
-
-        So it is on the side of parameters for a loss of the caller's own, see :meth:`error`.
-        """
+        """Whether the error is measured on products with J^T B J, see :meth:`error`."""
         target = self.net.target
         return self.side != "outputs" and target is not None and callable(target.loss)
 

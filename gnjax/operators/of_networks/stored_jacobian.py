@@ -52,8 +52,7 @@ _Map = Callable[[jax.Array], jax.Array]
 class JacobianBlock:
     """R^T J for n_b samples with r rows each: columns of p' parameters, and pairs for the others.
 
-    A pair holds the inputs a_t and sensitivities delta_t of one use of a layer, from which its
-    columns of J follow.
+    A pair holds the inputs a_t and sensitivities delta_t of one use of a layer.
     """
 
     rows: jax.Array  # (n_b r, p')
@@ -65,8 +64,7 @@ class JacobianBlock:
 class WithJacobian(Prepared):
     """The operator ``op``, scale J^T J or scale J J^T, by its stored Jacobian R^T J.
 
-    ``blocks`` hold it, some samples at a time, and ``items`` say in which form each parameter has
-    its columns there.
+    ``items`` say in which form each parameter has its columns in the ``blocks`` of samples.
     """
 
     op: NetworkGram
@@ -77,8 +75,7 @@ class WithJacobian(Prepared):
     def mv(self, v: jax.Array) -> jax.Array:
         """The product with a vector or columns, of which ``_COLUMNS`` are multiplied at once.
 
-        J_b is the part of J in a block b. J^T J v is the sum of J_b^T J_b v. For J J^T v the sum of
-        J_b^T v_b over all blocks comes first, and every block multiplies it by J_b.
+        It is the sum of J_b^T J_b v over blocks b, or J_b times the sum of all J_b^T v_b.
         """
         if v.ndim > 1 and v.shape[1] > _COLUMNS:
             parts = jnp.array_split(v, -(-v.shape[1] // _COLUMNS), axis=1)
@@ -149,10 +146,7 @@ def storing(op: NetworkGram, product: Product) -> Product:
     del product
 
     def multiply(v: Any) -> Any:
-        """A v for a vector or columns v, by J once the number of products is used up.
-
-        Each column counts as a product.
-        """
+        """A v for a vector or columns v, each of which counts as a product."""
         nonlocal products_left
         if products_left <= 0:
             multiplications.clear()  # free its memory first

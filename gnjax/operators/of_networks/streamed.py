@@ -65,11 +65,7 @@ class Streamed(Algebra, ParameterTrees):
     rows: int
 
     def facts(self) -> Facts:
-        """What is known about the matrix of all batches, which no batch holds alone.
-
-        The rank of J^T J is bounded by the number of rows of J, and of its columns that are not
-        zero. A Hessian is formed by products with unit vectors, and a Gauss-Newton matrix from J.
-        """
+        """What is known about the matrix of all batches, which no batch holds alone."""
         return Facts(
             error=self.error,
             rank=lambda: self._rank,
@@ -209,10 +205,7 @@ def streamed(
 
 
 def _check_same(first: Network | None, net: Network) -> None:
-    """Refuse a batch, with its network ``net``, whose outputs have other shapes than ``first``'s.
-
-    ``first`` is the network of the batches before; None for the first batch.
-    """
+    """Refuse a batch whose outputs have other shapes than those of the ``first`` one, if any."""
     if first is not None and first.shapes != net.shapes:
         msg = (
             f"the outputs of one sample have shapes {first.shapes.shapes} in one batch and "

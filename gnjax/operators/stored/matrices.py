@@ -160,8 +160,7 @@ class Factored(Algebra):
     def _factorisation(self) -> Factorisation:
         """The stored J as the factor of J J^T: formed in host memory, in float64.
 
-        A method that reads only some rows of J at a time gets them as slices on the accelerator, if
-        J is there and in float64 already; otherwise they are slices of the J in host memory.
+        Some rows at a time are slices on the accelerator, if J is there and in float64 already.
         """
         rows, columns = self.factor.shape
         stays_on_device = not on_cpu(self.factor) and self.dtype == np.float64
