@@ -23,16 +23,16 @@ _NO_METRIC = {
     "MuonState": "Muon's update is an orthogonal factor, which no fixed metric P gives",
     "FactoredState": "Adafactor keeps sums over rows and columns in place of second moments",
 }
-_KNOWN = (
-    "ScaleByAdamState",
-    "ScaleByAmsgradState",
-    "ScaleByBeliefState",
-    "ScaleByRmsState",
-    "ScaleByRmsWithCountState",
-    "ScaleByRStdDevState",
-    "ScaleByRStdDevWithCountState",
-    "ScaleByRssState",
-)
+_MOMENTS = {  # by the type of a state the field of its second moments, and optax's default of eps
+    "ScaleByAdamState": ("nu", 1e-8),
+    "ScaleByAmsgradState": ("nu_max", 1e-8),
+    "ScaleByBeliefState": ("nu", 1e-16),
+    "ScaleByRmsState": ("nu", 1e-8),
+    "ScaleByRmsWithCountState": ("nu", 1e-8),
+    "ScaleByRStdDevState": ("nu", 1e-8),
+    "ScaleByRStdDevWithCountState": ("nu", 1e-8),
+    "ScaleByRssState": ("sum_of_squares", 1e-7),
+}
 _ROUNDINGS = 100.0  # roundings of an update that are no difference
 _CORRECTED = ("ScaleByAdamState", "ScaleByBeliefState")  # divide nu by 1 - b2^t
 
@@ -112,7 +112,7 @@ def _check_update(optimizer: Any, state: Any, metric_of: Callable[[Any], Any]) -
     if kind.startswith("ScaleByRStdDev"):
         msg = "a centred RMSprop is not compared with its optimizer; leave optimizer out"
         raise ValueError(msg)
-    second_moments = inner.sum_of_squares if kind == "ScaleByRssState" else inner.nu
+    second_moments = getattr(inner, _MOMENTS[kind][0])
     zeros = jax.tree.map(jnp.zeros_like, second_moments)
     has_mean = hasattr(inner, "mu")
     gradient = zeros if has_mean else jax.tree.map(lambda s: jnp.sqrt(s) + 1, second_moments)
@@ -200,9 +200,8 @@ def _metric(state: Any, constants: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
     """
     kind = type(state).__name__
     eps_root, b2 = float(constants.get("eps_root", 0.0)), float(constants.get("b2", 0.999))
-    default_eps = {"ScaleByRssState": 1e-7, "ScaleByBeliefState": 1e-16}.get(kind, 1e-8)
+    field, default_eps = _MOMENTS[kind]
     eps = float(constants.get("eps", default_eps))
-    field = {"ScaleByRssState": "sum_of_squares", "ScaleByAmsgradState": "nu_max"}.get(kind, "nu")
     moments = jax.tree.map(_wide, getattr(state, field))
     is_corrected = kind in _CORRECTED or kind.endswith("WithCountState")
     steps = int(np.asarray(jax.tree.leaves(state.count)[0])) if is_corrected else None
@@ -263,7 +262,7 @@ def _recognised_states(state: Any) -> Iterator[tuple[Any, Mapping[str, Any]]]:
 
     With each come the constants that ``inject_hyperparams`` has put around it.
     """
-    kinds = (*_KNOWN, *_NO_METRIC)
+    kinds = (*_MOMENTS, *_NO_METRIC)
     return (pair for pair in _nodes(state, {}) if type(pair[0]).__name__ in kinds)
 
 
