@@ -43,7 +43,6 @@ from gnjax.operators.stored.matrices import Dense, Factored
 from gnjax.operators.trees import network_of
 
 _COLUMNS = 64
-_UNDERFLOWS = 1e-290  # products of entries that underflow cost digits below this norm of a matrix
 
 
 @dataclass(frozen=True)
@@ -326,7 +325,7 @@ def share_outside(inside: float, total: float, error: Error) -> tuple[float, Err
     if total == 0:
         return math.nan, unknown("every eigenvalue is zero, or below the smallest number")
     value = min(max(1 - (inside / total) ** 2, 0.0), 1.0)
-    if not max(error.value, _UNDERFLOWS) < total:  # the error may be all of the matrix
+    if not error.value < total:  # the error may be all of the matrix
         return value, error.to(1.0)
     least_inside, most_inside = (inside + sign * error.value for sign in (-1.0, 1.0))
     most_total, least_total = (total - sign * error.value for sign in (-1.0, 1.0))

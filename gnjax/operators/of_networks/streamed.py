@@ -42,7 +42,7 @@ from gnjax.operators.trees import ParameterTrees, takes_trees
 
 @dataclass(frozen=True, repr=False)
 class Streamed(Algebra, ParameterTrees):
-    """The Gauss-Newton matrix (``functional`` is None), the Hessian, or H_F of all batches.
+    """The Gauss-Newton matrix (``functional`` None), the Hessian (False), or H_F (True) of batches.
 
     Attributes:
       batches: what every product passes over.
