@@ -100,7 +100,7 @@ def test_memory_of_batches_is_that_of_one():
     op = gnjax.gauss_newton((apply, WEIGHTS), BATCHES, loss="cross_entropy")
     op.mv(jax.device_put(np.ones(op.shape[0])))
     assert max(sizes) <= 3
-    assert all(np.size(leaf) < X.size for leaf in jax.tree.leaves((op.first.x, op.first.target)))
+    assert all(np.size(leaf) < X.size for leaf in jax.tree.leaves((op.net.x, op.net.target)))
 
 
 def _batch_norm(p, x):

@@ -103,9 +103,7 @@ def test_batches_that_are_streamed():
         op = gnjax.hessian(model, batches, loss="cross_entropy")
         assert op.dtype == np.float32
         found = gnjax.eigenvalues(op, k=3, rtol=1e-4, limits=_limits(op, 4))
-    whole = gnjax.hessian(
-        (model[0], op.first.leaves), x.astype(np.float32), y, loss="cross_entropy"
-    )
+    whole = gnjax.hessian((model[0], op.net.leaves), x.astype(np.float32), y, loss="cross_entropy")
     _check(found, whole, "largest", 3, 1e-4)
     assert found.certificate.parts[0].value < 1e-12 * found.values[0]
 

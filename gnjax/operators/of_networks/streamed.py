@@ -46,7 +46,7 @@ class Streamed(Algebra, ParameterTrees):
 
     Attributes:
       batches: what every product passes over.
-      first: the network of the largest batch, without samples.
+      net: the network of the largest batch, without samples.
       total: what the sum over all batches is divided by.
       rows: the rows of J of all batches.
 
@@ -58,7 +58,7 @@ class Streamed(Algebra, ParameterTrees):
     """
 
     batches: Batches
-    first: Network
+    net: Network
     loss: Loss
     functional: bool | None
     total: float
@@ -73,40 +73,36 @@ class Streamed(Algebra, ParameterTrees):
             forms_cheaply=True,
             formed_by_products=self.functional is not None,
             in_float64=self._in_float64,
-            devices=partial(devices_of_arrays, self.first),
-            network=self.first,
+            devices=partial(devices_of_arrays, self.net),
+            network=self.net,
         )
 
     def __repr__(self) -> str:
         form = {None: "J^T J", False: "H", True: "H_F"}[self.functional]
-        p, dtype = self.first.parameters, jnp.dtype(self.dtype).name
-        loss = said(loss_of(self.first))
+        p, dtype = self.net.parameters, jnp.dtype(self.dtype).name
+        loss = said(loss_of(self.net))
         return f"<Streamed: {form}, {p} x {p}, {dtype}, {p} parameters, batches of samples, {loss}>"
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.first.parameters, self.first.parameters
+        return self.net.parameters, self.net.parameters
 
     @property
     def dtype(self) -> jnp.dtype:
-        return self.first.dtype
+        return self.net.dtype
 
     @cached_property
     def _rank(self) -> RankBound:
         """A bound on the rank of G by the rows and columns of J; the size for a Hessian."""
         if self.functional is not None:
-            return RankBound(self.first.parameters)
+            return RankBound(self.net.parameters)
         return rank_bound_of_batches(
-            self.first, lambda: (part.net for part in self.parts()), self.rows
+            self.net, lambda: (part.net for part in self.parts()), self.rows
         )
-
-    @property
-    def net(self) -> Network:
-        return self.first
 
     def _in_float64(self) -> Streamed | None:
         """The operator with its parameters in float64; None if the model stays in float32."""
-        wide = replace(self, first=widened(self.first))
+        wide = replace(self, net=widened(self.net))
         return wide if multiplies_in_float64(next(wide.parts())) else None
 
     @takes_trees
@@ -142,7 +138,7 @@ class Streamed(Algebra, ParameterTrees):
         i of the batch, and otherwise the sum of the Hessians of their losses, or of the parts H_F.
         A batch in which no sample counts, because all labels are to be ignored, is left out.
         """
-        first = self.first
+        first = self.net
         for x, y in self.batches:
             inputs = check_samples("x", x)
             n = sample_count(inputs)
