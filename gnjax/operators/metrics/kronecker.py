@@ -20,7 +20,6 @@ from gnjax.operators.metrics.metric import (
     Block,
     Metric,
     diagonal_block,
-    diagonal_factor,
     kronecker_block,
     matrix_block,
     symmetric_factor,
@@ -253,10 +252,8 @@ def _kronecker_blocks(layers: _Layers) -> list[Block]:
     """The blocks A (x) B, for K-FAC's factors A and B, of all known layers with their biases."""
     blocks = []
     for name, places, a, b in _factors(layers):
-        left, right = np.asarray(a), np.asarray(b)
-        # For an embedding A is diagonal, and ``a`` (g, i) its diagonal instead of (g, i, i).
-        left_factor = diagonal_factor(left) if left.ndim == 2 else symmetric_factor(left)
-        blocks.append(kronecker_block(name, places, left_factor, symmetric_factor(right)))
+        factors = symmetric_factor(np.asarray(a)), symmetric_factor(np.asarray(b))
+        blocks.append(kronecker_block(name, places, *factors))
     return blocks
 
 

@@ -35,18 +35,18 @@ class Factor:
 
 
 def symmetric_factor(matrix: np.ndarray) -> Factor:
-    """A factor (g, m, m) that is positive semidefinite; rounding below zero is cut off."""
+    """The factor of semidefinite matrices (g, m, m), or of diagonal ones with the entries (g, m).
+
+    Eigenvalues that rounding has made negative are cut off.
+    """
+    if matrix.ndim == 2:
+        return Factor(matrix, matrix, None)
     symmetric = (matrix + matrix.swapaxes(1, 2)) / 2
     values, basis = np.linalg.eigh(symmetric)
     return Factor(symmetric, values.clip(0), basis)
 
 
-def diagonal_factor(entries: np.ndarray) -> Factor:
-    """A factor that is diagonal, (g, m)."""
-    return Factor(entries, entries, None)
-
-
-ONE = diagonal_factor(np.ones((1, 1)))
+ONE = symmetric_factor(np.ones((1, 1)))
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def diagonal_block(name: str, places: np.ndarray, entries: np.ndarray) -> Block:
     """
     # (1, m, 1): one group, as the Kronecker product of a matrix (m, m) and one (1, 1)
     kind = f"exact diagonal of {name}" if name else "diagonal"
-    left = diagonal_factor(entries[None])
+    left = symmetric_factor(entries[None])
     return Block(kind, name, places[None, :, None], left, ONE, entries[None, :, None])
 
 

@@ -93,7 +93,7 @@ class NetworkGram(Algebra, ParameterTrees):
         loss_of_caller = target is not None and callable(target.loss)
         return Facts(
             error=self.error,
-            rank=lambda: self._rank,
+            rank=self._rank,
             symmetric=True,
             positive=has_root(target) and (_CONVEX if loss_of_caller else True),
             factor=self.factorisation,
@@ -136,7 +136,6 @@ class NetworkGram(Algebra, ParameterTrees):
             return self
         return replace(self, side=side)
 
-    @property
     def _rank(self) -> RankBound:
         """A bound on the rank of J, by the structure of the network."""
         every_leaf = range(len(self.net.leaf_indices))

@@ -12,7 +12,6 @@ import gnjax
 from gnjax.operators.metrics.metric import (
     Metric,
     diagonal_block,
-    diagonal_factor,
     kronecker_block,
     matrix_block,
     symmetric_factor,
@@ -32,7 +31,7 @@ def _own(*shape, start=0):
 
 
 LEFT, RIGHT = _factor(2, 3, 3), _factor(2, 4, 4)
-COUNTS = diagonal_factor(np.array([[0.5, 0.25, 0.2, 0.05, 0.0]]))
+COUNTS = symmetric_factor(np.array([[0.5, 0.25, 0.2, 0.05, 0.0]]))
 MATRIX = _factor(1, 6, 6, decades=6.0).matrix[0]
 SPREAD = RNG.uniform(0.1, 1, (2, 3, 4))
 BLOCKS = {
