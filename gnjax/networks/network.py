@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, TypeVar
 
 import jax
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import jaxprs
-from gnjax.networks.forms.samples import reshaped, sample_count, take
+from gnjax.networks.forms.samples import rearranged, sample_count, take
 from gnjax.networks.model import Apply
 from gnjax.networks.outputs.hessians import OutputHessian, output_hessian
 from gnjax.networks.outputs.shapes import Outputs
@@ -46,28 +46,23 @@ class Network:
     leaf_indices: tuple[int, ...] = field(metadata={"static": True})  # of the chosen leaves
     counts: tuple[int, ...] = field(metadata={"static": True})  # chosen entries of each
     shapes: Outputs = field(metadata={"static": True})
-    coupled: bool = field(metadata={"static": True})
-    convolves: bool = field(metadata={"static": True})
-    forward: bool = field(metadata={"static": True})  # the model has a forward mode
-    written: float = field(metadata={"static": True})  # numbers written for a sample
-    batch: int = field(metadata={"static": True})
-    layered: tuple[int, ...] = field(metadata={"static": True})  # the leaf of each known layer
+    batch: int = field(metadata={"static": True})  # how many samples go at once
     narrowest: jnp.dtype = field(metadata={"static": True})  # of the smallest exponent range
-
-    @cached_property
-    def _kept(self) -> dict[str, Any]:
-        """What :meth:`once` has computed, by its names."""
-        return {}
+    coupled: bool = field(default=False, metadata={"static": True})  # an output depends on others
+    convolves: bool = field(default=False, metadata={"static": True})  # an equation convolves
+    forward: bool = field(default=True, metadata={"static": True})  # there is a forward mode
+    written: float = field(default=1.0, metadata={"static": True})  # numbers written for a sample
+    layered: tuple[int, ...] = field(default=(), metadata={"static": True})  # leaves in layers
 
     def once(self, name: str, compute: Callable[[], Answer]) -> Answer:
         """What ``compute()`` returns, which is called once for this network and each name.
 
         So the operators of one network, such as J^T J and J J^T, share an answer.
         """
-        if name not in self._kept:
-            self._kept[name] = compute()
-        kept: Answer = self._kept[name]
-        return kept
+        kept: dict[str, Answer] = self.__dict__.setdefault("kept", {})
+        if name not in kept:
+            kept[name] = compute()
+        return kept[name]
 
     @property
     def samples(self) -> int:
@@ -115,11 +110,7 @@ class Network:
 
 
 def stated_by(jaxpr: Any, samples: int = 1) -> dict[str, Any]:
-    """Fields of a :class:`Network`, read from the equations of the model at ``samples`` samples.
-
-    They are how many numbers the equations compute for a sample, whether one is a convolution,
-    whether the model has JAX's forward mode, and the dtype with the smallest range of exponents.
-    """
+    """Fields of a :class:`Network`, read from the equations of the model at ``samples`` samples."""
     entries = sum(v.aval.size for eqn in jaxpr.eqns for v in eqn.outvars)
     return {
         "written": max(entries / samples, 1.0),
@@ -260,9 +251,7 @@ def gauss_newton_of_batch(
 ) -> jax.Array:
     """J_b^T J_b v = (dF/dtheta)^T B dF/dtheta v (p,) for v (p,) at a batch of samples x.
 
-    J_b is R^T dF/dtheta with R R^T = B. B is the output Hessian of the loss of ``target``, which is
-    applied between the products with dF/dtheta; without a target it is the identity. With
-    ``rooted`` a loss of the caller's applies B by its factor R, which is formed for that.
+    With ``rooted`` a loss of the caller's applies B by its factor R, which is formed for that.
     """
     outputs, image = pushed_forward(net, x, v)
     if target is not None:
@@ -344,7 +333,8 @@ def backward_products(net: Network, u: jax.Array) -> jax.Array:
 
 def backward_parts(net: Network, u: jax.Array) -> Iterator[jax.Array]:
     """Yield J_b^T u_b for each batch b of samples; their sum is J^T u, for u (n r,) or (n r, c)."""
-    u_of_samples = reshaped(u, net.samples, net.rows, *u.shape[1:])
+    shape = (net.samples, net.rows, *u.shape[1:])
+    u_of_samples = rearranged(u, lambda array: array.reshape(shape))
     for x, target, u_of_batch in sample_batches(net, net.target, u_of_samples):
         yield columns(net, partial(_backward_batch, net, x, target), u_of_batch, 2)
 

@@ -42,24 +42,19 @@ class Batches:
     digests: tuple[bytes, ...]
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        """Yield the batches (x, y) of one pass over the data.
-
-        A pass whose batches differ from those of the first one, by their digests, is refused.
-        """
+        """Yield the batches (x, y) of one pass; one that differs from the first is refused."""
         count = 0
         for batch in self.source:
             x, y = pair_of(batch)
             if count >= len(self.digests) or tree_digest((x, y)) != self.digests[count]:
-                raise ValueError(_differ(count))
+                break
             count += 1
             yield x, y
-        if count != len(self.digests):
-            raise ValueError(_differ(count))
-
-
-def _differ(count: int) -> str:
-    """The message that the batch of this number is another one than in the first pass."""
-    return f"two passes over the batches differ, at batch {count}; {_AGAIN}"
+        else:
+            if count == len(self.digests):
+                return
+        msg = f"two passes over the batches differ, at batch {count}; {_AGAIN}"
+        raise ValueError(msg)
 
 
 def check_again(source: Any) -> None:

@@ -17,10 +17,9 @@ def check_differentiable(
 ) -> None:
     """Refuse a model for which JAX cannot make the products J^T u and J v with its Jacobian J.
 
-    ``function`` maps the parameters to the outputs, and ``point`` is the parameters; the function
-    is traced there and not evaluated. J^T u needs the reverse mode. Where ``forward`` is false, as
-    for a function with a ``jax.custom_vjp``, the model has no forward mode, and J v is the
-    transpose of its reverse rule; a rule that is not linear has no transpose and is refused.
+    ``function`` maps the parameters, of which ``point`` is one, to the outputs. Where ``forward``
+    is false, as with a ``jax.custom_vjp``, there is no forward mode, and J v is the transpose of
+    the reverse rule; a rule that is not linear has no transpose and is refused.
     """
 
     def backward(point: Any) -> Any:
@@ -52,9 +51,9 @@ def check_differentiable(
 
 
 def check_second_derivative(name: str, product: BoundedJit[..., Any], *args: Any) -> None:
-    """Refuse a function whose second derivative ``product(*args)`` JAX cannot make.
+    """Refuse a function, ``name`` in the message, with a second derivative that JAX cannot make.
 
-    ``name`` is the function in the message. The product is traced and not evaluated.
+    That is ``product(*args)``, which is traced and not evaluated.
     """
     try:
         # ``of`` gives the jax.jit that the product keeps for the functions in its first argument

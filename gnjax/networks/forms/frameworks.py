@@ -1,8 +1,7 @@
 """Models of every framework as a pair (apply, params) with apply(params, x) -> outputs.
 
-``apply`` is a pytree whose leaves are held fixed (batch statistics, random keys). It compares by
-the structure of the model, so that what is compiled for one set of weights is reused for the next.
-Equinox, Haiku and Keras are recognised where a caller has imported them, and never imported here.
+``apply`` is a pytree whose leaves are held fixed (batch statistics, random keys). Equinox, Haiku
+and Keras are recognised where a caller has imported them, and never imported here.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import flax.linen
@@ -30,47 +29,38 @@ InputTree = Any  # a pytree of arrays with the samples first; or batches (x, y),
 Apply = Callable[[Params, Any], Any]
 
 
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Keywords:
-    """The keywords of a model's call without their arrays and random keys.
+    """The keywords of a model's call, a pytree with their arrays and random keys as its leaves.
 
-    The arrays are kept apart, as a pytree, so that they can be traced.
+    So JAX traces the arrays, and a compiled program serves other numbers of the same shape.
     """
 
-    fixed: tuple[tuple[str, Any], ...]  # keywords that hold no array
-    graphs: tuple[tuple[str, Any], ...]  # of nnx.Rngs among the keywords
+    arrays: dict[str, Any]
+    fixed: tuple[tuple[str, Any], ...] = field(metadata={"static": True})  # that hold no array
+    graphs: tuple[tuple[str, Any], ...] = field(metadata={"static": True})  # of nnx.Rngs
 
-    def joined(self, arrays: dict[str, Any]) -> dict[str, Any]:
-        """All keywords of the call, with the ``arrays`` put back by their names.
-
-        Each nnx.Rngs is a new copy, so that every call draws the same random numbers.
-        """
-        keywords_of_call = {**dict(self.fixed), **arrays}
-        for name, graph in self.graphs:
-            keywords_of_call[name] = nnx.merge(graph, keywords_of_call[name], copy=True)
-        return keywords_of_call
+    def all(self) -> dict[str, Any]:
+        """All keywords; each nnx.Rngs is a new copy, so that every call draws the same numbers."""
+        rngs = {name: nnx.merge(graph, self.arrays[name], copy=True) for name, graph in self.graphs}
+        return {**dict(self.fixed), **self.arrays, **rngs}
 
 
-def keywords(call: dict[str, Any]) -> tuple[Keywords, dict[str, Any]]:
-    """Keyword arguments of a model's call, split into arrays and all else.
+def keywords(call: dict[str, Any]) -> Keywords:
+    """The keyword arguments of a model's call, split into arrays and all else.
 
-    The function apply(params, x) of a model is a pytree. The arrays become leaves of it, so that
-    JAX traces them and a compiled program serves other numbers of the same shape. All else is a
-    part of its structure. An nnx.Rngs is split into its graph, which is structure, and its keys and
-    counts, which are arrays.
-
-    Returns:
-      The keywords without arrays, and the arrays by the names of their keywords.
+    An nnx.Rngs is split into its graph, and its keys and counts, which are arrays.
     """
     arrays, fixed, graphs = {}, {}, {}
     for name, value in call.items():
         if isinstance(value, nnx.Rngs):
             graphs[name], arrays[name] = nnx.split(value)
-        elif any(_is_array(leaf) for leaf in jax.tree.leaves(value)):
+        elif any(isinstance(leaf, jax.Array | np.ndarray) for leaf in jax.tree.leaves(value)):
             arrays[name] = value
         else:
             fixed[name] = value
-    return Keywords(tuple(fixed.items()), tuple(graphs.items())), arrays
+    return Keywords(arrays, tuple(fixed.items()), tuple(graphs.items()))
 
 
 def positional(x: Any) -> tuple[Any, ...]:
@@ -78,18 +68,11 @@ def positional(x: Any) -> tuple[Any, ...]:
     return x if type(x) is tuple else (x,)
 
 
-def _is_array(leaf: Any) -> bool:
-    """Whether this is an array of JAX or NumPy."""
-    return isinstance(leaf, jax.Array | np.ndarray)
-
-
 def like(params: Params, constants: Any) -> Any:
-    """Cast the floating-point leaves of ``constants`` to the precision of ``params``.
+    """The floating-point leaves of ``constants``, held fixed, in the precision of ``params``.
 
-    ``constants`` are arrays that a model holds fixed, such as the means and variances of BatchNorm.
-    The library computes in float64 in 64-bit mode, whatever precision the model came in. With a
-    constant in float32 a part of the model would be computed in float32, such as
-    1 / sqrt(variance). Integers, random keys and leaves that are no arrays stay as they are.
+    With the variances of a BatchNorm in float32, for one, 1 / sqrt(variance) would be computed in
+    float32. Integers, random keys and leaves that are no arrays stay as they are.
     """
     # the dtype of the real parts: finfo of complex64 is that of float32
     dtype = jnp.finfo(jnp.result_type(*jax.tree.leaves(params))).dtype
@@ -101,49 +84,19 @@ def like(params: Params, constants: Any) -> Any:
     return jax.tree.map(cast, constants)
 
 
-@dataclass(frozen=True)
-class _ModuleCall:
-    """The call of a module that ``rebuild`` makes from its parameters."""
-
-    names: Keywords
-
-    def __call__(self, rebuild: Any, arrays: Any, params: Params, x: Any) -> Any:
-        """The outputs at x; ``rebuild(params)`` is the module, ``arrays`` are of its keywords."""
-        return rebuild(params)(*positional(x), **self.names.joined(arrays))
-
-
 def of_nnx(model: nnx.Module, call: dict[str, Any]) -> tuple[Apply, Params]:
-    """(apply, params) of an NNX module, where ``call`` are further keywords of its call."""
-    if not call:  # a keyword such as deterministic=True may switch dropout off
-        _check_dropout(model)
-    rebuild, params = nnx_parts(model)
-    names, arrays = keywords(call)
-    return Partial(_ModuleCall(names), rebuild, arrays), params
+    """(apply, params) of an NNX module, where ``call`` are further keywords of its call.
 
-
-def nnx_parts(model: nnx.Module) -> tuple[Callable[[Params], Any], Params]:
-    """A function that makes the module from its parameters, and the parameters."""
-    graph, params, *constants = nnx.split(model, nnx.Param, ...)
-    return Partial(_NnxRebuilt(graph), constants), params
-
-
-@dataclass(frozen=True)
-class _NnxRebuilt:
-    """(constants, params) to the NNX module of this graph, as a copy of its own."""
-
-    graph: Any
-
-    def __call__(self, constants: Any, params: Params) -> Any:
-        """The module; constants that float get the precision of the parameters."""
-        return nnx.merge(self.graph, params, *like(params, constants), copy=True)
-
-
-def _check_dropout(model: nnx.Module) -> None:
-    """Refuse dropout that is switched on: its one frozen mask would be part of the network."""
+    Dropout that is switched on is refused: its one frozen mask would be part of the network.
+    """
+    rates = {nnx.Dropout: "rate", nnx.MultiHeadAttention: "dropout_rate"}
     active = [
-        "/".join(str(part) for part in path) for path, node in nnx.iter_graph(model) if _drops(node)
+        "/".join(map(str, path))
+        for path, node in nnx.iter_graph(model)
+        for kind, rate in rates.items()
+        if isinstance(node, kind) and getattr(node, rate) > 0 and not node.deterministic
     ]
-    if active:
+    if active and not call:  # a keyword such as deterministic=True may switch dropout off
         msg = (
             f"dropout is switched on ({', '.join(active)}): a new NNX module is in training mode; "
             "call model.eval() first, or pass gnjax.functional(model, deterministic=True) with the "
@@ -151,15 +104,24 @@ def _check_dropout(model: nnx.Module) -> None:
             "(apply, params) with an apply that makes its nnx.Rngs from a fixed key"
         )
         raise ValueError(msg)
+    rebuild, params = nnx_parts(model)
+    return Partial(_call_module, rebuild, keywords(call)), params
 
 
-def _drops(node: Any) -> bool:
-    """Whether a node of an NNX module is dropout that is switched on."""
-    if isinstance(node, nnx.Dropout):
-        return node.rate > 0 and not node.deterministic
-    if isinstance(node, nnx.MultiHeadAttention):
-        return node.dropout_rate > 0 and not node.deterministic
-    return False
+def _call_module(rebuild: Any, call: Keywords, params: Params, x: Any) -> Any:
+    """The outputs of the module ``rebuild(params)`` at x."""
+    return rebuild(params)(*positional(x), **call.all())
+
+
+def nnx_parts(model: nnx.Module) -> tuple[Callable[[Params], Any], Params]:
+    """A function that makes the module from its parameters, and the parameters."""
+    graph, params, *constants = nnx.split(model, nnx.Param, ...)
+    return Partial(_rebuilt, graph, constants), params
+
+
+def _rebuilt(graph: Any, constants: Any, params: Params) -> Any:
+    """A copy of the NNX module of a graph; constants that float get the parameters' precision."""
+    return nnx.merge(graph, params, *like(params, constants), copy=True)
 
 
 def of_linen(
@@ -176,8 +138,7 @@ def of_linen(
         )
         raise ValueError(msg)
     constants = {name: value for name, value in variables.items() if name != "params"}
-    names, arrays = keywords(call)
-    return Partial(_LinenCall(module, names), constants, arrays), variables["params"]
+    return Partial(_LinenCall(module), constants, keywords(call)), variables["params"]
 
 
 @dataclass(frozen=True)
@@ -185,12 +146,10 @@ class _LinenCall:
     """The call of a Linen module with its parameters, and other variables that are held fixed."""
 
     module: flax.linen.Module
-    names: Keywords
 
-    def __call__(self, constants: Any, arrays: Any, params: Params, x: Any) -> Any:
-        """The outputs at x; ``constants`` are the variables that are no parameters."""
+    def __call__(self, constants: Any, call: Keywords, params: Params, x: Any) -> Any:
         variables = {"params": params, **like(params, constants)}
-        return self.module.apply(variables, *positional(x), **self.names.joined(arrays))
+        return self.module.apply(variables, *positional(x), **call.all())
 
 
 def is_train_state(model: Any) -> bool:
@@ -199,13 +158,10 @@ def is_train_state(model: Any) -> bool:
 
 
 def of_train_state(state: Any, call: dict[str, Any]) -> tuple[Apply, Params]:
-    """(apply, params) of the model of Flax's TrainState, which pairs ``apply_fn`` with ``params``.
+    """(apply, params) of Flax's TrainState, where ``call`` are further keywords of ``apply_fn``.
 
-    ``call`` are further keyword arguments of ``apply_fn``, such as train=False. If ``apply_fn`` is
-    the method ``apply`` of a Linen module, as Flax's examples have it, the module is called with
-    the parameters and with ``state.batch_stats``, if there are any, which are held fixed. Any other
-    ``apply_fn`` is called as apply_fn(params, x, **call). It does not get ``batch_stats``, because
-    nothing says how it takes them: a caller can pass them in ``call``.
+    The method ``apply`` of a Linen module is called with ``state.batch_stats``, too, which are held
+    fixed. Nothing says how another ``apply_fn`` takes them, and it does not get them.
     """
     module = getattr(state.apply_fn, "__self__", None)  # of a method the object to which it belongs
     if not isinstance(module, flax.linen.Module):
@@ -225,21 +181,12 @@ def of_function(apply: Any, params: Params, call: dict[str, Any]) -> tuple[Apply
     A dict or tuple x reaches ``apply`` as one argument.
     """
     function = apply if isinstance(apply, Partial) else Partial(compared(apply))
-    if not call:
-        return function, params
-    names, arrays = keywords(call)
-    return Partial(_FunctionCall(names), function, arrays), params
+    return (Partial(_call_function, function, keywords(call)) if call else function), params
 
 
-@dataclass(frozen=True)
-class _FunctionCall:
-    """The call of a caller's function apply(params, x) with further keywords."""
-
-    names: Keywords
-
-    def __call__(self, apply: Any, arrays: Any, params: Params, x: Any) -> Any:
-        """apply(params, x) with the keywords; ``arrays`` are those among them."""
-        return apply(params, x, **self.names.joined(arrays))
+def _call_function(apply: Apply, call: Keywords, params: Params, x: Any) -> Any:
+    """The caller's apply(params, x) with further keywords."""
+    return apply(params, x, **call.all())
 
 
 def is_equinox(model: Any) -> bool:
@@ -257,8 +204,8 @@ def is_equinox_state(value: Any) -> bool:
 def of_equinox(model: Any, call: dict[str, Any], *state: Any) -> tuple[Apply, Params]:
     """(apply, params) of an Equinox module, which takes one sample and is mapped over all.
 
-    ``call`` are further keywords of its call, and ``state`` is the state of a module that has one,
-    such as the averages of a BatchNorm, which is held fixed.
+    ``call`` are further keywords of its call, and ``state``, which is held fixed, is that of a
+    module that has one, such as the averages of a BatchNorm.
     """
     equinox = sys.modules["equinox"]
     nodes = jax.tree.leaves(model, is_leaf=lambda node: isinstance(node, equinox.nn.StateIndex))
@@ -268,24 +215,21 @@ def of_equinox(model: Any, call: dict[str, Any], *state: Any) -> tuple[Apply, Pa
         msg = f"this Equinox module has {'a' if has_state else 'no'} state; pass {form}"
         raise ValueError(msg)
     rebuild, params = equinox_parts(model)
-    names, arrays = keywords(call)
-    return Partial(_EquinoxCall(names, _axis_name(model)), rebuild, arrays, state), params
+    return Partial(_EquinoxCall(_axis_name(model)), rebuild, keywords(call), state), params
 
 
 @dataclass(frozen=True)
 class _EquinoxCall:
     """The call of an Equinox module for each sample, with its state held fixed."""
 
-    names: Keywords
     axis_name: Any  # over which a BatchNorm in training mode takes means
 
-    def __call__(self, rebuild: Any, arrays: Any, state: Any, params: Params, x: Any) -> Any:
+    def __call__(self, rebuild: Any, call: Keywords, state: Any, params: Params, x: Any) -> Any:
         """The outputs at the samples x; ``state`` is a tuple of one state, or of none."""
-        module, call = rebuild(params), self.names.joined(arrays)
-        fixed_state = like(params, state)  # a tuple of one state, or of none
+        module, fixed_state, arguments = rebuild(params), like(params, state), call.all()
 
         def of_sample(sample: Any) -> Any:
-            returned = module(*positional(sample), *fixed_state, **call)
+            returned = module(*positional(sample), *fixed_state, **arguments)
             return returned[0] if state else returned  # with a state it is (outputs, state)
 
         return jax.vmap(of_sample, axis_name=self.axis_name)(x)
@@ -315,27 +259,22 @@ def equinox_parts(model: Any) -> tuple[Callable[[Params], Any], Params]:
     """A function that makes an Equinox module from its parameters, and the parameters.
 
     The parameters are all arrays of floating or complex numbers, as a tree like the module with
-    None in place of every other leaf. The function holds the other leaves: arrays are leaves of it
-    as a pytree, so that they may be traced, and all else is a part of its structure.
+    None in place of every other leaf. Other arrays are leaves of the function as a pytree, so that
+    they may be traced, and all else is a part of its structure.
     """
     leaves, structure = jax.tree.flatten(model)
-    kinds = tuple(_kind(leaf) for leaf in leaves)
+    kinds = []
+    for leaf in leaves:
+        kind = "fixed" if isinstance(leaf, jax.Array | np.ndarray) else "other"
+        if kind == "fixed" and jnp.issubdtype(leaf.dtype, jnp.inexact):
+            kind = "parameter"
+        kinds.append(kind)
     leaves_and_kinds = list(zip(leaves, kinds, strict=True))
     parameters = [leaf if kind == "parameter" else None for leaf, kind in leaves_and_kinds]
     fixed = [leaf for leaf, kind in leaves_and_kinds if kind == "fixed"]
     constants = tuple(leaf for leaf, kind in leaves_and_kinds if kind == "other")
-    rebuild = Partial(_EquinoxRebuilt(structure, kinds, constants), fixed)
+    rebuild = Partial(_EquinoxRebuilt(structure, tuple(kinds), constants), fixed)
     return rebuild, jax.tree.unflatten(structure, parameters)
-
-
-def _kind(leaf: Any) -> str:
-    """What a leaf of an Equinox module counts as: a "parameter", a "fixed" array, or "other".
-
-    Arrays of floating or complex numbers are parameters.
-    """
-    if not _is_array(leaf):
-        return "other"
-    return "parameter" if jnp.issubdtype(leaf.dtype, jnp.inexact) else "fixed"
 
 
 @dataclass(frozen=True)
@@ -347,10 +286,7 @@ class _EquinoxRebuilt:
     others: tuple[Any, ...]  # the leaves that are no arrays
 
     def __call__(self, fixed: Any, params: Params) -> Any:
-        """The module, whose leaves are those of ``params``, of ``fixed`` and of ``self.others``.
-
-        Each leaf is the next one of its kind, in order.
-        """
+        """The module, each of whose leaves is the next one of its kind."""
         sources = {"parameter": jax.tree.leaves(params), "fixed": fixed, "other": self.others}
         remaining = {kind: iter(leaves) for kind, leaves in sources.items()}
         return jax.tree.unflatten(self.structure, [next(remaining[kind]) for kind in self.kinds])
@@ -382,9 +318,8 @@ def of_keras(model: Any, call: dict[str, Any]) -> tuple[Apply, Params]:
         paths = [f"{path}_{index}" for index, path in enumerate(paths)]
     values = [variable.value for variable in model.trainable_variables]
     constants = [variable.value for variable in model.non_trainable_variables]
-    names, arrays = keywords(call)
     params = dict(zip(paths, values, strict=True))
-    return Partial(_KerasCall(model, tuple(paths), names), constants, arrays), params
+    return Partial(_KerasCall(model, tuple(paths)), constants, keywords(call)), params
 
 
 @dataclass(frozen=True)
@@ -393,13 +328,11 @@ class _KerasCall:
 
     model: Any
     paths: tuple[str, ...]
-    names: Keywords
 
-    def __call__(self, constants: Any, arrays: Any, params: Params, x: Any) -> Any:
+    def __call__(self, constants: Any, call: Keywords, params: Params, x: Any) -> Any:
         """The outputs at x; ``constants`` are the variables that are not trained."""
         values = [params[path] for path in self.paths]
-        fixed = like(params, constants)
-        return self.model.stateless_call(values, fixed, x, **self.names.joined(arrays))[0]
+        return self.model.stateless_call(values, like(params, constants), x, **call.all())[0]
 
 
 TORCH = (
@@ -427,11 +360,9 @@ def is_haiku(transformed: Any) -> bool:
 def of_haiku(
     transformed: Any, variables: tuple[Any, ...], call: dict[str, Any]
 ) -> tuple[Apply, Params]:
-    """(apply, params) of a Haiku model (transformed, params) or (transformed, params, state).
+    """(apply, params) of a Haiku model with the ``variables`` (params,) or (params, state).
 
-    ``transformed`` comes from hk.transform or hk.transform_with_state, and ``variables`` are
-    (params,) or (params, state), of which the state is held fixed. ``call`` are further keywords of
-    the model's call; the keyword rng is the random key.
+    The state is held fixed. ``call`` are further keywords of its call; rng is the random key.
     """
     haiku = sys.modules["haiku"]
     stateful = isinstance(transformed, haiku.TransformedWithState)
@@ -445,9 +376,9 @@ def of_haiku(
         raise ValueError(msg)
     params, *state = variables
     takes_key = "rng" in list(inspect.signature(transformed.apply).parameters)
-    names, arrays = keywords({name: value for name, value in call.items() if name != "rng"})
-    function = _HaikuCall(transformed.apply, takes_key, names)
-    return Partial(function, state, call.get("rng"), arrays), params
+    others = keywords({name: value for name, value in call.items() if name != "rng"})
+    function = _HaikuCall(transformed.apply, takes_key)
+    return Partial(function, state, call.get("rng"), others), params
 
 
 @dataclass(frozen=True)
@@ -456,11 +387,10 @@ class _HaikuCall:
 
     apply: Any
     takes_key: bool
-    names: Keywords
 
-    def __call__(self, state: Any, key: Any, arrays: Any, params: Params, x: Any) -> Any:
+    def __call__(self, state: Any, key: Any, call: Keywords, params: Params, x: Any) -> Any:
         """The outputs at x; ``state`` is a list of one state, or of none."""
         # Haiku's order of arguments is parameters, state, key, inputs
         state_and_key = [*like(params, state), *([key] if self.takes_key else [])]
-        returned = self.apply(params, *state_and_key, *positional(x), **self.names.joined(arrays))
+        returned = self.apply(params, *state_and_key, *positional(x), **call.all())
         return returned[0] if state else returned  # with a state Haiku returns (outputs, state)

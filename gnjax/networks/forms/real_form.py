@@ -38,12 +38,14 @@ def real_form(params: Any) -> Any:
 def complex_form(params: Any) -> Any:
     """The parameters of which ``params`` is the real form: each :class:`RealForm` as a + i b."""
 
-    def joined(leaf: Any) -> Any:
-        if not isinstance(leaf, RealForm):
-            return leaf
-        return jax.lax.complex(leaf.value[..., 0], leaf.value[..., 1])
-
-    return jax.tree.map(joined, params, is_leaf=_is_real_form)
+    nodes, structure = jax.tree.flatten(params, is_leaf=lambda node: isinstance(node, RealForm))
+    values = [
+        jax.lax.complex(node.value[..., 0], node.value[..., 1])
+        if isinstance(node, RealForm)
+        else node
+        for node in nodes
+    ]
+    return jax.tree.unflatten(structure, values)
 
 
 def of_real_parameters(function: Any, params: Any) -> tuple[Any, Any]:
@@ -53,40 +55,32 @@ def of_real_parameters(function: Any, params: Any) -> tuple[Any, Any]:
     """
     if not any(map(is_complex, jax.tree.leaves(params))):
         return function, params
-    return Partial(_OfRealForm(), function), real_form(params)
+    return Partial(_of_complex_form, function), real_form(params)
 
 
-@dataclass(frozen=True)
-class _OfRealForm:
-    """(function, params in real form, ...) to function(params, ...)."""
-
-    def __call__(self, function: Any, params: Any, *args: Any) -> Any:
-        return function(complex_form(params), *args)
+def _of_complex_form(function: Any, params: Any, *args: Any) -> Any:
+    """``function(params, *args)`` for parameters in real form."""
+    return function(complex_form(params), *args)
 
 
 def for_both_parts(tree: Any, params: Any) -> Any:
-    """A mask or a metric of the caller's in the structure of parameters in real form.
+    """A mask or a metric of the caller's in the structure of ``params``, which is in real form.
 
-    ``tree`` has one real number for each parameter, also for a complex one a + i b. ``params`` are
-    the parameters in real form, where a and b are two parameters: both get that number. A tree of
+    It has one real number for a complex parameter a + i b, and here a and b both get it. A tree of
     another structure comes back as it is.
     """
-    nodes, structure = jax.tree.flatten(params, is_leaf=_is_real_form)
+    nodes, structure = jax.tree.flatten(params, is_leaf=lambda node: isinstance(node, RealForm))
     leaves, structure_of_tree = jax.tree.leaves(tree), cast(Any, jax.tree.structure(tree))
     if structure_of_tree != structure:
         return tree
     pairs = zip(leaves, nodes, strict=True)
-    return jax.tree.unflatten(structure, [_for_parts_of(node, leaf) for leaf, node in pairs])
-
-
-def _for_parts_of(node: Any, leaf: Any) -> Any:
-    """The numbers (...) twice, as (..., 2), if ``node`` is a complex parameter in real form.
-
-    For another parameter, and for complex numbers, the leaf comes back as it is.
-    """
-    if not _is_real_form(node) or is_complex(leaf):
-        return leaf
-    return RealForm(np.stack((leaf, leaf), axis=-1))
+    for_parts = [
+        RealForm(np.stack((leaf, leaf), axis=-1))
+        if isinstance(node, RealForm) and not is_complex(leaf)
+        else leaf
+        for leaf, node in pairs
+    ]
+    return jax.tree.unflatten(structure, for_parts)
 
 
 def is_complex(leaf: Any) -> bool:
@@ -94,11 +88,6 @@ def is_complex(leaf: Any) -> bool:
     return isinstance(leaf, complex) or (
         hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.complexfloating)
     )
-
-
-def _is_real_form(node: Any) -> bool:
-    """Whether a node of a pytree is a complex parameter in real form."""
-    return isinstance(node, RealForm)
 
 
 def _parts(array: Any) -> Any:

@@ -63,16 +63,21 @@ def first_line(error: BaseException) -> str:
 
 
 def raised_by(who: str, argument: str, shapes: Any, types: Any, error: BaseException) -> str:
-    """A message that a function of the user's raises an error, with the line and the argument.
+    """A message that a function of the user's, ``who``, raises an error, with the line.
 
-    ``who`` names the function and ``argument`` what it was called with, such as "an x", and
-    ``shapes`` and ``types`` are those of the argument's arrays. A function that needs the values of
-    arrays, which are not known while JAX traces it, gets a message of its own.
+    ``argument`` is what it was called with, such as "an x", and ``shapes`` and ``types`` are those
+    of its arrays. A function that needs the values of traced arrays gets a message of its own.
     """
+    # the last line of the traceback that is in no installed package and not in gnjax
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not any(package in frame.filename for package in _PACKAGES)
+    ]
+    line = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
     if asks_for_numbers(error):
-        line = _line_of_user(error) or " somewhere"
+        line = line or " somewhere"
         return f"{who} cannot be traced by JAX{line}: {first_line(error)}; {_NOT_TRACED}"
-    line = _line_of_user(error)
     raised = f"{who} raises {type(error).__name__}{line} at {argument} of shape {shapes}"
     message = f": {first_line(error)}" if str(error).strip() else ""
     return f"{raised} and dtype {types}{message}"
@@ -82,20 +87,6 @@ def asks_for_numbers(error: BaseException) -> bool:
     """Whether an error says that a traced function needs the values of arrays, or such a size."""
     sizes = isinstance(error, TypeError) and "concrete values" in str(error)
     return sizes or isinstance(error, _NUMBERS_IN_PYTHON)
-
-
-def _line_of_user(error: BaseException) -> str:
-    """The last line of the user's code in an error's traceback, as " (line 3 of model.py)", or "".
-
-    Code of installed packages and of gnjax is not the user's.
-    """
-    frames = traceback.extract_tb(error.__traceback__)
-    frames_of_user = [f for f in frames if not any(package in f.filename for package in _PACKAGES)]
-    return (
-        f" (line {frames_of_user[-1].lineno} of {Path(frames_of_user[-1].filename).name})"
-        if frames_of_user
-        else ""
-    )
 
 
 def shapes_of(tree: Any) -> Any:

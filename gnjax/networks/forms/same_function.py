@@ -1,12 +1,8 @@
 """Functions that compare by what they do: a new lambda around an old function is no new one.
 
 JAX knows a function by its identity, and compiles everything again for one that was written down
-again. Here two functions are the same where their code is the same and everything that it reads is:
-defaults, enclosed variables, globals, attributes of functions, and in turn what the functions among
-these read. Tuples and small NumPy arrays count with their entries at the time of asking, JAX arrays
-by identity. Where a function reads anything else that may change unseen, such as a list or an
-object of a class of the caller's, or sets a variable or an attribute outside of itself, or looks
-variables up by a text, it is compared by identity as ever.
+again. Here two functions are the same where their code is the same and everything that it reads is.
+A function that reads what may change unseen is compared by identity as ever.
 """
 
 from __future__ import annotations
@@ -70,7 +66,7 @@ class _Compared:
         A program that JAX compiles from this call serves every function with the same key, so that
         the key must still be true of what is traced.
         """
-        if not _is_still(self.function, self.key):
+        if compared(self.function) != self:
             msg = (
                 "a variable that the function of the model reads has changed since the operator "
                 "was made; make the operator again"
@@ -90,14 +86,6 @@ def compared(function: Callable[..., Any]) -> Callable[..., Any]:
         return _Compared(_key(function, {}), function)
     except _UnknownError:
         return function
-
-
-def _is_still(function: Callable[..., Any], key: Any) -> bool:
-    """Whether the function still has this key, so that it reads what it read before."""
-    try:
-        return bool(_key(function, {}) == key)
-    except _UnknownError:
-        return False
 
 
 def _key(value: Any, visited: dict[int, int]) -> Any:
@@ -128,13 +116,13 @@ def _key(value: Any, visited: dict[int, int]) -> Any:
     if isinstance(value, types.FunctionType):
         return _function_key(value, visited)
     if isinstance(value, types.MethodType):
-        return (
-            kind,
-            _key(value.__func__, visited),
-            _key(value.__self__, visited),
-        )
+        return kind, _key(value.__func__, visited), _key(value.__self__, visited)
     if isinstance(value, flax.linen.Module | nnx.GraphDef):
-        return _hashable(value)
+        try:
+            hash(value)
+        except TypeError as error:  # a module with an array or a list among its fields
+            raise _UnknownError from error
+        return value
     raise _UnknownError
 
 
@@ -163,15 +151,6 @@ def _of_a_library(value: Any) -> bool:
 def _top(name: str | None) -> str:
     """The name of the package that a module of this name is in."""
     return (name or "").split(".")[0]
-
-
-def _hashable(value: Any) -> Any:
-    """The value as its own key; one that cannot be hashed raises :class:`_UnknownError`."""
-    try:
-        hash(value)
-    except TypeError as error:  # a module with an array or a list among its fields
-        raise _UnknownError from error
-    return value
 
 
 def _function_key(function: types.FunctionType, visited: dict[int, int]) -> Any:

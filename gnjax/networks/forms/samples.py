@@ -22,13 +22,7 @@ def sample_count(x: Any) -> int:
 
 def take(x: Any, part: Any) -> Any:
     """``array[part]`` for each array of a pytree, such as some samples by a slice or by indices."""
-    return jax.tree.map(lambda leaf: _rearranged(leaf, lambda array: array[part]), x)
-
-
-def reshaped(array: jax.Array, *shape: int) -> jax.Array:
-    """The array in another shape."""
-    result: jax.Array = _rearranged(array, lambda array: array.reshape(shape))
-    return result
+    return jax.tree.map(lambda leaf: rearranged(leaf, lambda array: array[part]), x)
 
 
 def converted(array: jax.Array | np.ndarray, dtype: Any) -> jax.Array:
@@ -41,8 +35,7 @@ def converted(array: jax.Array | np.ndarray, dtype: Any) -> jax.Array:
     if array.dtype == dtype:
         return array.astype(dtype)
     with np.errstate(over="ignore"):  # infinities are refused where they are
-        result: jax.Array = _rearranged(array, lambda array: array.astype(dtype))
-    return result
+        return rearranged(array, lambda array: array.astype(dtype))
 
 
 def as_floats(name: str, array: jax.Array, dtype: Any) -> jax.Array:
@@ -53,10 +46,10 @@ def as_floats(name: str, array: jax.Array, dtype: Any) -> jax.Array:
     return floats
 
 
-def _rearranged(array: Any, change: Callable[[Any], Any]) -> Any:
+def rearranged(array: Any, change: Callable[[Any], Any]) -> Any:
     """``change(array)`` for a function that only moves or converts entries, such as a reshape.
 
-    For an array in the memory of one CPU NumPy does this, as JAX would compile a program for every
+    An array in the memory of one CPU is changed by NumPy, as JAX would compile a program for every
     shape. An array that the caller has put on a device stays there.
     """
     if isinstance(array, jax.Array) and on_cpu(array) and len(array.devices()) == 1:
@@ -66,10 +59,7 @@ def _rearranged(array: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def even_size(n: int, most: int) -> int:
-    """The size of the batches if n samples are divided evenly into as few batches as possible.
-
-    A batch has at most ``most`` samples: the size is ceil(n / ceil(n / most)).
-    """
+    """The size of the batches if n samples are divided evenly into batches of at most ``most``."""
     return -(-n // -(-n // most))
 
 
@@ -124,19 +114,21 @@ def check_samples(name: str, tree: Any) -> Any:
 
 
 def _checked_leaf(name: str, leaf: Any) -> jax.Array:
-    """One leaf as a finite JAX array (n, ...) of at least one sample; all else is refused.
-
-    Floating numbers are converted to the working precision. ``name`` is the name of the argument in
-    messages, such as "x".
-    """
-    unchecked = _as_array(name, leaf)
+    """One leaf of :func:`check_samples` as a finite JAX array (n, ...) of at least one sample."""
+    unchecked = as_arrays(name, leaf)
     if jnp.issubdtype(unchecked.dtype, jnp.integer) or unchecked.dtype == bool:
         array = converted(unchecked, unchecked.dtype)
         check_held(name, unchecked, array)
     elif jnp.issubdtype(unchecked.dtype, jnp.floating):
         array = converted(unchecked, real_dtype())
     else:
-        raise ValueError(_not_real(name, leaf, unchecked.dtype))
+        hint = "give an array (n, ...) of numbers, or a dict or a tuple of such arrays"
+        hint += ", or a list of batches (x, y)" if name == "x" else ""
+        if jnp.issubdtype(unchecked.dtype, jnp.complexfloating):
+            hint = "pass the real and the imaginary part as two arrays"
+        kind = f" in a {type(leaf).__name__}" if unchecked.dtype.kind == "O" else ""
+        msg = f"{name} must hold real numbers, got dtype {unchecked.dtype}{kind}; {hint}"
+        raise ValueError(msg)
     if array.ndim == 0 or 0 in array.shape:
         msg = f"{name} must be a batch (n, ...) of at least one sample, got shape {array.shape}"
         raise ValueError(msg)
@@ -144,42 +136,19 @@ def _checked_leaf(name: str, leaf: Any) -> jax.Array:
     return array
 
 
-def _not_real(name: str, leaf: Any, dtype: Any) -> str:
-    """The message that an argument has no real numbers, and what to pass instead.
-
-    ``name`` is the argument, ``leaf`` the value in question, and ``dtype`` its type as an array.
-    """
-    if jnp.issubdtype(dtype, jnp.complexfloating):
-        hint = "pass the real and the imaginary part as two arrays"
-    else:
-        hint = "give an array (n, ...) of numbers, or a dict or a tuple of such arrays"
-        hint += ", or a list of batches (x, y)" if name == "x" else ""
-    kind = f" in a {type(leaf).__name__}" if dtype.kind == "O" else ""
-    return f"{name} must hold real numbers, got dtype {dtype}{kind}; {hint}"
-
-
 def as_arrays(name: str, tree: Any) -> Any:
     """The pytree with every leaf as an array of JAX or NumPy, such as a tensor of PyTorch.
 
-    A list counts as an array. ``name`` is the name of the argument in messages.
+    A list counts as an array; one of rows of different lengths is refused. ``name`` is the name of
+    the argument in the message.
     """
-    return jax.tree.map(
-        lambda leaf: _as_array(name, leaf), tree, is_leaf=lambda v: isinstance(v, list)
-    )
-
-
-def _as_array(name: str, leaf: Any) -> Any:
-    """A leaf as an array of JAX or NumPy; a list of rows of different lengths is refused.
-
-    ``name`` is the name of the argument in the message.
-    """
-    if isinstance(leaf, jax.Array):
-        return leaf
+    leaves, structure = jax.tree.flatten(tree, is_leaf=lambda v: isinstance(v, list))
     try:
-        return np.asarray(leaf)
+        arrays = [leaf if isinstance(leaf, jax.Array) else np.asarray(leaf) for leaf in leaves]
     except ValueError as error:
         msg = (
             f"{name} is a list whose entries differ in shape and make no array; give a tuple or "
             "a dict for several arrays, or a list of batches (x, y)"
         )
         raise ValueError(msg) from error
+    return jax.tree.unflatten(structure, arrays)

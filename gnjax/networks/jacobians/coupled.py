@@ -1,14 +1,9 @@
-"""Rows of J of a coupled batch, with fewer columns where a layer has fewer positions than inputs.
-
-The outputs of a coupled batch are one function, whose layers act on all positions t of the batch.
-A matrix W adds the columns sum_t delta_t a_t^T to J. With the inputs a = L Q of its T positions, Q
-with orthonormal rows, these are the columns sum_t delta_t L_ts times Q. The columns without Q have
-the same products J_W J_W^T, and they are T to an output of the layer and not one to an input.
-"""
+"""J of a coupled batch, with fewer columns where a layer has fewer positions than inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -31,19 +26,14 @@ def widths(net: Network) -> list[int]:
 
 
 def rows(net: Network) -> Iterator[np.ndarray]:
-    """Yield a matrix C (n r, c) with C C^T = J J^T, some rows at a time, for coupled samples.
-
-    The columns of C for a parameter are those of J, or fewer where its layer has fewer positions
-    than inputs, see :func:`_items`.
-    """
+    """Yield a matrix C (n r, c) with C C^T = J J^T, some rows at a time; see :func:`_items`."""
     return (np.concatenate(columns, axis=1) for columns in _columns_by_parameter(net))
 
 
 def jacobians(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarray]:
     """For each group b of parameters a matrix C_b (n r, c_b) with C_b C_b^T = J_b J_b^T.
 
-    ``parts`` lists for each group the indices of its parameters among the chosen ones, and J_b are
-    their columns of J.
+    ``parts`` lists for each group the indices of its parameters among the chosen ones.
     """
     rows_of_parts: list[list[np.ndarray]] = [[] for _ in parts]
     for columns in _columns_by_parameter(net):
@@ -53,10 +43,7 @@ def jacobians(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarray]:
 
 
 def _columns_by_parameter(net: Network) -> Iterator[list[np.ndarray]]:
-    """Yield b rows of C, C C^T = J J^T, at a time: a block (b, c_l) for each parameter l.
-
-    Rows are chosen by unit vectors, of which some may have been in the block before.
-    """
+    """Yield b rows of C, C C^T = J J^T, at a time: a block (b, c_l) for each parameter l."""
     for unit_vectors, seen_before in unit_rows(net):
         u = unit_vectors.reshape(len(unit_vectors), net.samples, net.rows)
         columns_of_parameters = _rows(net, on_device(u))
@@ -74,42 +61,30 @@ def _items(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
     A layer with q_in inputs and q_out outputs at T positions t has the q_in q_out columns
     J_l = sum_t delta_t a_t^T of J, of inputs a_t and sensitivities delta_t. With a = L Q, L (T, T)
     lower triangular and Q (T, q_in) with orthonormal rows, the T q_out columns
-    C_l = sum_t delta_t L_ts have C_l C_l^T = J_l J_l^T, and are fewer if T < q_in.
+    C_l = sum_t delta_t L_ts have C_l C_l^T = J_l J_l^T, and are fewer if T < q_in. There is no C_l
+    for chosen entries of a parameter, nor for a layer with several matrices, by groups or because
+    its uses see different entries of the parameter.
     """
     layer_by_leaf, items = layer_of_leaf(trace), []
     parameters = zip(net.leaf_indices, net.entry_indices, net.counts, strict=True)
     for index, (leaf, entries, count) in enumerate(parameters):
-        layer = layer_by_leaf.get(leaf)
-        masked = entries is not None  # only some entries of the parameter are chosen
-        width = None if layer is None or masked else _narrow_width(net, trace.layers[layer])
-        if width is None:
-            items.append(Item(index, layer, "columns", count))
-        else:
-            items.append(Item(index, layer, "narrow", width))
+        item = Item(index, layer_by_leaf.get(leaf), "columns", count)
+        if item.layer is not None and entries is None:
+            layer = trace.layers[item.layer]
+            sizes, positions = layer.uses[0].sizes, sum(use.positions for use in layer.uses)
+            grouped = any(use.groups > 1 for use in layer.uses)
+            matrices = layers.with_same_matrices(layer, net.leaves[leaf].shape)
+            if positions < sizes.inputs and len(matrices) == 1 and not grouped:
+                item = replace(item, form="narrow", width=positions * sizes.outputs)
+        items.append(item)
     return tuple(items)
-
-
-def _narrow_width(net: Network, layer: layers.Layer) -> int | None:
-    """The number of columns C_l with C_l C_l^T = J_l J_l^T that stand for a layer's columns J_l.
-
-    That is T q_out for T positions, q_in inputs and q_out outputs, where J_l has q_in q_out
-    columns. None if T >= q_in, where C_l is no smaller, or if the layer has several matrices, by
-    groups or because its uses see different entries of the parameter.
-    """
-    sizes = layer.uses[0].sizes
-    positions = sum(use.positions for use in layer.uses)
-    one_matrix = len(layers.with_same_matrices(layer, net.leaves[layer.leaf].shape)) == 1
-    if positions >= sizes.inputs or not one_matrix or any(use.groups > 1 for use in layer.uses):
-        return None
-    return positions * sizes.outputs
 
 
 @bounded_jit
 def _rows(net: Network, u: jax.Array) -> list[jax.Array]:
     """b rows of C, C C^T = J J^T, as a block (b, c_l) for each chosen parameter l.
 
-    u (b, n, r) are the unit vectors that choose the rows. The block of a parameter with the columns
-    J_l of J is u J_l, or u C_l for fewer columns C_l with C_l C_l^T = J_l J_l^T.
+    u (b, n, r) are the unit vectors that choose the rows.
     """
     trace = _trace(net)
     items = _items(net, trace)
@@ -131,12 +106,10 @@ def _rows(net: Network, u: jax.Array) -> list[jax.Array]:
 def _without_q(net: Network, uses: Sequence[Use], pairs: Sequence[Pair]) -> jax.Array:
     """A matrix C (j, s q_out) with C C^T = J_l J_l^T for j rows of a layer's columns J_l of J.
 
-    The layer has t positions in all of its uses, fewer than its q_in inputs. With the inputs
-    a_t (q_in) and the sensitivities delta_t (j, q_out), which ``pairs`` holds for each use, J_l is
-    sum_t a_t (x) delta_t with the Kronecker product (x). Let a = L Q, where Q (s, q_in) has
-    orthonormal rows and L (t, s) is lower triangular: L^T is the R of a QR factorisation of a^T.
-    Then J_l = C (Q (x) I) with C = sum_t L_ts delta_t, and C C^T = J_l J_l^T because Q Q^T = I. So
-    Q need not be formed.
+    With the inputs a_t (q_in) and sensitivities delta_t (j, q_out) of t positions in all uses, J_l
+    is sum_t a_t (x) delta_t with the Kronecker product (x). Let a = L Q, Q (s, q_in) with
+    orthonormal rows: L^T is the R of a QR factorisation of a^T. Then J_l = C (Q (x) I) with
+    C = sum_t L_ts delta_t.
     """
     # of each use a (t, 1, q_in) and delta (j, t, 1, q_out), with one group
     by_use = [by_positions(use, pair, net.dtype) for use, pair in zip(uses, pairs, strict=True)]

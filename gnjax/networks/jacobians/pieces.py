@@ -2,8 +2,7 @@
 
 A convolution, a dense layer on several positions, a parameter with several uses, and a layer with
 masked entries have their Jacobian sum_t delta_t a_t^T formed; any other parameter has it from
-automatic differentiation. What J J^T, moments and products with a stored J take in place of rows,
-the inputs a and sensitivities delta of a layer, is made here as well.
+automatic differentiation.
 """
 
 from __future__ import annotations
@@ -116,18 +115,15 @@ def _pairs_and_rows(
     target: Target | None,
     start: int,
 ) -> Any:
-    """J = R^T dF/dtheta for n_b samples x as (pairs, rows): a list of (a, delta), and columns of J.
+    """J = R^T dF/dtheta for n_b samples x as (pairs, rows), or what ``through`` makes of both.
 
-    R^T (r, k) is the factor of the loss at the outputs of a sample. So many ``rows`` of it, from
-    row ``start`` on, are taken; zeros follow the last one. Parameters in the form "columns" have
-    their columns (n_b, rows, c), others a pair of the inputs a of their layer and the sensitivities
-    delta. ``through`` is a function of the network, the samples (x, target), the pairs and the
-    columns, whose result is returned instead.
+    So many ``rows`` of R^T (r, k), the factor of the loss at the outputs of a sample, are taken,
+    from row ``start`` on; zeros follow the last one.
     """
     trace = sample_trace(net)
 
     def weights(sample_target: Target | None, outputs: jax.Array) -> jax.Array:
-        """The ``rows`` rows of R^T from row ``start`` on, with zeros behind the last of them."""
+        """The rows of R^T."""
         all_rows = root_rows(sample_target, outputs)
         if rows == len(all_rows):
             return all_rows
@@ -194,9 +190,8 @@ def columns_of(
 ) -> jax.Array:
     """The columns (j, c) of J for the c chosen entries of an item's parameter.
 
-    They are sum_t delta_t a_t^T over positions t, from the ``pairs`` of inputs a and sensitivities
-    delta of j outputs, where the parameter is in a known layer. Where it is not, they are given as
-    the ``gradient`` (j, p) by all entries.
+    They are sum_t delta_t a_t^T over positions t, from the ``pairs`` (a, delta) of a known layer,
+    or else those of the ``gradient`` (j, p) by all entries.
     """
     if item.layer is not None:
         layer = trace.layers[item.layer]

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.forms.samples import reshaped
+from gnjax.networks.forms.samples import rearranged
 from gnjax.networks.jacobians.items import as_columns
 from gnjax.networks.jacobians.pieces import pieces_of
 from gnjax.networks.network import Network
@@ -23,30 +23,29 @@ SMALL = 1e6  # the most entries of a J that is kept with its network
 def row_blocks(net: Network) -> Iterator[jax.Array]:
     """Yield J (n r, p) some rows at a time, columns in the order of the parameter vector."""
     for _, rows in pieces_of(net, as_columns(net)):
-        yield reshaped(rows, -1, net.parameters)
+        yield rearranged(rows, lambda array: array.reshape(-1, net.parameters))
 
 
 def jacobian(net: Network) -> np.ndarray:
     """J (n r, p) with its columns in the order of the parameter vector.
 
-    If it has at most 1e6 entries it is formed once and kept with the network, read only.
+    It is read only. With at most 1e6 entries it is formed once and kept with the network.
     """
-    if net.samples * net.rows * net.parameters > SMALL:
-        return np.concatenate(list(map(on_host, row_blocks(net))))
 
     def formed() -> np.ndarray:
         rows = np.concatenate(list(map(on_host, row_blocks(net))))
         rows.setflags(write=False)
         return rows
 
-    return net.once("jacobian", formed)
+    is_small = net.samples * net.rows * net.parameters <= SMALL
+    return net.once("jacobian", formed) if is_small else formed()
 
 
 def parameter_gram(net: Network, vectors: np.ndarray) -> tuple[jax.Array, np.ndarray]:
     """J^T J (p, p), and U J (m, p) for m vectors U (m, n r), without holding J.
 
-    Both are sums over blocks of rows of J, so that one pass over J gives them. What rounding takes
-    from the sum of the blocks' products is kept, and added at the end.
+    Both are sums over blocks of rows of J. What rounding takes from the sum of the blocks' products
+    is kept, and added at the end.
 
     Within a block, a compiled float32 product of a few columns adds its terms one after the other.
     The rounding of equal terms does not average out: for 1e5 equal rows of 3 parameters, J^T J had

@@ -1,10 +1,8 @@
 """The pairs and rows of some samples, and the part of a kernel that two sets of samples have.
 
 For a dense layer the block of samples i and j of J J^T is (a_i . a_j) (delta_i delta_j^T), and no
-Jacobian is formed, nor is it where a mask keeps some weights of such a layer
-(:mod:`gnjax.networks.kernels.masked`). For a table in which both samples look rows up, the block is
-the sum of delta_t delta_s^T over the positions t and s that take the same row. Any other parameter
-adds the product of its rows of J.
+Jacobian is formed. For a table that rows are looked up in, it is the sum of delta_t delta_s^T over
+the positions t and s that take the same row. Any other parameter adds the product of its rows of J.
 """
 
 from __future__ import annotations
@@ -29,19 +27,13 @@ _BLOCK = 128  # a block of a kernel belongs to at most so many samples by so man
 class Blocks:
     """The samples of a network in blocks of one size, and what J J^T needs of each block.
 
-    That is, for the parameters of one group, the rows of J, or the pairs (a, delta) of the inputs
-    and the sensitivities of a layer. The last block overlaps the one before, so that one program
-    serves all blocks. With a ``buffer`` pairs and rows are computed once; on a CPU the rows are
-    stored in the buffer, which all groups reuse, because memory that is new to a process costs more
-    time than writing to it.
+    The last block overlaps the one before, so that one program serves all blocks. With a ``buffer``
+    pairs and rows are computed once; on a CPU the rows are stored in the buffer, which all groups
+    reuse, because memory that is new to a process costs more time than writing to it.
     """
 
     def __init__(self, net: Network, group: tuple[Item, ...], buffer: np.ndarray | None) -> None:
-        """Plan the blocks for the parameters in ``group``; nothing is computed.
-
-        The ``buffer``, an array of numbers in a row, is divided into one part for each block, which
-        has room for the rows of J of the block.
-        """
+        """Plan the blocks for the parameters in ``group``; the ``buffer`` has room for all rows."""
         self._net, self._group = net, group
         # for the layer of each pair the inputs that a mask leaves its units
         self.inputs = [
@@ -66,7 +58,13 @@ class Blocks:
         pairs, rows = zip(*pieces_of(self._net, self._group, samples_and_targets), strict=True)
         if self._buffers is None:
             return joined(pairs), joined(rows)
-        self._pieces[index] = joined(pairs), _stored_in(self._buffers[index], rows)
+        buffer = self._buffers[index]
+        if buffer.size and all(on_cpu(part) for part in rows):
+            stored = buffer.reshape(-1, *rows[0].shape[1:])
+            stored = np.concatenate([np.asarray(part) for part in rows], out=stored)
+        else:
+            stored = joined(rows)
+        self._pieces[index] = joined(pairs), stored
         return self._pieces[index]
 
     def new_in_block(self, index: int) -> slice:
@@ -103,11 +101,9 @@ def fit(group: Sequence[Item], *nets: Network) -> bool:
 
 
 def groups(items: Iterable[Item], *nets: Network) -> Iterator[tuple[Item, ...]]:
-    """Split parameters, narrowest first, into groups whose data for J J^T fit in memory.
+    """Split parameters, narrowest first, into groups that :func:`fit` in memory for the networks.
 
-    The data of a parameter are, for all samples of the networks, its columns of J, or the inputs
-    and sensitivities of its layer, see :func:`fit`. A parameter whose data do not fit by themselves
-    is a group alone. ``nets`` are the networks whose Jacobians are multiplied.
+    A parameter that does not fit by itself is a group alone.
     """
     group: tuple[Item, ...] = ()
     for item in sorted(items, key=lambda item: item.width):
@@ -116,17 +112,6 @@ def groups(items: Iterable[Item], *nets: Network) -> Iterator[tuple[Item, ...]]:
             group = ()
         group = (*group, item)
     yield group
-
-
-def _stored_in(buffer: np.ndarray, parts: Sequence[jax.Array]) -> jax.Array | np.ndarray:
-    """Join arrays of rows of J (n_b, r, p), each of some samples, to one (n, r, p).
-
-    On a CPU it is written into the memory of the buffer, which has room for exactly its entries.
-    """
-    if not buffer.size or not all(on_cpu(part) for part in parts):
-        return joined(parts)
-    rows = buffer.reshape(-1, *parts[0].shape[1:])
-    return np.concatenate([np.asarray(part) for part in parts], out=rows)
 
 
 def add_block(
@@ -158,9 +143,13 @@ def add_block(
     for pair in pairs:
         _add_structured(block, left[0][pair], right[0][pair], new_entries, inputs[pair])
     if len(columns):
-        left_rows = _columns(_flat(left[1]), columns)
-        right_rows = left_rows if left is right else _columns(_flat(right[1]), columns)
-        product = _product_of_rows(left_rows, right_rows)
+        left_rows = _columns(left[1], columns)
+        right_rows = left_rows if left is right else _columns(right[1], columns)
+        if isinstance(left_rows, np.ndarray):
+            # on a CPU a third faster than XLA in float64, and half the work for A A^T
+            product = left_rows @ right_rows.T
+        else:
+            product = np.asarray(jnp.matmul(left_rows, right_rows.T, precision="highest"))
         shape = (*left[1].shape[:2], *right[1].shape[:2])
         block += product.reshape(shape)[new_entries]
 
@@ -175,10 +164,8 @@ def _add_structured(
     """Add one layer's summand of J_left J_right^T to a block (i, r, j, r').
 
     ``left`` has the inputs and sensitivities (a, delta) of the samples i, and ``right`` has
-    (b, epsilon) of the samples j. For a table that rows are looked up in, a and b are the indices
-    of the rows at each position, and delta and epsilon have an axis for the positions. ``new``
-    selects the samples that are in the block, and ``inputs`` are the inputs that a mask leaves each
-    unit.
+    (b, epsilon) of the samples j, of which ``new`` selects those that are in the block. ``inputs``
+    are the inputs that a mask leaves each unit.
     """
     (a, delta), (b, epsilon) = left, right
     if delta.ndim == 4:  # (i, r, t, q_out), with positions t
@@ -187,28 +174,16 @@ def _add_structured(
         new_i, _, new_j = new
         new_left = (np.asarray(a)[new_i], np.asarray(delta)[new_i])
         new_right = (np.asarray(b)[new_j], np.asarray(epsilon)[new_j])
-        if inputs is None:
-            _add_by_blas(block, new_left, new_right)
+        if inputs is None:  # (a_i . b_j) (delta_i epsilon_j^T), twice as fast as by XLA
+            (a_i, delta_i), (b_j, epsilon_j) = new_left, new_right
+            (n, r, q), r_right = delta_i.shape, epsilon_j.shape[1]
+            outputs = (delta_i.reshape(-1, q) @ epsilon_j.reshape(-1, q).T).reshape(n, r, -1)
+            outputs *= np.repeat(a_i @ b_j.T, r_right, axis=1)[:, None]  # (i, 1, j r')
+            block += outputs.reshape(block.shape)
         else:
             masked.add(block, new_left, new_right, inputs)
     else:
         block += np.asarray(_over_vectors(left, right))[new]
-
-
-def _add_by_blas(
-    block: np.ndarray, left: tuple[np.ndarray, np.ndarray], right: tuple[np.ndarray, np.ndarray]
-) -> None:
-    """Add (a_i . b_j) (delta_i epsilon_j^T) to a block (i, r, j, r') of a dense layer.
-
-    ``left`` are the inputs a (i, q_in) and sensitivities delta (i, r, q_out), and ``right`` are b
-    and epsilon of the samples j. BLAS is twice as fast as XLA on a CPU.
-    """
-    (a, delta), (b, epsilon) = left, right
-    n, r, q = delta.shape
-    inputs = np.repeat(a @ b.T, epsilon.shape[1], axis=1)  # (i, j r)
-    outputs = (delta.reshape(-1, q) @ epsilon.reshape(-1, q).T).reshape(n, r, -1)
-    outputs *= inputs[:, None]
-    block += outputs.reshape(block.shape)
 
 
 @jax.jit
@@ -228,11 +203,9 @@ def _over_vectors(left: Pair, right: Pair) -> jax.Array:
 def _over_positions(left: Pair, right: Pair) -> jax.Array:
     """The block (i, r, j, r') of J_left J_right^T for a table that samples look rows up in.
 
-    It is the sum over positions t of sample i and s of sample j of (a_t . b_s) (delta_t
-    epsilon_s^T) with unit vectors a_t and b_s: those pairs count that look up the same row.
-
-    ``left`` are the indices of the rows (i, t) and the sensitivities delta (i, r, t, q_out), and
-    ``right`` the indices (j, s) and epsilon (j, r', s, q_out).
+    ``left`` are the indices (i, t) of the rows at positions t, and the sensitivities delta
+    (i, r, t, q_out); ``right`` are the indices (j, s) and epsilon (j, r', s, q_out). Those pairs of
+    positions count that look up the same row.
     """
 
     def add_t(total: jax.Array, at_t: Pair) -> tuple[jax.Array, None]:
@@ -258,19 +231,11 @@ def _positions_first(pair: Pair) -> Pair:
     return pair[0].T, jnp.moveaxis(pair[1], 2, 0)
 
 
-def _flat(rows: jax.Array | np.ndarray) -> np.ndarray | jax.Array:
-    """Rows (n, r, p) as (n r, p); on a CPU as an array of NumPy, without a copy."""
-    host = np.asarray(rows) if on_cpu(rows) else rows
-    return host.reshape(-1, rows.shape[-1])
-
-
 def _columns(rows: np.ndarray | jax.Array, columns: np.ndarray) -> np.ndarray | jax.Array:
-    """Some columns of the rows, in ascending order; all of them are not copied."""
-    return rows if len(columns) == rows.shape[1] else rows[:, columns]
+    """Some columns, in ascending order, of rows (n, r, p), as (n r, c); all are not copied.
 
-
-def _product_of_rows(left: np.ndarray | jax.Array, right: np.ndarray | jax.Array) -> np.ndarray:
-    """A B^T. On a CPU BLAS is a third faster than XLA in float64, and halves the work of A A^T."""
-    if isinstance(left, np.ndarray):
-        return left @ right.T
-    return np.asarray(jnp.matmul(left, right.T, precision="highest"))
+    On a CPU it is an array of NumPy.
+    """
+    host = np.asarray(rows) if on_cpu(rows) else rows
+    flat = host.reshape(-1, rows.shape[-1])
+    return flat if len(columns) == flat.shape[1] else flat[:, columns]

@@ -1,10 +1,4 @@
-"""J J'^T of a network at two sets of samples as a matrix, layer by layer, in bounded memory.
-
-For one set of samples the blocks above the diagonal are computed
-(:mod:`gnjax.networks.kernels.blocks`), and the others mirrored. For two it is the block of the
-kernel of all samples in which the rows belong to the first set and the columns to the second; no
-other block of that kernel is computed.
-"""
+"""J J'^T of a network at two sets of samples as a matrix, layer by layer, in bounded memory."""
 
 from __future__ import annotations
 
@@ -48,8 +42,10 @@ def output_grams(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarra
     if net.coupled:
         return [columns @ columns.T for columns in jacobians_of_coupled(net, parts)]
     grams = _grams(net, net, parts)
+    size = net.rows * block_size(net)
     for gram in grams:
-        _mirror(gram, net.rows * block_size(net))
+        for stop in range(size, len(gram), size):  # blocks above the diagonal, copied below it
+            gram[stop:, stop - size : stop] = gram[stop - size : stop, stop:].T
     return grams
 
 
@@ -63,9 +59,8 @@ def cross_gram(left: Network, right: Network) -> np.ndarray:
 def _grams(left: Network, right: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarray]:
     """J_l J'_l^T (n r, n' r') for each part l of the parameters, at two sets of samples.
 
-    J belongs to ``left`` and J' to ``right``. A part lists the indices of its parameters among the
-    chosen ones, and J_l are their columns of J. If both networks are one, only the blocks on and
-    above the diagonal are computed.
+    A part lists the indices of its parameters among the chosen ones. If both networks are one, only
+    the blocks on and above the diagonal are computed.
     """
     shape = left.samples, left.rows, right.samples, right.rows
     grams = [zeros(shape, left.dtype) for _ in parts]
@@ -84,17 +79,9 @@ def _grams(left: Network, right: Network, parts: Sequence[Sequence[int]]) -> lis
 
 
 def _items(left: Network, right: Network) -> tuple[Item, ...]:
-    """How each parameter's summand of J_left J_right^T is computed: one :class:`Item` for each.
+    """How the summand of each parameter in J_left J_right^T is computed, one item for each.
 
-    J_left J_right^T is the sum over the parameters l of J_l J'_l^T, with the columns J_l of J_left
-    and J'_l of J_right that belong to l. The ``form`` of an item says from what this summand is
-    computed: "columns" from the columns J_l themselves, and other forms, such as "vectors", from
-    the inputs and the sensitivities (derivatives by the results) of the layer that holds l. Its
-    ``width`` is how many numbers this takes for each row of J; for the form "columns" it is the
-    number of columns of J_l.
-
-    Both networks need one form. It is chosen by the layers that are found in the equations of one
-    sample on the left.
+    Both networks need one form, which is chosen by the layers in the equations of the left one.
     """
     # items_of, but with masked dense layers in the form "vectors" where that is less work
     items = masked.as_vectors(left, sample_trace(left))
@@ -140,9 +127,7 @@ def _add_group(
 ) -> None:
     """Add the summands of a group of parameters to the kernels, one block of samples at a time.
 
-    A parameter l with the columns J_l and J'_l of J and J' adds J_l J'_l^T to its kernel, which is
-    computed from rows of J and J', or from pairs (a, delta) of the inputs and sensitivities of its
-    layer. If the rows and pairs of all samples fit in memory, they are computed once, and kept.
+    If the rows and pairs of all samples fit in memory, they are computed once, and kept.
 
     Args:
       nets: the network at the samples of the rows of the kernels, and the one at the samples of
@@ -190,10 +175,3 @@ def _shares(
             if id(gram_of[item.parameter]) == key
         ]
         yield gram, pairs, np.concatenate(columns) if columns else np.zeros(0, int)
-
-
-def _mirror(matrix: np.ndarray, size: int) -> None:
-    """Make a matrix symmetric: copy its blocks of ``size`` rows above the diagonal below it."""
-    for start in range(0, len(matrix), size):
-        stop = start + size
-        matrix[stop:, start:stop] = matrix[start:stop, stop:].T

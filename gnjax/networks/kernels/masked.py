@@ -1,9 +1,7 @@
 """The part of J J^T that belongs to a dense layer of which a mask keeps some weights.
 
 Unit u has the weights of the inputs S_u alone. With K_u[i, j] = a_i . a_j over S_u, the block of
-samples i and j is the sum over the units of K_u[i, j] delta_iu delta_ju^T. Per pair of samples it
-takes as many multiplications as there are weights, and r^2 for each unit, where the product of
-their rows of J takes r^2 for each weight.
+samples i and j is the sum over the units of K_u[i, j] delta_iu delta_ju^T.
 """
 
 from __future__ import annotations
@@ -28,12 +26,7 @@ Inputs = Sequence[NDArray[np.intp]]
 
 
 def as_vectors(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
-    """The items of J J^T, with masked dense layers as pairs of vectors where that is less work."""
-    return tuple(_as_vectors(net, trace, item) for item in items_of(net, trace))
-
-
-def _as_vectors(net: Network, trace: layers.TracedLayers, item: Item) -> Item:
-    """The item, in the form "vectors" if it is a masked dense layer where that is much less work.
+    """The items of J J^T, with masked dense layers in the form "vectors" where that is less work.
 
     A mask chooses some entries of the weights (``net.entry_indices``). For a pair of samples with r
     rows of J each, products of these rows take r^2 multiplications for each weight. Vectors, the
@@ -41,15 +34,18 @@ def _as_vectors(net: Network, trace: layers.TracedLayers, item: Item) -> Item:
     take about min(r^2, weights of a unit) times as many: this is ``gain``. The products of vectors
     are smaller and slower, which only a large gain makes up for, and are made by NumPy on a CPU.
     """
-    if item.form != "columns" or item.layer is None or net.entry_indices[item.parameter] is None:
-        return item
-    use = trace.layers[item.layer].only_use
-    if use is None or not use.positions == use.groups == 1 or not on_cpu(net.leaves[0]):
-        return item
-    units = use.sizes.outputs
-    gain = min(net.rows**2, net.counts[item.parameter] / units)
-    width = units + use.sizes.inputs // net.rows + 1
-    return item if gain < _GAIN else replace(item, form="vectors", width=width)
+    items = list(items_of(net, trace))
+    for index, item in enumerate(items):
+        masked = item.form == "columns" and net.entry_indices[item.parameter] is not None
+        use = trace.layers[item.layer].only_use if masked and item.layer is not None else None
+        if use is None or not use.positions == use.groups == 1 or not on_cpu(net.leaves[0]):
+            continue
+        units = use.sizes.outputs
+        gain = min(net.rows**2, net.counts[item.parameter] / units)
+        if gain >= _GAIN:
+            width = units + use.sizes.inputs // net.rows + 1
+            items[index] = replace(item, form="vectors", width=width)
+    return tuple(items)
 
 
 def inputs_of_units(net: Network, item: Item) -> Inputs | None:

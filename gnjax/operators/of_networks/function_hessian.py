@@ -106,9 +106,7 @@ def _as_network(
         leaf_indices=leaf_indices,
         counts=counts,
         shapes=flat_outputs(1),
-        coupled=False,
         batch=1,
-        layered=(),
         **stated_by(jaxpr),
     )
 
