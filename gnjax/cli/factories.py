@@ -18,7 +18,7 @@ import flax.linen
 from gnjax import data
 from gnjax.data.datasets import unknown_name
 from gnjax.networks.forms.frameworks import is_equinox_state, is_haiku, is_torch
-from gnjax.networks.model import evaluated_model, is_model, is_module
+from gnjax.networks.model import is_model, is_module, output_count
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -180,10 +180,10 @@ def _fitting(model: Any, dataset: data.Dataset) -> tuple[Any, Any]:
     for shape in shapes:
         x = dataset.inputs.reshape(len(dataset.inputs), *shape)
         try:
-            outputs = evaluated_model(model, x)[-1]
+            outputs = output_count(model, x)
         except ValueError as error:
             refusals.append(str(error).splitlines()[0])
             continue
-        return x, dataset.labels if outputs.shape[1] == dataset.classes else None
+        return x, dataset.labels if outputs == dataset.classes else None
     msg = f"the model takes no form of {dataset.name}, the first being refused: {refusals[0]}"
     raise MistakeError(msg)

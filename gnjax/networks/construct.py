@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,22 +12,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import jaxprs, layers
-from gnjax.networks.coupling import Coupling, coupling_of
+from gnjax.networks.coupling import coupling_of
 from gnjax.networks.equations.beside import compare_maxima
 from gnjax.networks.equations.rewritten import rewritten_alike
 from gnjax.networks.forms.derivatives import check_differentiable
 from gnjax.networks.forms.refusals import RAISED
-from gnjax.networks.forms.samples import same_size, sample_count, take
+from gnjax.networks.forms.samples import check_samples, same_size, sample_count, take
 from gnjax.networks.losses import UNNAMED, Loss, check_loss
 from gnjax.networks.model import (
     Apply,
     apply_and_outputs,
     apply_and_params,
-    apply_params_and_inputs,
-    check_outputs,
+    check_order,
 )
 from gnjax.networks.network import Network, stated_by
-from gnjax.networks.outputs.hessians import check_convex
 from gnjax.networks.outputs.shapes import Outputs, described_outputs
 from gnjax.networks.outputs.targets import make_target
 from gnjax.networks.outputs.values import check_values
@@ -60,9 +58,9 @@ def network(
     how many samples go at once; find out whether samples are coupled, that is, whether an output of
     one sample depends on the others, as with BatchNorm in training mode.
 
-    If an argument is a tracer of JAX, as inside of a compiled step of an optimiser, its numbers are
-    not known. Then only shapes are checked, and all samples are treated as coupled, in one batch:
-    this is right for every model, and only slower for one that does not couple its samples.
+    If an argument is a tracer of JAX, whose numbers are not known, only shapes are checked, and all
+    samples are treated as coupled, in one batch: this is right for every model, and only slower for
+    one that does not couple its samples.
 
     Args:
       model: anything that :func:`gnjax.functional` takes.
@@ -83,7 +81,9 @@ def network(
     # 1. The arguments, and the model as a function apply(params, inputs).
     check_loss(loss)
     _check_declared(coupled, batch_size)
-    apply, params, inputs = apply_params_and_inputs(model, x, has_aux=has_aux)
+    check_order(model, x)
+    inputs = check_samples("x", x)
+    apply, params = apply_and_params(model, has_aux=has_aux)
     n = sample_count(inputs)
     together = n if batch_size is None else min(n, max(batch_size, 2))
     # 2. The shapes of the outputs, and the targets, which have to fit them.
@@ -94,7 +94,8 @@ def network(
         # targets do not fit these shapes; say so first if outputs depend on the size of the batch
         _check_same_outputs(apply, params, inputs, together, shapes)
         raise
-    # 3. The parameters that are differentiated, and how many entries of each chosen leaf.
+    # 3. The parameters that are differentiated, and how many entries of each chosen leaf. There is
+    # no target before step 6, so that what is compiled and cached before serves every loss.
     leaves, structure = jax.tree.flatten(params)
     leaf_indices, entry_indices = choose(params, mask, only)
     counts = tuple(
@@ -102,81 +103,66 @@ def network(
         for leaf, indices in zip(leaf_indices, entry_indices, strict=True)
     )
     net = Network(
-        tuple(leaves),
-        entry_indices,
-        inputs,
-        target,
-        np.float64(total),
-        apply,
-        structure,
-        leaf_indices,
-        counts,
-        shapes,
-        # What follows is not known yet. These values stand in until steps 4 to 6 replace them.
-        coupled=False,
-        convolves=False,  # whether an equation is a convolution
-        forward=True,  # whether the model has JAX's forward mode
-        written=1.0,  # how many numbers the equations compute for a sample
+        leaves=tuple(leaves),
+        entry_indices=entry_indices,
+        x=inputs,
+        target=None,
+        total=np.float64(total),
+        apply=apply,
+        structure=structure,
+        leaf_indices=leaf_indices,
+        counts=counts,
+        shapes=shapes,
         batch=together,
-        layered=(),  # the parameters in known layers, as dense ones
-        narrowest=real_dtype(),  # the dtype with the smallest range of exponents in the equations
+        narrowest=real_dtype(),
     )
-    if is_traced(net):
-        return _of_shapes(net, batch_size)
-    # 4. The facts from the equations: the fields convolves, forward, written, layered, narrowest;
-    # and ``coarsest``, the largest eps of a floating format in them, for step 6: a difference of
-    # this size may be rounding. The equations are those for one sample, or for ``together`` samples
-    # where the model takes no single one, as a graph network with a fixed graph.
+    if is_traced((net, target)):
+        if batch_size is not None:
+            what = "a batch_size, before which a test looks for coupled samples,"
+            check_known(what, (net, target))
+        facts, _ = _facts(net, n)
+        return replace(net, target=target, coupled=True, **facts)
+    # 4. The facts from the equations, and ``coarsest``, the largest eps of a floating format in
+    # them, for step 6: a difference of this size may be rounding. The equations are those for one
+    # sample, or for ``together`` samples where the model takes no single one, as a graph network
+    # with a fixed graph.
     takes_one = _takes_one(apply, params, inputs, shapes)
     if not (takes_one or coupled):
         _check_not_one_sample(inputs)
     samples_traced = 1 if takes_one else together
-    # without the target, so that what is cached serves every loss
-    facts, coarsest = _facts(replace(net, target=None), samples_traced)
+    facts, coarsest = _facts(net, samples_traced)
     # Compiled derivatives of JAX's maxima may be wrong. Where step 2 put other maxima into the
     # model for that reason, this compares the model with and without them.
     compare_maxima("the model", apply, params, take(inputs, slice(0, samples_traced)))
-    net = replace(net, **facts)
-    # 5. How many samples go at once, from ``written`` and the memory of the device.
-    net = replace(net, batch=_batch(net, batch_size))
-    # 6. The outputs, the loss and the coupling by evaluations. The first function finds out whether
-    # samples are coupled; the second refuses that where it contradicts the caller's arguments.
-    coupling = _checked_coupling(net, together, coarsest, coupled, takes_one, convex)
-    _check_coupled(coupling, coupled, batch_size)
-    if not coupling.coupled:
-        return net
-    return replace(net, coupled=True, batch=net.samples)  # the batch is one function
-
-
-def _of_shapes(net: Network, batch_size: int | None) -> Network:
-    """The network of traced arrays, whose values are not known: only its equations are read.
-
-    All samples count as coupled, in one batch, which is right for every model.
-    """
-    if batch_size is not None:
-        check_known("a batch_size, before which a test looks for coupled samples,", net)
-    facts, _ = _facts(replace(net, target=None), net.samples)
-    return replace(net, **facts, coupled=True)
+    # 5. How many samples go at once. The memory of the device holds device().batch numbers of their
+    # intermediate values. Batches have one size if possible.
+    largest = int(np.clip(device().batch / facts["written"], 1, n))
+    batch = same_size(n, largest) if batch_size is None else min(batch_size, n)
+    net = replace(net, batch=batch, **facts)
+    # 6. The outputs, the loss and the coupling by evaluations.
+    is_coupled = _is_coupled(
+        net,
+        together,
+        coarsest,
+        takes_one,
+        coupled,
+        batch_size,
+        lambda outputs, part: check_values(take(target, part), outputs, convex=convex),
+    )
+    # of coupled samples the batch is one function
+    return replace(net, target=target, coupled=is_coupled, batch=n if is_coupled else batch)
 
 
 def at_parameters_of(net: Network, model: Any, *, has_aux: bool = False) -> Network | None:
-    """``net`` with the parameters of ``model``; None if the model has another structure.
-
-    What was found out about the structure for ``net`` is reused: whether samples are coupled, which
-    parameters are in known layers, and the sizes of batches.
-    """
+    """``net`` with the parameters of ``model``; None if the model has another structure."""
     apply, params = apply_and_params(model, has_aux=has_aux)
     apply = rewritten_alike(apply, net.apply)
     leaves, structure = jax.tree.flatten(params)
-    known_structure = (net.structure, jax.tree.structure(net.apply), _shapes(net.leaves))
-    if (structure, jax.tree.structure(apply), _shapes(leaves)) != known_structure:
+    structures = (structure, jax.tree.structure(apply), [leaf.shape for leaf in leaves])
+    of_net = (net.structure, jax.tree.structure(net.apply), [leaf.shape for leaf in net.leaves])
+    if structures != of_net:
         return None
     return replace(net, leaves=tuple(leaves), apply=apply)
-
-
-def _shapes(leaves: Sequence[jax.Array]) -> list[tuple[int, ...]]:
-    """The shapes of the arrays, in order."""
-    return [leaf.shape for leaf in leaves]
 
 
 def _check_declared(coupled: bool | None, batch_size: int | None) -> None:
@@ -227,10 +213,7 @@ def _check_same_outputs(apply: Apply, params: Any, x: Any, together: int, shapes
 
 
 def _check_not_one_sample(x: Any) -> None:
-    """Refuse a vector x, of a model that does not take one of its entries as a sample.
-
-    Such an x seems to be a single sample without the axis of samples.
-    """
+    """Refuse a vector x, of a model that does not take one of its entries as a sample."""
     shapes = [leaf.shape for leaf in jax.tree.leaves(x)]
     if len(shapes) == 1 and len(shapes[0]) == 1:
         msg = (
@@ -245,8 +228,7 @@ def _check_not_one_sample(x: Any) -> None:
 def _takes_one(apply: Apply, params: Any, x: Any, shapes: Outputs) -> bool:
     """Whether the model takes the first sample alone, with outputs of the same ``shapes``.
 
-    These are the shapes of one sample's outputs in a batch. A graph network with a fixed graph, for
-    one, takes no single node.
+    A graph network with a fixed graph, for one, takes no single node.
     """
     if sample_count(x) == 1:
         return True
@@ -276,86 +258,49 @@ def _facts(net: Network, samples: int) -> tuple[dict[str, Any], float]:
     return facts, max(jaxprs.coarsest_eps(jaxpr), float(jnp.finfo(net.dtype).eps))
 
 
-def _batch(net: Network, batch_size: int | None) -> int:
-    """How many samples go at once, where they are not coupled.
-
-    Without a ``batch_size`` of the caller's the memory of the device decides: it has to hold the
-    intermediate values, ``net.written`` numbers for each sample. Batches have one size if possible.
-    """
-    if batch_size is not None:
-        return min(batch_size, net.samples)
-    # device().batch is how many numbers of a batch the memory may hold
-    largest = int(np.clip(device().batch / net.written, 1, net.samples))
-    return same_size(net.samples, largest)
-
-
-def _checked_coupling(
-    net: Network,
-    together: int,
-    coarsest: float,
-    coupled: bool | None,
-    takes_one: bool,
-    convex: bool,
-) -> Coupling:
-    """Check the outputs, and find out by evaluations whether samples are coupled.
-
-    Samples are coupled if an output of one depends on the others. Outputs and losses are checked at
-    the same evaluations, some samples at a time. What the caller declares is compared with the
-    answer afterwards, by :func:`_check_coupled`.
-
-    Args:
-      net: the network, with its loss.
-      together: how many samples are evaluated in one batch to find out.
-      coarsest: the eps of the coarsest floating format that the model computes in.
-      coupled: what the caller declares; a declared coupling is believed.
-      takes_one: whether the model takes a single sample; samples of one that does not are coupled.
-      convex: whether a loss that is not convex is refused.
-    """
-    check = partial(_check_part, net, convex)
-    if coupled or not takes_one:
-        check(_outputs(replace(net, target=None)), slice(0, net.samples))
-        reason = "it is declared" if takes_one else "the model does not take a single sample"
-        return Coupling(True, reason)
-    without_loss = replace(net, target=None)  # one program for every loss
-    return coupling_of(without_loss, together, coarsest, apart=coupled is False, see=check)
-
-
-def _check_part(net: Network, convex: bool, outputs: jax.Array, part: slice) -> None:
-    """Check the outputs (b, k) of the samples ``part``, and the loss at these outputs.
-
-    With ``convex`` a loss is refused that is not convex in the outputs.
-    """
-    check_outputs(outputs)
-    if net.target is None:
-        return
-    target = take(net.target, part)
-    check_values(target, outputs)
-    if convex:
-        check_convex(target, outputs)
-
-
 @bounded_jit
 def _outputs(net: Network) -> jax.Array:
     """F(x) (n, k) of all samples as one batch."""
     return net.outputs(net.leaves, net.x)
 
 
-def _check_coupled(coupling: Coupling, coupled: bool | None, batch_size: int | None) -> None:
-    """Refuse arguments that the ``coupling`` found by :func:`_checked_coupling` contradicts.
+def _is_coupled(
+    net: Network,
+    together: int,
+    coarsest: float,
+    takes_one: bool,
+    coupled: bool | None,
+    batch_size: int | None,
+    check: Callable[[jax.Array, slice], None],
+) -> bool:
+    """Check the outputs, and find out by evaluations whether samples are coupled.
 
-    They are ``coupled=False`` for samples that are coupled, and a ``batch_size`` that would split
-    coupled samples, whose outputs depend on the whole batch.
+    Samples are coupled if an output of one depends on the others. Refused are ``coupled=False`` for
+    samples that are coupled, and a ``batch_size``, which would split them.
+
+    Args:
+      net: the network without its loss.
+      together: how many samples are evaluated in one batch to find out.
+      coarsest: the eps of the coarsest floating format that the model computes in.
+      takes_one: whether the model takes a single sample; samples of one that does not are coupled.
+      coupled: what the caller declares; a declared coupling is believed.
+      batch_size: how many samples the caller wants to go at once, or None.
+      check: a function that is given the outputs of every batch, and which samples these are.
     """
-    if not coupling.coupled:
-        return
-    if coupled is False:
-        msg = f"coupled=False, but the samples are coupled: {coupling.reason}"
+    if coupled or not takes_one:
+        check(_outputs(net), slice(0, net.samples))
+        reason = "it is declared" if takes_one else "the model does not take a single sample"
+    else:
+        reason = coupling_of(net, together, coarsest, check, apart=coupled is False)
+    if reason and coupled is False:
+        msg = f"coupled=False, but the samples are coupled: {reason}"
         raise ValueError(msg)
-    if batch_size is not None:
+    if reason and batch_size is not None:
         msg = (
             f"batch_size={batch_size} splits the samples, but this model's outputs depend on the "
-            f"whole batch (BatchNorm or dropout in training mode?): {coupling.reason}. Call "
-            "model.eval() for per-sample derivatives, or leave batch_size out to differentiate the "
-            "batch as one function"
+            f"whole batch (BatchNorm or dropout in training mode?): {reason}. Call model.eval() "
+            "for per-sample derivatives, or leave batch_size out to differentiate the batch as one "
+            "function"
         )
         raise ValueError(msg)
+    return bool(reason)

@@ -3,7 +3,7 @@
 ``squared_error`` is |f - y|^2 / 2 (``mse`` is an older name of the same loss), ``cross_entropy`` is
 logsumexp(f) - f_y over the last axis of the outputs, and ``binary_cross_entropy`` is
 y log(1 + e^-f) + (1 - y) log(1 + e^f) for every output. A loss may also be a function of one
-sample's outputs and target. What has one number for each output, or for each token, is summed.
+sample's outputs and target.
 """
 
 from __future__ import annotations
@@ -71,9 +71,8 @@ def loss_terms(loss: Loss) -> Callable[..., jax.Array]:
     There is one term for each output or token, or one number alone. In a loss of the caller's,
     maxima are replaced by choices between compared numbers, which JAX differentiates safely.
     """
-    check_loss(loss)
     if not isinstance(loss, str):
-        return partial(ByComparison(), _checked_terms(loss))
+        return partial(ByComparison(), partial(_checked_terms, loss))
     functions = {"cross_entropy": _cross_entropy, "binary_cross_entropy": _binary_cross_entropy}
     return functions.get(loss, _squared_error)
 
@@ -81,11 +80,7 @@ def loss_terms(loss: Loss) -> Callable[..., jax.Array]:
 def sample_loss(loss: Loss) -> Callable[..., jax.Array]:
     """The function (f, y) to the loss of one sample's outputs f and its target y, a number."""
     terms = loss_terms(loss)
-
-    def total(f: Any, *target: Any) -> jax.Array:
-        return terms(f, *target).sum()
-
-    return total
+    return lambda f, *target: terms(f, *target).sum()
 
 
 def check_maxima(loss: Callable[..., jax.Array], f: Any, *target: Any) -> None:
@@ -93,29 +88,24 @@ def check_maxima(loss: Callable[..., jax.Array], f: Any, *target: Any) -> None:
 
     The library differentiates it with choices between compared numbers in place of maxima.
     """
-    compare_by_steps("the loss", _checked_terms(loss), f, *target)
+    compare_by_steps("the loss", partial(_checked_terms, loss), f, *target)
 
 
-def _checked_terms(loss: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """A loss of the caller's, with a check that it returns one number, or one for each output."""
-
-    def terms(f: Any, *target: Any) -> jax.Array:
-        """The checked loss of one sample's outputs f and its target, if there is one."""
-        value = jnp.asarray(loss(f, *target))
-        if not jnp.issubdtype(value.dtype, jnp.floating):
-            msg = f"the loss must return a real number, got dtype {value.dtype}"
-            raise Refused(msg)
-        shape = getattr(f, "shape", ())
-        if value.shape != shape[: value.ndim]:
-            outputs = shape or "of several arrays"
-            msg = (
-                f"the loss of one sample, outputs of shape {outputs}, has shape {value.shape}; "
-                "return one number, or one number for each output (they are then summed)"
-            )
-            raise Refused(msg)
-        return value
-
-    return terms
+def _checked_terms(loss: Callable[..., jax.Array], f: Any, *target: Any) -> jax.Array:
+    """The caller's loss at one sample's outputs f: one number, or one for each output."""
+    value = jnp.asarray(loss(f, *target))
+    if not jnp.issubdtype(value.dtype, jnp.floating):
+        msg = f"the loss must return a real number, got dtype {value.dtype}"
+        raise Refused(msg)
+    shape = getattr(f, "shape", ())
+    if value.shape != shape[: value.ndim]:
+        outputs = shape or "of several arrays"
+        msg = (
+            f"the loss of one sample, outputs of shape {outputs}, has shape {value.shape}; "
+            "return one number, or one number for each output (they are then summed)"
+        )
+        raise Refused(msg)
+    return value
 
 
 def _squared_error(f: Any, y: Any) -> jax.Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import flax.linen
@@ -13,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax.tree_util import Partial
-from jax.typing import ArrayLike
 
 from gnjax.networks.equations.rewritten import rewritten, rewritten_alike
 from gnjax.networks.forms import frameworks
@@ -28,8 +26,7 @@ from gnjax.networks.forms.samples import (
 from gnjax.networks.outputs.shapes import Outputs, described_outputs
 from gnjax.networks.parameters import paths
 from gnjax.networks.torch_modules.comparison import Notice, compare_modules, noticing
-from gnjax.numerics.bounded_jit import bounded_jit, by_shapes
-from gnjax.numerics.host import all_finite
+from gnjax.numerics.bounded_jit import by_shapes
 from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.validation import check_finite, is_traced
 
@@ -37,9 +34,9 @@ __all__ = [
     "Apply",
     "Params",
     "apply_and_outputs",
-    "apply_params_and_inputs",
-    "evaluated_model",
+    "apply_and_params",
     "functional",
+    "output_count",
 ]
 
 _FORMS = (
@@ -154,49 +151,10 @@ def _check_variables(apply: Any, params: Any) -> None:
         raise ValueError(msg)
 
 
-def evaluated_model(model: Any, x: ArrayLike) -> tuple[Apply, Params, jax.Array, jax.Array]:
-    """A model of any form as a function apply(params, x) -> (n, k), and its outputs at inputs x.
-
-    Its k outputs for a sample, also those in several arrays, are in one row.
-
-    Returns:
-      apply, with apply(params, x) -> (n, k), as a pytree of the numbers that the model holds fixed;
-      the parameters and the inputs (n, ...) in the working precision; and the outputs (n, k), which
-      are finite.
-    """
-    apply, params, inputs = apply_params_and_inputs(model, x)
-    if not isinstance(inputs, jax.Array):
-        msg = "x must be one array (n, ...) here, not a dict or a tuple of arrays"
-        raise ValueError(msg)
-    # from here on the model computes in one precision, and has derivatives at ties of its maxima
-    apply, output_shapes = apply_and_outputs(apply, params, inputs)
-    # a Partial, and no lambda: what is compiled for it serves all weights of the same shapes
-    flat_apply = Partial(_Flattened(output_shapes), apply)
-    outputs = _evaluated(flat_apply, params, inputs)
-    check_outputs(outputs)
-    return flat_apply, params, inputs, outputs
-
-
-@dataclass(frozen=True)
-class _Flattened:
-    """A function of (apply, params, x) to the outputs of the model ``apply`` as an array (n, k)."""
-
-    output_shapes: Outputs
-
-    def __call__(self, apply: Apply, params: Params, x: Any) -> jax.Array:
-        return self.output_shapes.ravel(apply(params, x), real_dtype())
-
-
-def apply_params_and_inputs(
-    model: Any, x: Any, *, has_aux: bool = False
-) -> tuple[Apply, Params, Any]:
-    """(apply, params, inputs) of a model, in the working precision; nothing is evaluated.
-
-    With ``has_aux`` the model returns (outputs, extras), and ``apply`` the outputs alone.
-    """
-    check_order(model, x)
+def output_count(model: Any, x: Any) -> int:
+    """k, the numbers that a model of any form returns for a sample of x; nothing is evaluated."""
     inputs = check_samples("x", x)
-    return *apply_and_params(model, has_aux=has_aux), inputs
+    return apply_and_outputs(*apply_and_params(model), inputs)[1].k
 
 
 def apply_and_params(model: Any, *, has_aux: bool = False) -> tuple[Apply, Params]:
@@ -215,17 +173,33 @@ def checked_parameters(params: Params) -> Params:
     its path.
     """
     unchecked, structure = jax.tree.flatten(params)
-    names = [f"the parameter {name}" if name else "a parameter" for name in paths(params)]
-    leaves = [_parameter(name, leaf) for name, leaf in zip(names, unchecked, strict=True)]
-    if not leaves:
+    if not unchecked:
         msg = (
             "the model has no parameters of a floating point type, so there is nothing to "
             "differentiate by; in Equinox integer arrays are held fixed, so make weights floats"
         )
         raise ValueError(msg)
     advice = "a spectrum needs finite parameters, so load those from before the training diverged"
-    for name, given, leaf in zip(names, unchecked, leaves, strict=True):
-        check_finite(f"{name} of the model", given, leaf, advice)
+    leaves = []
+    for path, leaf in zip(paths(params), unchecked, strict=True):
+        name = f"the parameter {path}" if path else "a parameter"
+        try:
+            floats = isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f"
+            array: Any = leaf if floats else jnp.asarray(leaf)
+        except (TypeError, ValueError) as error:
+            msg = (
+                f"{name} is of type {type(leaf).__name__} and no array; keep names, functions and "
+                "settings out of the parameters, and inside of apply"
+            )
+            raise ValueError(msg) from error
+        if not jnp.issubdtype(array.dtype, jnp.floating):
+            msg = (
+                f"{name} has dtype {array.dtype}; floating point parameters are needed (keep "
+                "integer tables and counters out of the parameters and inside of apply)"
+            )
+            raise ValueError(msg)
+        leaves.append(converted(array, real_dtype()))
+        check_finite(f"{name} of the model", leaf, leaves[-1], advice)
     return jax.tree.unflatten(structure, leaves)
 
 
@@ -240,32 +214,6 @@ def _without_extras(apply: Apply, params: Params, x: Any) -> Any:
         )
         raise Refused(msg)
     return returned[0]
-
-
-def _parameter(name: str, leaf: ArrayLike) -> jax.Array:
-    """One parameter as a floating array in the working precision; ``name`` is for messages."""
-    try:
-        floats = isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f"
-        array: Any = leaf if floats else jnp.asarray(leaf)
-    except (TypeError, ValueError) as error:
-        msg = (
-            f"{name} is of type {type(leaf).__name__} and no array; keep names, functions and "
-            "settings out of the parameters, and inside of apply"
-        )
-        raise ValueError(msg) from error
-    if not jnp.issubdtype(array.dtype, jnp.floating):
-        msg = (
-            f"{name} has dtype {array.dtype}; floating point parameters are needed (keep integer "
-            "tables and counters out of the parameters and inside of apply)"
-        )
-        raise ValueError(msg)
-    return converted(array, real_dtype())
-
-
-@bounded_jit
-def _evaluated(apply: Apply, params: Params, x: Any) -> Any:
-    """apply(params, x), compiled."""
-    return apply(params, x)
 
 
 def apply_and_outputs(apply: Apply, params: Params, x: Any) -> tuple[Apply, Outputs]:
@@ -289,9 +237,8 @@ def apply_and_outputs(apply: Apply, params: Params, x: Any) -> tuple[Apply, Outp
 def _traced(apply: Apply, params: Params, x: Any) -> tuple[Any, Outputs, Notice]:
     """The rewritten model, the shapes of its outputs, and whether it calls modules of PyTorch.
 
-    The answer is kept for all models and inputs of the same structure and shapes. So the rewritten
-    model comes without the numbers that it holds fixed: it only says to :func:`rewritten_alike`
-    which equations are replaced.
+    The answer serves all models of the same structure and shapes, and so the rewritten model comes
+    without the numbers that it holds fixed.
     """
     with noticing() as torch_notice, _refusing(x):
         apply_rewritten, outputs = rewritten(apply, params, x)
@@ -306,14 +253,3 @@ def _refusing(x: Any) -> Iterator[None]:
         yield
     except RAISED as error:
         raise ValueError(refusal(error, x)) from error
-
-
-def check_outputs(outputs: jax.Array) -> None:
-    """Refuse outputs with NaN or Inf."""
-    if not all_finite(outputs):
-        msg = (
-            "the model's outputs contain NaN or Inf at these parameters and inputs; look for token "
-            "numbers past the vocabulary, for masks that leave a sample nothing, and for numbers "
-            "that overflow"
-        )
-        raise ValueError(msg)

@@ -41,8 +41,8 @@ def choose(
     """
     names = paths(params)
     leaves = jax.tree.leaves(params)
-    masks = _masks(params, mask)
-    chosen_leaves = _chosen_by(params, names, only)
+    masks = [None] * len(leaves) if mask is None else _masks(params, mask)
+    chosen_leaves = range(len(leaves)) if only is None else _chosen_by(params, names, only)
     leaf_indices, entry_indices = [], []
     for index in chosen_leaves:
         entries = None if masks[index] is None else np.flatnonzero(np.asarray(masks[index]))
@@ -52,85 +52,72 @@ def choose(
             leaf_indices.append(index)
             entry_indices.append(None if entries is None else on_device(entries))
     if not leaf_indices:
-        raise ValueError(_nothing_left(only, names))
+        choice = "the function only=" if type(only).__name__ == "function" else f"only={only!r}"
+        msg = (
+            f"{choice} and the mask leave no parameter of {', '.join(names)}; choose by these "
+            "paths, such as '*kernel'"
+        )
+        if only is None:
+            msg = "the mask is zero everywhere and leaves no parameter; set what it keeps to one"
+        elif names == [""]:
+            msg = (
+                f"{choice} chooses by paths, and the one array of parameters has none; leave it out"
+            )
+        raise ValueError(msg)
     return tuple(leaf_indices), tuple(entry_indices)
 
 
-def _nothing_left(only: Only | None, names: list[str]) -> str:
-    """The message that no parameter is left; ``names`` are the paths of all parameters."""
-    if only is None:
-        return "the mask is zero everywhere and leaves no parameter; set what it keeps to one"
-    choice = "the function only=" if type(only).__name__ == "function" else f"only={only!r}"
-    if names == [""]:
-        return f"{choice} chooses by paths, and the one array of parameters has none; leave it out"
-    return (
-        f"{choice} and the mask leave no parameter of {', '.join(names)}; choose by these paths, "
-        "such as '*kernel'"
-    )
-
-
 def paths(params: Any) -> list[str]:
-    """The path of every leaf, such as layers/0/kernel, for dictionaries, lists and NNX states."""
-    return [_path(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
-
-
-def _path(path: tuple[Any, ...]) -> str:
-    """The keys of a path of JAX joined by slashes, such as layers/0/kernel.
+    """The path of every leaf, such as layers/0/kernel, for dictionaries, lists and NNX states.
 
     The paths of NNX end with "value" or "raw_value", which is left out.
     """
-    keys = [str(getattr(p, "key", getattr(p, "idx", getattr(p, "name", p)))) for p in path]
-    while keys and keys[-1] in ("value", "raw_value"):
-        keys = keys[:-1]
-    return "/".join(keys)
+    names = []
+    for path, _ in jax.tree_util.tree_leaves_with_path(params):
+        keys = [str(getattr(p, "key", getattr(p, "idx", getattr(p, "name", p)))) for p in path]
+        while keys and keys[-1] in ("value", "raw_value"):
+            keys.pop()
+        names.append("/".join(keys))
+    return names
 
 
 def _masks(params: Any, mask: Any) -> list[Any]:
-    """The mask of every leaf of ``params`` in order; None for each where there is no mask.
+    """The mask of every leaf of ``params`` in order.
 
     A mask that is traced, or of another structure or other shapes than the parameters, is refused.
     """
-    leaves = jax.tree.leaves(params)
-    if mask is None:
-        return [None] * len(leaves)
     check_known("a mask, on which the number of parameters depends,", mask)
     mask = for_both_parts(mask, params)
-    masks = jax.tree.leaves(mask)
-    structures: list[Any] = [jax.tree.structure(tree) for tree in (mask, params)]
-    shapes = [[np.shape(leaf) for leaf in tree] for tree in (masks, leaves)]
-    if structures[0] != structures[1] or shapes[0] != shapes[1]:
-        mask_shapes = dict(zip(paths(mask), shapes[0], strict=True))
-        raise ValueError(_wrong_mask(mask_shapes, dict(zip(paths(params), shapes[1], strict=True))))
-    return masks
-
-
-def _wrong_mask(mask_shapes: dict[str, Any], shapes: dict[str, Any]) -> str:
-    """The message that a mask has not the structure or the shapes of the parameters.
-
-    It names the first parameter that differs. ``mask_shapes`` and ``shapes`` are the shapes in the
-    mask and of the parameters, by their paths.
-    """
+    trees = mask, params
+    masks, leaves = map(jax.tree.leaves, trees)
+    structures: list[Any] = list(map(jax.tree.structure, trees))
+    shapes_of_mask, shapes_of_leaves = (
+        [np.shape(leaf) for leaf in tree] for tree in (masks, leaves)
+    )
+    if structures[0] == structures[1] and shapes_of_mask == shapes_of_leaves:
+        return masks
+    mask_shapes = dict(zip(paths(mask), shapes_of_mask, strict=True))
+    shapes = dict(zip(paths(params), shapes_of_leaves, strict=True))
     path = next((path for path in shapes if mask_shapes.get(path) != shapes[path]), None)
     difference = f"it has entries {', '.join(mask_shapes)} and the parameters {', '.join(shapes)}"
     if path is not None:
         shape = f"shape {mask_shapes[path]}" if path in mask_shapes else "no entry"
         where = f"at {path} " if path else ""  # a single array has the path ""
         difference = f"{where}it has {shape}, and {shapes[path]} is needed"
-    return (
+    msg = (
         f"mask must have the structure and the shapes of the parameters: {difference}; make it by "
         "jax.tree.map from the params that gnjax.functional(model) returns"
     )
+    raise ValueError(msg)
 
 
-def _chosen_by(params: Any, names: list[str], only: Only | None) -> list[int]:
+def _chosen_by(params: Any, names: list[str], only: Only) -> list[int]:
     """The indices of the leaves of ``params`` that ``only`` chooses.
 
-    ``names`` are the paths of the leaves, such as "layers/0/kernel". ``only`` is None for all of
-    them, a filter of NNX (a type of variables, or an object of its module of filters), a function
-    from a path to True or False, a pattern as of file names, or a list of patterns.
+    ``names`` are the paths of the leaves, such as "layers/0/kernel". ``only`` is a filter of NNX (a
+    type of variables, or an object of its module of filters), a function from a path to True or
+    False, a pattern as of file names, or a list of patterns.
     """
-    if only is None:
-        return list(range(len(names)))
     if isinstance(only, type) or type(only).__module__ == _FILTERS:
         return _filtered(params, only)
     if callable(only):
@@ -169,12 +156,7 @@ def _is_chosen(only: Callable[[str], bool], name: str) -> bool:
 
 
 def _filtered(params: Any, only: Any) -> list[int]:
-    """The indices of the leaves of NNX variables that a filter of NNX accepts, in order.
-
-    ``params`` is a pytree of NNX variables, and ``only`` a type of variables or another filter,
-    which is called with the path and the variable. A variable may hold several arrays, each of
-    which is a leaf.
-    """
+    """The indices of the leaves of ``params``, NNX variables, that a filter of NNX accepts."""
     if isinstance(only, type) and not issubclass(only, nnx.Variable):
         msg = f"only={only!r} is a type, but no type of NNX variables such as nnx.LoRAParam"
         raise ValueError(msg)
@@ -191,7 +173,7 @@ def _filtered(params: Any, only: Any) -> list[int]:
     indices: list[int] = []
     index = 0
     for path, variable in variables:
-        leaves = len(jax.tree.leaves(variable))
+        leaves = len(jax.tree.leaves(variable))  # a variable may hold several arrays
         # NNX's filters take the keys of a path, JAX gives objects that hold them
         keys = tuple(getattr(p, "key", getattr(p, "idx", p)) for p in path)
         if predicate(keys, variable):
@@ -216,11 +198,10 @@ def natural_order(name: str) -> list[str | int]:
 
 
 def grouped(names: Sequence[str], by: Groups) -> dict[str, list[int]]:
-    """The indices of the parameters in each group, by the name of the group.
+    """The indices of the parameters, of these paths, in each group, by the name of the group.
 
-    ``names`` are the paths of the parameters. ``by`` is "layer", "module" or "parameter", a list of
-    patterns (each is a group), or a function from a path to the name of its group. The groups are
-    sorted by name, with dense2 before dense10.
+    ``by`` is "layer", "module" or "parameter", a list of patterns (each is a group), or a function
+    from a path to the name of its group. Groups are sorted by name, with dense2 before dense10.
     """
     names_by_kind = {"layer": layer_name, "module": module_name, "parameter": str}
     name_of = names_by_kind.get(by) if isinstance(by, str) else by
@@ -234,7 +215,14 @@ def grouped(names: Sequence[str], by: Groups) -> dict[str, list[int]]:
         raise ValueError(msg)
     indices: dict[str, list[int]] = {}
     for index, name in enumerate(names):
-        indices.setdefault(_group_name(name_of, name), []).append(index)
+        group = name_of(name)
+        if not isinstance(group, str):
+            msg = (
+                f"by gives {name} the block {group!r}, which is no name; every parameter needs a "
+                "block, and only= leaves parameters out of an operator"
+            )
+            raise ValueError(msg)
+        indices.setdefault(group, []).append(index)
     return {group: indices[group] for group in sorted(indices, key=natural_order)}
 
 
@@ -243,23 +231,10 @@ def _first_match(patterns: Sequence[str], path: str) -> str | None:
     return next((p for p in patterns if fnmatch.fnmatch(path, p)), None)
 
 
-def _group_name(name_of: Callable[[str], Any], path: str) -> str:
-    """``name_of(path)``, the name of the group of a parameter; anything but a string is refused."""
-    group = name_of(path)
-    if not isinstance(group, str):
-        msg = (
-            f"by gives {path} the block {group!r}, which is no name; every parameter needs a "
-            "block, and only= leaves parameters out of an operator"
-        )
-        raise ValueError(msg)
-    return group
-
-
 def indices_of(counts: Sequence[int], group: Sequence[int]) -> np.ndarray:
-    """The positions, in the vector of all parameters, of the entries of some parameter arrays.
+    """The positions, in the vector of all parameters, of the entries of the arrays in ``group``.
 
-    ``counts`` are the numbers of entries of all arrays, which follow each other in that vector, and
-    ``group`` are the indices of some of the arrays.
+    ``counts`` are the numbers of entries of all arrays, which follow each other in that vector.
     """
     ends = np.cumsum(counts)
     return np.concatenate([np.arange(ends[i] - counts[i], ends[i]) for i in group])

@@ -163,7 +163,7 @@ def test_kinks_in_coarse_formats_are_no_coupling(monkeypatch):
     asked = []
 
     def one_differs(whole, alone, limit):
-        value, image = alone[0], alone[1].copy()
+        value, image = alone[0], np.array(alone[1])
         image[3] += 1
         found = gaps(whole, (value, image), limit)
         asked.append(found.share)

@@ -9,7 +9,7 @@ from flax import nnx
 
 import gnjax
 from gnjax.networks import layers
-from gnjax.networks.model import apply_and_outputs, apply_params_and_inputs
+from gnjax.networks.model import apply_and_outputs, apply_and_params
 from gnjax.networks.parameters import paths
 
 _N, _T, _D = 2, 3, 4
@@ -149,11 +149,11 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_every_matrix_is_in_a_known_layer(name):
     make, matrices = MODELS[name]
-    apply, params, x = apply_params_and_inputs(make(), X, has_aux=False)
-    apply, _ = apply_and_outputs(apply, params, x)
+    apply, params = apply_and_params(make())
+    apply, _ = apply_and_outputs(apply, params, X)
     leaves, structure = jax.tree.flatten(params)
     found = layers.traced_layers(
-        lambda leaves, x: apply(jax.tree.unflatten(structure, list(leaves)), x), leaves, x[:1]
+        lambda leaves, x: apply(jax.tree.unflatten(structure, list(leaves)), x), leaves, X[:1]
     )
     known = {layer.leaf for layer in found.layers}
     named = dict(enumerate(paths(params)))

@@ -1,10 +1,8 @@
 """The output Hessian B of a loss, applied and never formed, and its factor R with R R^T = B.
 
-Both are functions of the outputs, and are made anew for every product. For the squared error B is
-the diagonal of the weights. For the binary cross-entropy it is diagonal too, with p (1 - p). For
-the cross-entropy B = diag(p) - p p^T for every token, p = softmax(f), so that a product costs as
-much as reading the logits. For a loss of the caller's B u is a derivative of its gradient along u;
-R is the symmetric root of B, which is formed, for up to ``LARGEST_ROOT`` outputs a sample.
+For the squared error B is the diagonal of the weights, for the binary cross-entropy the diagonal of
+p (1 - p), and for the cross-entropy diag(p) - p p^T for every token, p = softmax(f). For a loss of
+the caller's B u is a derivative of its gradient, and R is the symmetric root of B, which is formed.
 """
 
 from __future__ import annotations
@@ -55,29 +53,29 @@ def has_root(target: Target | None) -> bool:
 def output_hessian(target: Target, outputs: jax.Array, *, rooted: bool) -> OutputHessian:
     """The output Hessian B: the second derivative of each sample's weighted loss at outputs (n, k).
 
-    It is applied to vectors by the methods of the object returned, and so is its factor R with
-    R R^T = B. For a loss of the caller's own R is formed here if ``rooted``, and otherwise anew for
+    For a loss of the caller's own its factor R is formed here if ``rooted``, and otherwise anew for
     every product with it. The other losses apply R without forming it.
     """
-    weights = target.weights
+    # the weights of n samples as (n, 1), and those of their terms as (n, terms)
+    weights = None if target.weights is None else target.weights.reshape(len(outputs), -1)
     if target.loss == "cross_entropy":
-        return _softmax(target, outputs)
+        *tokens, classes = target.outputs.shape  # the last axis runs over the classes
+        return Softmax(outputs.reshape(len(outputs), math.prod(tokens), classes), weights)
     if target.loss == "binary_cross_entropy":
         # B = p (1 - p) for the sigmoid p; its logarithm keeps its digits where p rounds to 1
         log_curvature = jax.nn.log_sigmoid(outputs) + jax.nn.log_sigmoid(-outputs)
         root = jnp.exp(log_curvature / 2)
-        return DiagonalHessian(root if weights is None else root * jnp.sqrt(_flat(weights)))
+        return DiagonalHessian(root if weights is None else root * jnp.sqrt(weights))
     if not callable(target.loss):  # the squared error, B = w I
         ones = jnp.ones((len(outputs), 1), outputs.dtype)
-        return DiagonalHessian(ones if weights is None else jnp.sqrt(_flat(weights)))
-    if rooted:
-        return StoredRoot(jax.vmap(_symmetric_root)(formed_hessians(target, outputs)))
-    return ByDerivative(target, outputs)
-
-
-def _flat(weights: jax.Array) -> jax.Array:
-    """Weights of n samples (n,) as (n, 1), and those of their terms (n, ...) as (n, terms)."""
-    return weights.reshape(len(weights), -1)
+        return DiagonalHessian(ones if weights is None else jnp.sqrt(weights))
+    if not rooted:
+        return ByDerivative(target, outputs)
+    # R = B^{1/2} (k, k), which, unlike a matrix of eigenvectors, is a continuous function of B; it
+    # is zero where rounding made an eigenvalue negative
+    values, vectors = jnp.linalg.eigh(formed_hessians(target, outputs))
+    roots = jnp.sqrt(values.clip(0))[:, None, :]
+    return StoredRoot(jnp.matmul(vectors * roots, vectors.mT, precision="highest"))
 
 
 @jax.tree_util.register_dataclass
@@ -95,9 +93,7 @@ class DiagonalHessian:
         """R u = root u, entry by entry."""
         return self.root * u
 
-    def apply_root_transposed(self, u: jax.Array) -> jax.Array:
-        """R^T u = root u, as R is diagonal."""
-        return self.root * u
+    apply_root_transposed = apply_root  # R^T = R
 
 
 @jax.tree_util.register_dataclass
@@ -134,12 +130,10 @@ class Softmax:
         return product.reshape(len(product), -1)
 
     def apply_root(self, u: jax.Array) -> jax.Array:
-        """R u (n, t v) for u (n, t (v - 1)), where R R^T = B for each token.
+        """R u (n, t v) for u (n, t (v - 1)), with R of :func:`_elimination` for each token.
 
-        R (v, v - 1) is the lower triangular factor of :func:`_elimination`, with the classes in
-        the order that it chooses: R_jj = diagonal_j and R_ij = -p_i below_j for i > j, so that
-        (R u)_i = diagonal_i u_i - p_i sum_{j < i} below_j u_j. There is one column fewer than
-        classes because B has rank v - 1: it maps the vector of ones to zero.
+        (R u)_i = diagonal_i u_i - p_i sum_{j < i} below_j u_j. B has rank v - 1, as it maps the
+        vector of ones to zero, so that R (v, v - 1) has one column fewer than there are classes.
         """
         class_swapped_last, p, diagonal, below = _elimination(self.logits)
         u = self._times_root_of_weights(u.reshape(*self.logits.shape[:-1], -1))
@@ -150,10 +144,8 @@ class Softmax:
         return _swapped(image, class_swapped_last).reshape(len(image), -1)
 
     def apply_root_transposed(self, u: jax.Array) -> jax.Array:
-        """R^T u (n, t (v - 1)) for u (n, t v), where R R^T = B for each token.
+        """R^T u (n, t (v - 1)) for u (n, t v), with R of :func:`_elimination` for each token.
 
-        With the lower triangular R (v, v - 1) of :func:`_elimination`, for the classes in the
-        order that it chooses, R_jj = diagonal_j and R_ij = -p_i below_j for i > j. So
         (R^T u)_j = diagonal_j u_j - below_j sum_{i > j} p_i u_i.
         """
         class_swapped_last, p, diagonal, below = _elimination(self.logits)
@@ -167,31 +159,22 @@ class Softmax:
         return u if self.weights is None else jnp.sqrt(self.weights)[..., None] * u
 
 
-def _softmax(target: Target, outputs: jax.Array) -> Softmax:
-    """B of the cross-entropy; of outputs (n, ..., v) the last axis runs over the classes."""
-    shape = target.outputs.shape
-    logits = outputs.reshape(len(outputs), math.prod(shape[:-1]), shape[-1])
-    return Softmax(logits, None if target.weights is None else _flat(target.weights))
-
-
 def _elimination(logits: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """The Cholesky factor R (v, v - 1) of diag(p) - p p^T, p = softmax(f), in closed form.
 
     f are the logits (..., v) of a token. With the tail sums q_j = sum_{i >= j} p_i, elimination of
     one class after the other gives
 
-        R_jj = sqrt(p_j q_{j+1} / q_j),   R_ij = -p_i sqrt(p_j / (q_j q_{j+1})) for i > j,
+        R_jj = sqrt(p_j q_{j+1} / q_j),   R_ij = -p_i sqrt(p_j / (q_j q_{j+1})) for i > j.
 
-    so that R u and R^T u are made of sums that run over the classes. Only positive numbers are
-    added and multiplied, so every entry of R has a relative error of a few eps (times the size of
-    the logits, from which exp takes its error), for saturated outputs too, where p and 1 - p both
-    lose their digits. The columns are multiples of e_j - pi_j for probabilities pi_j over the
-    classes behind j. Such columns are independent whatever the probabilities are, so entries with
-    small relative errors give singular values with small relative errors.
+    Only positive numbers are added and multiplied, so every entry of R has a relative error of a
+    few eps (times the size of the logits), for saturated outputs too. The columns are multiples of
+    e_j - pi_j for probabilities pi_j over the classes behind j, which are independent whatever the
+    probabilities are, so that singular values have small relative errors as well.
 
-    A likely class comes last, so that no q_j is small: R R^T then has entries with small relative
-    errors too. It is the first class that has at least half the probability of the likeliest. The
-    likeliest itself would change with the rounding of logits that are equal, and R with it.
+    A likely class comes last, so that no q_j is small, nor the relative errors of R R^T large. It
+    is the first class that has at least half the probability of the likeliest, which itself would
+    change with the rounding of logits that are equal, and R with it.
 
     Returns:
       The class that changes places with the last one (..., 1); p (..., v) in that order; R_jj
@@ -287,17 +270,6 @@ def formed_hessians(target: Target, outputs: jax.Array) -> jax.Array:
     return jax.vmap(of_sample)(outputs, target)
 
 
-def _symmetric_root(hessian: jax.Array) -> jax.Array:
-    """B^{1/2} (k, k), which, unlike a matrix of eigenvectors, is a continuous function of B.
-
-    The root is zero in directions without curvature, and also where rounding made an eigenvalue
-    negative.
-    """
-    values, vectors = jnp.linalg.eigh(hessian)
-    roots = jnp.sqrt(values.clip(0))
-    return jnp.matmul(vectors * roots[None, :], vectors.T, precision="highest")
-
-
 def check_convex(target: Target, outputs: jax.Array) -> None:
     """Refuse a loss of the caller's whose output Hessian B is indefinite at these outputs.
 
@@ -305,8 +277,6 @@ def check_convex(target: Target, outputs: jax.Array) -> None:
     eigenvalue decides; with more, the sign of u^T B u for a few random u. Before that B is traced,
     so that a loss for which JAX has no second derivative is refused with a message that says so.
     """
-    if not callable(target.loss):
-        return
     n, k = outputs.shape
     if k > LARGEST_ROOT:
         check_second_derivative("the loss", _extreme_quotients, target, outputs)
@@ -329,11 +299,7 @@ def _extreme_eigenvalues(target: Target, outputs: jax.Array) -> tuple[jax.Array,
 
 @bounded_jit
 def _extreme_quotients(target: Target, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The smallest Rayleigh quotient u^T B_i u / u^T u of a sample i, and the largest absolute one.
-
-    B_i is the output Hessian of the sample. The quotients of a few random vectors u lie between
-    its extreme eigenvalues, so that a negative one shows that B_i has a negative eigenvalue.
-    """
+    """The smallest quotient u^T B_i u / u^T u of samples i and a few random u, and the largest."""
     hessian = output_hessian(target, outputs, rooted=False)
     probes = jax.random.normal(jax.random.key(0), (_PROBES, *outputs.shape), outputs.dtype)
     images = jnp.stack([hessian.apply(u) for u in probes])
@@ -344,10 +310,9 @@ def _extreme_quotients(target: Target, outputs: jax.Array) -> tuple[jax.Array, j
 def _check_curvatures(smallest: jax.Array, largest: jax.Array) -> None:
     """Refuse output Hessians with NaN, or with a negative eigenvalue that is no rounding error.
 
-    ``smallest`` is the smallest eigenvalue, and ``largest`` the largest absolute one. They are
-    refused if smallest < -64 eps largest, with the eps of their precision: convex losses stayed
-    within 19 eps. A negative eigenvalue beyond is refused however small it is, because a damping or
-    a metric may make it the one that decides.
+    ``smallest`` is the smallest eigenvalue, and ``largest`` the largest absolute one. A negative
+    one beyond 64 eps ``largest`` is refused however small it is, because a damping or a metric may
+    make it the one that decides.
     """
     if not (bool(jnp.isfinite(smallest)) and bool(jnp.isfinite(largest))):
         msg = (

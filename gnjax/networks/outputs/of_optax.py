@@ -1,18 +1,8 @@
 """Losses of optax that equal one of the library's own, up to a factor.
 
-A function of the caller's is differentiated twice at every sample, and nothing is known of its
-output Hessian B. That of a named loss is known in closed form, with its rank. So a loss of optax
-that is one of these is taken for it:
-
-    optax.l2_loss                                       1 x squared_error
-    optax.squared_error                                 2 x squared_error
-    optax.softmax_cross_entropy, also safe_ and         1 x cross_entropy
-      .._with_integer_labels
-    optax.sigmoid_binary_cross_entropy                  1 x binary_cross_entropy
-
-Two things are compared, not trusted: the values of both functions, at one sample, in the version of
-optax that is there; and that the targets are such as mean the same to both. Where either differs,
-the loss is a function of the caller's.
+The output Hessian of a named loss is known in closed form, with its rank; so a loss of optax that
+is one of these is taken for it. It is compared first: the values of both functions, at one sample,
+in the version of optax that is there; and that the targets are such as mean the same to both.
 """
 
 from __future__ import annotations
@@ -28,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.losses import Loss, loss_terms
+from gnjax.networks.losses import loss_terms
 from gnjax.networks.outputs.shapes import Outputs
 from gnjax.numerics.validation import is_traced
 
@@ -68,18 +58,22 @@ _EQUALS = (
 )
 
 
-def equal_loss(loss: Loss, y: Any, outputs: Outputs, n: int, dtype: Any) -> Equal | None:
+def equal_loss(
+    loss: Callable[..., Any], y: Any, outputs: Outputs, n: int, dtype: Any
+) -> Equal | None:
     """What a loss of optax equals at these targets; None where it, or another loss, equals none.
 
     Args:
-      loss: the loss as the caller gave it.
+      loss: the function that the caller gave; optax is not imported to know its functions.
       y: the targets of all samples, or None. What traced ones mean is not known, and the loss is
         then a function of the caller's.
       outputs: the shapes of one sample's outputs.
       n: how many samples there are.
       dtype: the working precision.
     """
-    equal = _by_name(loss)
+    optax = sys.modules.get("optax")
+    equals = [equal for equal in _EQUALS if getattr(optax, equal.name, None) is loss]
+    equal = equals[0] if equals else None
     if equal is None or not hasattr(y, "shape") or not outputs.is_array or outputs.complexes:
         return None
     shape = (n, *outputs.shape)
@@ -87,14 +81,6 @@ def equal_loss(loss: Loss, y: Any, outputs: Outputs, n: int, dtype: Any) -> Equa
     if is_traced(y) or not _same_meaning(equal.kind, np.asarray(y), shape, dtype):
         return None
     return equal if _same_values(loss, equal, dtype) else None
-
-
-def _by_name(loss: Loss) -> Equal | None:
-    """What a function of optax equals if it is what its name says; optax is not imported here."""
-    optax = sys.modules.get("optax")
-    if optax is None or not callable(loss):
-        return None
-    return next((equal for equal in _EQUALS if getattr(optax, equal.name, None) is loss), None)
 
 
 def _check_size(equal: Equal, of_y: tuple[int, ...], shape: tuple[int, ...]) -> None:

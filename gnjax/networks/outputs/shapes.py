@@ -1,9 +1,7 @@
 """What a model returns, as k numbers for each sample.
 
-A model may return an array (n, ...), also (n,), or a dict or a tuple of such arrays. Its Jacobian
-has one row for each number, so that k counts all numbers of one sample. The loss sees the outputs
-of one sample in the shape in which the model returns them; complex ones (...) count as their real
-and imaginary parts, (..., 2).
+A model may return an array (n, ...), also (n,), or a dict or a tuple of such arrays. Complex ones
+(...) count as their real and imaginary parts, (..., 2).
 """
 
 from __future__ import annotations

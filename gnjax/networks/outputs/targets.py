@@ -24,7 +24,6 @@ from gnjax.networks.losses import (
     UNNAMED,
     Loss,
     check_call,
-    check_loss,
     is_squared,
     loss_terms,
 )
@@ -80,19 +79,11 @@ class Target:
 
 def loss_sum(target: Target, outputs: jax.Array) -> jax.Array:
     """sum_i w_i loss(F(x_i), y_i) for outputs (n, k)."""
-    return sample_losses(target, outputs).sum()
-
-
-def sample_losses(target: Target, outputs: jax.Array) -> jax.Array:
-    """w_i loss(F(x_i), y_i) of every sample (n,)."""
-    return term_losses(target, outputs).sum(axis=1)
+    return term_losses(target, outputs).sum(axis=1).sum()
 
 
 def term_losses(target: Target, outputs: jax.Array) -> jax.Array:
-    """The t weighted terms (n, t) whose sum is a sample's loss, such as one for each token.
-
-    The outputs are (n, k).
-    """
+    """The t weighted terms (n, t) of the loss at outputs (n, k), such as one for each token."""
     terms = loss_terms(target.loss)
 
     def sample(row: jax.Array, y: Any, weights: jax.Array | None) -> jax.Array:
@@ -141,13 +132,20 @@ def make_target(
       The target and the divisor. Where the divisor depends on traced arrays, the weights are
       divided by it already, and 1 is returned. The numbers of traced arrays are not checked.
     """
-    check_loss(loss)
-    _check_outputs(loss, outputs)
+    is_entropy = not (callable(loss) or is_squared(loss))
+    if is_entropy:
+        _check_outputs(loss, outputs)
     targets = None if y is None else checked_targets(loss, y, outputs, n, dtype)
-    equal = equal_loss(loss, targets, outputs, n, dtype)
-    terms = _terms(loss, outputs, targets, dtype)
+    equal = equal_loss(loss, targets, outputs, n, dtype) if callable(loss) else None
+    # the shape of the terms whose sum is one sample's loss, such as one for each token
+    if callable(loss):
+        terms = check_call(loss, outputs, targets, dtype)
+    elif loss == "cross_entropy":
+        terms = outputs.shape[:-1]
+    else:
+        terms = outputs.shape if outputs.is_array else (outputs.k,)
     weights_array = None if weights is None else _checked_weights(weights, n, terms, dtype)
-    counts = _labels_that_count(loss, targets, y)
+    counts = _labels_that_count(loss, targets, y) if is_entropy and y is not None else None
     divisor = _sum_of_weights(loss, n, terms, weights_array, counts)
     known = not is_traced((divisor, counts))
     if known and not (divisor > 0 or idle):
@@ -177,8 +175,6 @@ def make_target(
 
 def _check_outputs(loss: Loss, outputs: Outputs) -> None:
     """Refuse outputs that a cross-entropy cannot take: complex ones, several arrays, one class."""
-    if callable(loss) or is_squared(loss):
-        return
     if outputs.complexes:
         msg = (
             f"loss={loss!r} takes real outputs, and the model returns complex ones; return what "
@@ -196,18 +192,6 @@ def _check_outputs(loss: Loss, outputs: Outputs) -> None:
         raise ValueError(_ONE_CLASS)
 
 
-def _terms(loss: Loss, outputs: Outputs, y: Any, dtype: jnp.dtype) -> tuple[int, ...]:
-    """The shape of the terms whose sum is one sample's loss, such as one for each token.
-
-    ``y`` are the checked targets of all samples; the caller's loss is traced with them.
-    """
-    if callable(loss):
-        return check_call(loss, outputs, y, dtype)
-    if loss == "cross_entropy":
-        return outputs.shape[:-1]
-    return outputs.shape if outputs.is_array else (outputs.k,)
-
-
 def check_targets(loss: Loss, y: ArrayLike, outputs: jax.ShapeDtypeStruct | jax.Array) -> Any:
     """Targets of a model that returns one array, checked; see :func:`checked_targets`."""
     described = Outputs(jax.tree.structure(0), (tuple(outputs.shape[1:]),))
@@ -221,14 +205,7 @@ def checked_targets(loss: Loss, y: Any, outputs: Outputs, n: int, dtype: jnp.dty
     (n, ...) or probabilities (n, ..., classes); a squared error takes targets in the shape of the
     outputs, or labels of two classes or more, which become one-hot. Complex targets of the shape of
     complex outputs become their real and imaginary parts, as the outputs do. Other targets are
-    refused.
-
-    Args:
-      loss: the name of a loss, or a function of one sample's outputs and targets.
-      y: the targets as the caller gives them, an array (n, ...) or a pytree of such arrays.
-      outputs: the shapes of one sample's outputs.
-      n: how many samples there are.
-      dtype: the working precision.
+    refused. ``outputs`` are the shapes of one sample's outputs.
     """
     y = as_arrays("y", y)
     parts = real_parts(y)
@@ -301,7 +278,18 @@ def _labels(loss: Loss, labels: jax.Array, classes: int, dtype: jnp.dtype) -> ja
     Labels lie between 0 and ``classes`` - 1; for the cross-entropy -1 is allowed, too.
     """
     if not is_traced(labels):
-        _check_labels(loss, labels, classes)
+        host_labels = np.asarray(labels) if on_cpu(labels) else labels  # NumPy compiles nothing
+        lowest, highest = int(host_labels.min()), int(host_labels.max())
+        least_allowed = -1 if loss == "cross_entropy" else 0
+        if lowest < least_allowed or highest >= classes:
+            hint = f"loss={loss!r} makes them one-hot; loss='cross_entropy' leaves out those of -1"
+            if loss == "cross_entropy":
+                hint = "-1 says that a label does not count"
+            msg = (
+                f"labels run from {lowest} to {highest}, but the model has {classes} outputs; "
+                f"labels go from 0 to {classes - 1}, and {hint}"
+            )
+            raise ValueError(msg)
     if loss is UNNAMED:
         _warn_one_hot()
     labels = labels.astype(int)
@@ -319,57 +307,35 @@ def _warn_one_hot() -> None:
     warnings.warn(msg, UserWarning, stacklevel=level_of_callers_line())
 
 
-def _check_labels(loss: Loss, labels: jax.Array, classes: int) -> None:
-    """Refuse labels outside of 0 to ``classes`` - 1; for the cross-entropy -1 is allowed, too."""
-    host_labels = np.asarray(labels) if on_cpu(labels) else labels  # NumPy compiles nothing
-    lowest, highest = int(host_labels.min()), int(host_labels.max())
-    least_allowed = -1 if loss == "cross_entropy" else 0
-    if lowest < least_allowed or highest >= classes:
-        hint = "and -1 says that a label does not count"
-        if loss != "cross_entropy":
-            hint = (
-                f"and loss={loss!r} makes them one-hot; loss='cross_entropy' leaves out those of -1"
-            )
-        msg = (
-            f"labels run from {lowest} to {highest}, but the model has {classes} outputs; "
-            f"labels go from 0 to {classes - 1}, {hint}"
-        )
-        raise ValueError(msg)
-
-
 def _binary_targets(y: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
     """Checked targets of the binary cross-entropy, in ``shape``, that of the outputs (n, ...).
 
-    ``y`` may have more or fewer axes of length one, which changes the order of no label.
+    ``y`` may have more or fewer axes of length one, which changes the order of no label. Labels
+    outside of [0, 1] are refused, except for the integer -1, which leaves a label out; so are
+    labels that are all -1 or 1, which seem to be two classes.
     """
     if [length for length in y.shape if length != 1] == [length for length in shape if length != 1]:
         y = y.reshape(shape)
     if y.shape != shape:
         msg = f"y has shape {y.shape}; one label between 0 and 1 for each output {shape} is needed"
         raise ValueError(msg)
-    if not is_traced(y):
-        _check_binary_labels(y)
-    return y.astype(dtype)
-
-
-def _check_binary_labels(y: jax.Array) -> None:
-    """Refuse labels outside of [0, 1], except for the integer -1, which leaves a label out.
-
-    Labels that are all -1 or 1 are refused as well: they seem to be two classes.
-    """
+    if is_traced(y):
+        return y.astype(dtype)
     least_allowed = 0 if jnp.issubdtype(y.dtype, jnp.floating) else -1
-    if float(y.min()) < least_allowed or float(y.max()) > 1:
+    lowest, highest = float(y.min()), float(y.max())
+    if lowest < least_allowed or highest > 1:
         msg = (
-            f"labels of the binary cross-entropy lie between 0 and 1, or are the integer -1 where "
-            f"they do not count; got labels from {float(y.min()):.3g} to {float(y.max()):.3g}"
+            "labels of the binary cross-entropy lie between 0 and 1, or are the integer -1 where "
+            f"they do not count; got labels from {lowest:.3g} to {highest:.3g}"
         )
         raise ValueError(msg)
-    if float(y.min()) == -1 and float(y.max()) == 1 and not bool((y == 0).any()):
+    if (lowest, highest) == (-1, 1) and not bool((y == 0).any()):
         msg = (
             "the labels of the binary cross-entropy are -1 and 1, of which -1 would not count; "
             "give labels of 0 and 1, as (y + 1) // 2"
         )
         raise ValueError(msg)
+    return y.astype(dtype)
 
 
 def _check_probabilities(targets: jax.Array) -> None:
@@ -405,13 +371,11 @@ def _checked_weights(weights: Any, n: int, terms: tuple[int, ...], dtype: jnp.dt
 
 
 def _labels_that_count(loss: Loss, targets: Any, y: Any) -> np.ndarray | jax.Array | None:
-    """A mask of the labels that count in the mean loss, those that are not -1; None where all do.
+    """A mask of the labels of a cross-entropy that are not -1, and so count; None where all do.
 
-    The label -1, which does not count, exists for the integer labels of the two cross-entropies
-    alone. ``y`` are the targets as the caller gave them, and ``targets`` the checked ones.
+    Only among integer labels is there a label -1. ``y`` are the targets as the caller gave them,
+    and ``targets`` the checked ones.
     """
-    if callable(loss) or is_squared(loss) or targets is None:
-        return None
     if jnp.issubdtype(jnp.asarray(jax.tree.leaves(y)[0]).dtype, jnp.floating):
         return None
     binary = loss == "binary_cross_entropy"
@@ -428,17 +392,9 @@ def _sum_of_weights(
     """The number by which the sum over all weighted terms is divided for the mean loss.
 
     The mean is over the samples that have a label that counts. For the cross-entropy, and where
-    each term has a weight of its own, it is over the terms that count.
-
-    Args:
-      loss: the loss.
-      n: how many samples there are.
-      terms: the shape of the terms of one sample's loss.
-      weights: the weights (n,) or (n, *terms); None where all are 1.
-      counts: a mask of the labels that count, (n, *terms); None where all do.
-
-    Returns:
-      A number, or a traced array where the weights or labels are traced.
+    each term has a weight of its own, it is over the terms that count. ``terms`` is the shape of
+    the terms of one sample's loss, the ``weights`` are (n,) or (n, *terms), and ``counts`` is a
+    mask of the labels that count, (n, *terms). With traced weights or labels the number is traced.
     """
     # one weight for each sample (n,), or one for each term (n, *terms)
     factors = np.ones(n) if weights is None else _on_host(weights).astype(float)

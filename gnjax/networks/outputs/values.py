@@ -9,21 +9,30 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks.losses import check_maxima
+from gnjax.networks.outputs.hessians import check_convex
 from gnjax.networks.outputs.targets import Target, term_losses
 from gnjax.numerics.bounded_jit import bounded_jit
-from gnjax.numerics.host import on_cpu
+from gnjax.numerics.host import all_finite, on_cpu
 
 _SUM_OF_PROBABILITIES = 1e-3  # a softmax in half precision sums to one to about this
 
 
-def check_values(target: Target, outputs: jax.Array) -> None:
+def check_values(target: Target, outputs: jax.Array, *, convex: bool) -> None:
     """Refuse outputs (n, k) and targets at which the loss does not mean what the caller expects.
 
-    The cross-entropy refuses outputs that are probabilities and no logits. A loss of the caller's
-    own is refused where it is NaN or infinite, where it reads the label -1 as the last class, and
-    where it changes when its maxima are replaced by choices between compared numbers, as they are
-    when the library differentiates it.
+    Outputs with NaN or Inf are refused, and by the cross-entropy those that are probabilities and
+    no logits. A loss of the caller's own is refused where it is NaN or infinite, where it reads the
+    label -1 as the last class, where it changes when its maxima are replaced by choices between
+    compared numbers, as they are when the library differentiates it, and with ``convex`` where it
+    is not convex in the outputs.
     """
+    if not all_finite(outputs):
+        msg = (
+            "the model's outputs contain NaN or Inf at these parameters and inputs; look for token "
+            "numbers past the vocabulary, for masks that leave a sample nothing, and for numbers "
+            "that overflow"
+        )
+        raise ValueError(msg)
     if target.loss == "cross_entropy":
         _check_logits(target, outputs)
     if not callable(target.loss):
@@ -41,6 +50,8 @@ def check_values(target: Target, outputs: jax.Array) -> None:
     # One sample shows the operations of the loss. A loss without targets takes outputs alone.
     first_target = [] if target.y is None else [jax.tree.map(lambda array: array[0], target.y)]
     check_maxima(target.loss, target.outputs.unravel(outputs[0]), *first_target)
+    if convex:
+        check_convex(target, outputs)
 
 
 _terms = bounded_jit(term_losses)
