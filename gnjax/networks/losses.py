@@ -17,16 +17,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gnjax.networks.equations.beside import compare_by_steps
 from gnjax.networks.equations.maxima import ByComparison
-from gnjax.networks.forms.refusals import (
-    RAISED,
-    Refused,
-    asks_for_numbers,
-    raised_by,
-    shapes_of,
-    types_of,
-)
+from gnjax.networks.forms.refusals import RAISED, Refused, raised_by
 from gnjax.networks.outputs.shapes import Outputs
 
 Loss = str | Callable[..., jax.Array]
@@ -72,7 +64,7 @@ def loss_terms(loss: Loss) -> Callable[..., jax.Array]:
     maxima are replaced by choices between compared numbers, which JAX differentiates safely.
     """
     if not isinstance(loss, str):
-        return partial(ByComparison(), partial(_checked_terms, loss))
+        return partial(ByComparison(), partial(checked_terms, loss))
     functions = {"cross_entropy": _cross_entropy, "binary_cross_entropy": _binary_cross_entropy}
     return functions.get(loss, _squared_error)
 
@@ -83,15 +75,7 @@ def sample_loss(loss: Loss) -> Callable[..., jax.Array]:
     return lambda f, *target: terms(f, *target).sum()
 
 
-def check_maxima(loss: Callable[..., jax.Array], f: Any, *target: Any) -> None:
-    """Refuse a loss that changes when its maxima are replaced, at one sample's outputs f.
-
-    The library differentiates it with choices between compared numbers in place of maxima.
-    """
-    compare_by_steps("the loss", partial(_checked_terms, loss), f, *target)
-
-
-def _checked_terms(loss: Callable[..., jax.Array], f: Any, *target: Any) -> jax.Array:
+def checked_terms(loss: Callable[..., jax.Array], f: Any, *target: Any) -> jax.Array:
     """The caller's loss at one sample's outputs f: one number, or one for each output."""
     value = jnp.asarray(loss(f, *target))
     if not jnp.issubdtype(value.dtype, jnp.floating):
@@ -153,12 +137,9 @@ def check_call(loss: Loss, outputs: Outputs, y: Any, dtype: Any) -> tuple[int, .
     except Refused as error:
         raise ValueError(str(error)) from None
     except RAISED as error:
-        shapes = " and a target of shape ".join(str(shapes_of(tree)) for tree in arguments)
-        types = " and a target of dtype ".join(str(types_of(tree)) for tree in arguments)
-        sentence = raised_by("the loss", "one sample, outputs", shapes, types, error)
-        called = "it is given arrays of JAX, and called for every sample by itself"
-        hint = "pass the targets as y" if y is None else called
-        msg = sentence if asks_for_numbers(error) else f"{sentence}; {hint}"
+        hint = "it is given arrays of JAX, and called for every sample by itself"
+        hint = "pass the targets as y" if y is None else hint
+        msg = raised_by("the loss", "one sample, outputs", hint, error, *arguments)
         raise ValueError(msg) from error
     _check_not_stretched(outputs, y, shape)
     return shape

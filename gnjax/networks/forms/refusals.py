@@ -62,11 +62,12 @@ def first_line(error: BaseException) -> str:
     return _LINK.sub("", lines[0]).strip().rstrip(".:")
 
 
-def raised_by(who: str, argument: str, shapes: Any, types: Any, error: BaseException) -> str:
-    """A message that a function of the user's, ``who``, raises an error, with the line.
+def raised_by(who: str, argument: str, hint: str, error: BaseException, *trees: Any) -> str:
+    """A message that a function of the user's, ``who``, raises an error, with the line and a hint.
 
-    ``argument`` is what it was called with, such as "an x", and ``shapes`` and ``types`` are those
-    of its arrays. A function that needs the values of traced arrays gets a message of its own.
+    ``argument`` is what it was called with, such as "an x", and ``trees`` are its arrays, with the
+    target behind those of a loss. A function that needs the numbers of traced arrays, or a size
+    that depends on them, gets a message of its own.
     """
     # the last line of the traceback that is in no installed package and not in gnjax
     frames = [
@@ -75,28 +76,19 @@ def raised_by(who: str, argument: str, shapes: Any, types: Any, error: BaseExcep
         if not any(package in frame.filename for package in _PACKAGES)
     ]
     line = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
-    if asks_for_numbers(error):
+    asks_for_size = isinstance(error, TypeError) and "concrete values" in str(error)
+    if asks_for_size or isinstance(error, _NUMBERS_IN_PYTHON):
         line = line or " somewhere"
         return f"{who} cannot be traced by JAX{line}: {first_line(error)}; {_NOT_TRACED}"
-    raised = f"{who} raises {type(error).__name__}{line} at {argument} of shape {shapes}"
+    shapes = [jax.tree.map(lambda leaf: tuple(leaf.shape), tree) for tree in trees]
+    types = [jax.tree.map(lambda leaf: str(leaf.dtype), tree) for tree in trees]
+    of_shape = " and a target of shape ".join(map(str, shapes))
+    of_type = " and a target of dtype ".join(map(str, types))
     message = f": {first_line(error)}" if str(error).strip() else ""
-    return f"{raised} and dtype {types}{message}"
-
-
-def asks_for_numbers(error: BaseException) -> bool:
-    """Whether an error says that a traced function needs the values of arrays, or such a size."""
-    sizes = isinstance(error, TypeError) and "concrete values" in str(error)
-    return sizes or isinstance(error, _NUMBERS_IN_PYTHON)
-
-
-def shapes_of(tree: Any) -> Any:
-    """The shapes of the arrays of a pytree, in its structure, for messages."""
-    return jax.tree.map(lambda leaf: tuple(leaf.shape), tree)
-
-
-def types_of(tree: Any) -> Any:
-    """The dtypes of the arrays of a pytree, in its structure, for messages."""
-    return jax.tree.map(lambda leaf: str(leaf.dtype), tree)
+    return (
+        f"{who} raises {type(error).__name__}{line} at {argument} of shape {of_shape} and dtype "
+        f"{of_type}{message}; {hint}"
+    )
 
 
 def refusal(error: BaseException, x: Any) -> str:
@@ -129,5 +121,4 @@ def refusal(error: BaseException, x: Any) -> str:
             "nnx.Rngs that draws the next key; make the object inside the function from a fixed "
             "key, or pass the NNX module itself in evaluation mode (model.eval())"
         )
-    sentence = raised_by("the model", "an x", shapes_of(x), types_of(x), error)
-    return sentence if asks_for_numbers(error) else f"{sentence}; {_WITHOUT_GNJAX}"
+    return raised_by("the model", "an x", _WITHOUT_GNJAX, error, x)

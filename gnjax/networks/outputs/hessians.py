@@ -31,7 +31,7 @@ class OutputHessian(Protocol):
 
     def apply(self, u: jax.Array) -> jax.Array:
         """B u for u (n, k)."""
-        ...
+        return self.apply_root(self.apply_root_transposed(u))
 
     def apply_root(self, u: jax.Array) -> jax.Array:
         """R u for u (n, r)."""
@@ -80,14 +80,10 @@ def output_hessian(target: Target, outputs: jax.Array, *, rooted: bool) -> Outpu
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class DiagonalHessian:
+class DiagonalHessian(OutputHessian):
     """B = diag(root^2), and R = R^T = diag(root)."""
 
     root: jax.Array  # (n, k) or (n, 1)
-
-    def apply(self, u: jax.Array) -> jax.Array:
-        """B u = root^2 u, entry by entry."""
-        return self.root * (self.root * u)
 
     def apply_root(self, u: jax.Array) -> jax.Array:
         """R u = root u, entry by entry."""
@@ -203,14 +199,10 @@ def _swapped(array: jax.Array, chosen: jax.Array) -> jax.Array:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class StoredRoot:
+class StoredRoot(OutputHessian):
     """B = R R^T for a stored R (n, k, r)."""
 
     root: jax.Array
-
-    def apply(self, u: jax.Array) -> jax.Array:
-        """B u = R (R^T u) for u (n, k)."""
-        return self.apply_root(self.apply_root_transposed(u))
 
     def apply_root(self, u: jax.Array) -> jax.Array:
         """R_i u_i (n, k) for each sample i, for u (n, r)."""

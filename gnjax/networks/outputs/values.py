@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.losses import check_maxima
+from gnjax.networks.equations.beside import compare_by_steps
+from gnjax.networks.losses import checked_terms
 from gnjax.networks.outputs.hessians import check_convex
 from gnjax.networks.outputs.targets import Target, term_losses
 from gnjax.numerics.bounded_jit import bounded_jit
@@ -49,7 +51,8 @@ def check_values(target: Target, outputs: jax.Array, *, convex: bool) -> None:
     _check_negative_labels(unweighted, outputs, terms)
     # One sample shows the operations of the loss. A loss without targets takes outputs alone.
     first_target = [] if target.y is None else [jax.tree.map(lambda array: array[0], target.y)]
-    check_maxima(target.loss, target.outputs.unravel(outputs[0]), *first_target)
+    terms_of_first = partial(checked_terms, target.loss)
+    compare_by_steps("the loss", terms_of_first, target.outputs.unravel(outputs[0]), *first_target)
     if convex:
         check_convex(target, outputs)
 

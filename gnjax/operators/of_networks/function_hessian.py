@@ -20,13 +20,7 @@ from gnjax.networks.forms import frameworks
 from gnjax.networks.forms.derivatives import check_second_derivative
 from gnjax.networks.forms.frameworks import Params, PyTree
 from gnjax.networks.forms.real_form import of_real_parameters
-from gnjax.networks.forms.refusals import (
-    RAISED,
-    asks_for_numbers,
-    raised_by,
-    shapes_of,
-    types_of,
-)
+from gnjax.networks.forms.refusals import RAISED, raised_by
 from gnjax.networks.model import checked_parameters
 from gnjax.networks.network import Network, stated_by
 from gnjax.networks.outputs.shapes import flat_outputs
@@ -164,10 +158,8 @@ def _rewritten(function: Any, params: Params, args: tuple[Any, ...]) -> Any:
     try:
         loss, value = rewritten(function, params, *args)
     except RAISED as error:
-        arguments = "the parameters and arguments"
-        sentence = raised_by("loss_fn", arguments, shapes_of(args), types_of(args), error)
         called = "it is called as loss_fn(params, *args), with the args that hessian_of is given"
-        msg = sentence if asks_for_numbers(error) else f"{sentence}; {called}"
+        msg = raised_by("loss_fn", "the parameters and arguments", called, error, args)
         raise ValueError(msg) from error
     shape = getattr(value, "shape", None)
     if shape != () or not jnp.issubdtype(value.dtype, jnp.floating):
