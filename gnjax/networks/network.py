@@ -135,16 +135,14 @@ def restricted(net: Network, positions: Sequence[int]) -> Network:
 
 def parameter_names(net: Network) -> list[str]:
     """The path of every chosen leaf, in the order of the parameter vector."""
-    params = jax.tree.unflatten(net.structure, list(net.leaves))
-    names = paths(params)
+    names = paths(jax.tree.unflatten(net.structure, list(net.leaves)))
     return [names[leaf] for leaf in net.leaf_indices]
 
 
 def differentiated(net: Network) -> dict[str, int]:
     """The parameters in no layer of known structure: how many entries are chosen, by their paths.
 
-    Kernels and Jacobians are computed by automatic differentiation for these parameters, and from
-    the structure of the layers for all others.
+    Their part of kernels and Jacobians is computed by automatic differentiation.
     """
     parameters = zip(parameter_names(net), net.leaf_indices, net.counts, strict=True)
     return {name: count for name, leaf, count in parameters if leaf not in net.layered}
@@ -185,10 +183,10 @@ def gather(net: Network, cotangents: Sequence[jax.Array]) -> jax.Array:
 
 
 def sample_batches(net: Network, *arrays: Any) -> Iterator[tuple[Any, ...]]:
-    """Yield the inputs x and the given ``arrays`` of one batch of ``net.batch`` samples at a time.
+    """Yield the inputs x and the given ``arrays`` (n, ...), ``net.batch`` samples at a time.
 
-    All arrays have the samples as first axis. Batches are a loop of Python, because XLA runs
-    convolutions inside of its own loops on one CPU thread, ten times slower.
+    Batches are a loop of Python, because XLA runs convolutions inside of its own loops on one CPU
+    thread, ten times slower.
     """
     if net.batch >= net.samples:
         yield (net.x, *arrays)
@@ -200,14 +198,8 @@ def sample_batches(net: Network, *arrays: Any) -> Iterator[tuple[Any, ...]]:
 def apply_loss_factor(
     target: Target | None, outputs: jax.Array, u: jax.Array, *, transpose: bool
 ) -> jax.Array:
-    """R u, or R^T u with ``transpose``, where R R^T = B is the output Hessian of each sample.
-
-    B is that at the outputs (n, k). u is (n, r), or (n, k) with ``transpose``. Without a target B
-    and R are the identity.
-    """
-    if target is None:
-        return u
-    hessian = output_hessian(target, outputs, rooted=True)
+    """R u, or R^T u with ``transpose``, where R R^T = B is the output Hessian at outputs (n, k)."""
+    hessian = None if target is None else output_hessian(target, outputs, rooted=True)
     return apply_factor(hessian, u, transpose=transpose)
 
 
@@ -268,9 +260,8 @@ def columns(
 ) -> jax.Array:
     """``product(v)`` for one vector v, or for v with several columns along a last axis.
 
-    Several columns go at once, which turns matrix-vector products into matrix products. How many
-    depends on the memory that a product with one column writes. Through convolutions columns go one
-    by one, because XLA would turn several into slow grouped convolutions.
+    As many columns go at once as memory has room for. Through convolutions they go one by one,
+    because XLA would turn several into slow grouped convolutions.
 
     Args:
       net: the network.
@@ -350,10 +341,9 @@ def gauss_newton_products(net: Network, v: jax.Array) -> jax.Array:
 def sum_of(parts: Iterator[jax.Array]) -> jax.Array:
     """The sum of arrays of one shape, such as those of batches, by compensated summation.
 
-    What every addition rounds away is added up beside the sum. So for m arrays P_b
-    |computed - sum_b P_b| <= u |sum_b P_b| + m^2 u^2 sum_b |P_b| in every entry (Ogita, Rump and
-    Oishi 2005), with u the relative error of one rounding. A plain sum could be wrong by
-    m u sum_b |P_b|. Only one of the arrays is in memory at a time.
+    For m arrays P_b |computed - sum_b P_b| <= u |sum_b P_b| + m^2 u^2 sum_b |P_b| in every entry
+    (Ogita, Rump and Oishi 2005), with u the relative error of one rounding, where a plain sum could
+    be wrong by m u sum_b |P_b|. Only one of the arrays is in memory at a time.
     """
     total = next(parts)
     rounded_away: jax.Array | None = None

@@ -66,9 +66,8 @@ def even_size(n: int, most: int) -> int:
 def same_size(n: int, near: int) -> int:
     """The size of the batches if n samples are divided into batches of about ``near`` samples.
 
-    Batches of one size need one compiled program. So the size is the largest divisor of n that is
-    more than near / 2 and at most near, or else the smallest divisor up to 5/4 near. If there is
-    none, it is ceil(n / ceil(n / near)), and the last batch is shorter.
+    The size is the largest divisor of n that is more than near / 2 and at most near, or else the
+    smallest divisor up to 5/4 near. If there is none, the last batch is shorter.
     """
     sizes = itertools.chain(range(near, near // 2, -1), range(near + 1, near + near // 4 + 1))
     return next((size for size in sizes if n % size == 0), even_size(n, near))

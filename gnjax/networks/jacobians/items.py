@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gnjax.networks import layers
@@ -16,13 +16,12 @@ from gnjax.networks.network import Network
 class Item:
     """One chosen parameter, and the form in which its columns of J are computed.
 
-    The form is "columns" for the columns of J themselves. The other forms hold the inputs a of the
-    parameter's layer and the sensitivities delta, the derivatives of the outputs by the layer's
-    result, from which the columns are sum_t delta_t a_t^T over its positions t. It is "pair" for
-    both in the shapes of the layer's equation; "vectors" for both as vectors, where the layer acts
-    on a single position; and "places" where every a_t is a unit vector and the indices of the ones
-    stand for a. Of coupled samples, whose layers act on all of them at once, "narrow" is for fewer
-    columns C with the same C C^T (:mod:`gnjax.networks.jacobians.coupled`).
+    "columns" are the columns of J themselves. The other forms hold the inputs a of the parameter's
+    layer and the sensitivities delta, the derivatives of the outputs by the layer's result; the
+    columns are sum_t delta_t a_t^T over its positions t. In a "pair" both have the shapes of the
+    layer's equation; "vectors" are both as vectors, where the layer acts on a single position; and
+    in "places" the indices of the ones stand for a, where every a_t is a unit vector. Of coupled
+    samples "narrow" is for fewer columns C with the same C C^T.
     """
 
     parameter: int  # index among the chosen leaves, ``net.leaf_indices``
@@ -49,40 +48,33 @@ def uses_of(trace: layers.TracedLayers, item: Item) -> tuple[Use, ...]:
 def items_of(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
     """For each chosen parameter l, with the columns J_l of J, the form of least work for J_l J_l^T.
 
-    With inputs a_t and sensitivities delta_t at positions t of a layer, J_l is sum_t delta_t a_t^T.
-    A layer that acts at one position is in the form "vectors", which holds a and delta. A table in
-    which rows are looked up at few positions is in the form "places", which holds the indices of
-    the rows in place of a. Any other parameter is in the form "columns", which holds J_l. ``trace``
-    has the layers of the network of one sample.
+    A layer that acts at one position is in the form "vectors", and a table in which rows are looked
+    up at few positions in the form "places". ``trace`` has the layers of the network of one sample.
     """
     layer_by_leaf = layer_of_leaf(trace)
     items = []
     for index, (leaf, entries) in enumerate(zip(net.leaf_indices, net.entry_indices, strict=True)):
-        layer = layer_by_leaf.get(leaf)
-        if layer is None:
-            items.append(Item(index, None, "columns", net.counts[index]))
-            continue
-        use = trace.layers[layer].only_use
-        positions = 0 if use is None else use.positions
+        item = Item(index, layer_by_leaf.get(leaf), "columns", net.counts[index])
+        use = None if item.layer is None else trace.layers[item.layer].only_use
         if use is None or entries is not None:
-            items.append(Item(index, layer, "columns", net.counts[index]))
-        elif has_one_hot_inputs(use) and positions**2 < use.sizes.inputs:
+            items.append(item)
+            continue
+        inputs, outputs = use.sizes.inputs, use.sizes.outputs
+        if has_one_hot_inputs(use) and use.positions**2 < inputs:
             # J_l J_l^T compares all pairs of positions; at a position delta has q_out numbers, and
             # the index of the row is one more
-            items.append(Item(index, layer, "places", positions * (use.sizes.outputs + 1)))
-        elif positions == use.groups == 1:
+            item = replace(item, form="places", width=use.positions * (outputs + 1))
+        elif use.positions == use.groups == 1:
             # delta has q_out numbers for each of the r rows of a sample, and a has q_in in all
-            width = use.sizes.outputs + use.sizes.inputs // net.rows + 1
-            items.append(Item(index, layer, "vectors", width))
-        else:
-            items.append(Item(index, layer, "columns", net.counts[index]))
+            item = replace(item, form="vectors", width=outputs + inputs // net.rows + 1)
+        items.append(item)
     return tuple(items)
 
 
 def as_columns(net: Network) -> tuple[Item, ...]:
     """One item of the form "columns" for each chosen parameter: together all columns of J."""
-    layered = () if net.coupled else net.layered  # the parameters in known layers
-    layer_by_leaf = {leaf: layer for layer, leaf in enumerate(layered)}
+    # of coupled samples J is computed by differentiation alone
+    layer_by_leaf = {} if net.coupled else {leaf: i for i, leaf in enumerate(net.layered)}
     parameters = enumerate(zip(net.leaf_indices, net.counts, strict=True))
     return tuple(
         Item(i, layer_by_leaf.get(leaf), "columns", count) for i, (leaf, count) in parameters

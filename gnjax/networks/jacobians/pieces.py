@@ -131,12 +131,7 @@ def _pairs_and_rows(
         return jax.lax.dynamic_slice_in_dim(filled, start, rows)
 
     def of_sample(xi: Any, sample_target: Target | None) -> PairsAndRows:
-        """The pairs and columns of one sample, from one backward pass for each of its rows.
-
-        A pair (a, delta) is in the shapes of the equation ("pair"), or has the indices of the ones
-        of unit vectors in place of a ("places"), or is the vectors a (q_in) and delta (rows, q_out)
-        of the one position ("vectors").
-        """
+        """The pairs and columns of one sample, from one backward pass for each of its rows."""
         pairs_of_items: list[Pair] = []
         columns = [jnp.zeros((rows, 0), net.dtype)]
         weights_of_sample = partial(weights, sample_target)
@@ -167,10 +162,10 @@ def by_items(
 ) -> Iterator[tuple[Item, list[Pair], jax.Array | None]]:
     """Yield (item, pairs, gradient) for each parameter: the derivatives of j sums M F of outputs.
 
-    F (k,) are the outputs of the ``sample``, and ``weights(F)`` is M (j, k). A parameter in a known
-    layer has a pair (a, delta) for each use: the inputs a of the layer, and the sensitivities delta
-    (j, ..) = d (M F) / d z with the layer's result z. Any other has no pairs, and the gradient
-    (j, p) of M F, which is None for the former. ``trace`` has the equations of F and its layers.
+    F (k,) are the outputs of the ``sample``, ``weights(F)`` is M (j, k), and ``trace`` has the
+    equations of F. A parameter in a known layer has a pair (a, delta) for each use, with delta
+    (j, ..) = d (M F) / d z for the layer's result z, and no gradient. Any other has no pairs, and
+    the gradient (j, p) of M F.
     """
     uses = [use for item in items for use in uses_of(trace, item)]
     others = [net.leaf_indices[item.parameter] for item in items if item.layer is None]

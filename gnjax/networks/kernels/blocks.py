@@ -7,7 +7,7 @@ the positions t and s that take the same row. Any other parameter adds the produ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -98,20 +98,6 @@ def fit(group: Sequence[Item], *nets: Network) -> bool:
     width = sum(item.width for item in group)
     numbers_and_sizes = ((net.samples * net.rows * width, net.dtype.itemsize) for net in nets)
     return sum(float(numbers) * size for numbers, size in numbers_and_sizes) <= LIMITS.kernel_bytes
-
-
-def groups(items: Iterable[Item], *nets: Network) -> Iterator[tuple[Item, ...]]:
-    """Split parameters, narrowest first, into groups that :func:`fit` in memory for the networks.
-
-    A parameter that does not fit by itself is a group alone.
-    """
-    group: tuple[Item, ...] = ()
-    for item in sorted(items, key=lambda item: item.width):
-        if group and not fit((*group, item), *nets):
-            yield group
-            group = ()
-        group = (*group, item)
-    yield group
 
 
 def add_block(

@@ -21,7 +21,6 @@ from gnjax.networks.kernels.blocks import (
     add_block,
     block_size,
     fit,
-    groups,
     numbers_of_rows,
 )
 from gnjax.networks.network import Network
@@ -66,14 +65,19 @@ def _grams(left: Network, right: Network, parts: Sequence[Sequence[int]]) -> lis
     grams = [zeros(shape, left.dtype) for _ in parts]
     gram_of = {index: gram for part, gram in zip(parts, grams, strict=True) for index in part}
     nets = (left,) if left is right else (left, right)
-    # groups of parameters, so that the rows of J and the pairs of a group fit in memory if possible
-    all_groups = list(groups(_items(left, right), *nets))
-    kept_groups = [group for group in all_groups if fit(group, *nets)]
+    # groups of parameters, narrowest first, so that the rows of J and the pairs of a group fit in
+    # memory; a parameter that does not fit by itself is a group alone
+    groups: list[tuple[Item, ...]] = [()]
+    for item in sorted(_items(left, right), key=lambda item: item.width):
+        if groups[-1] and not fit((*groups[-1], item), *nets):
+            groups.append(())
+        groups[-1] = (*groups[-1], item)
+    kept_groups = [group for group in groups if fit(group, *nets)]
     buffers = [  # memory for the rows of J of one group, which all groups reuse
         np.empty(max((numbers_of_rows(net, group) for group in kept_groups), default=0), net.dtype)
         for net in nets
     ]
-    for group in all_groups:
+    for group in groups:
         _add_group(nets, group, gram_of, buffers)
     return [gram.reshape(left.samples * left.rows, -1) for gram in grams]
 

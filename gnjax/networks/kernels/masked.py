@@ -51,8 +51,7 @@ def as_vectors(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
 def inputs_of_units(net: Network, item: Item) -> Inputs | None:
     """For each unit of a masked dense layer the indices of the inputs whose weights are chosen.
 
-    The mask is the chosen entries of the weights (``net.entry_indices``). None where there is no
-    mask, or the layer's part of J J^T is not computed from vectors a and delta (form "vectors").
+    None where there is no mask, or the item has another form than "vectors".
     """
     weights = net.entry_indices[item.parameter]
     if weights is None or item.layer is None or item.form != "vectors":
@@ -72,14 +71,9 @@ def add(
 ) -> None:
     """Add a masked dense layer's part of J J^T to a block (i, r, j, r').
 
-    It is the sum over units u of K_u[i, j] delta_iu epsilon_ju^T, where K_u[i, j] is the sum of
-    a_is b_js over the inputs s that the mask leaves unit u.
-
-    Args:
-      block: the block for samples i and j.
-      left: the inputs a (i, q_in) and sensitivities delta (i, r, q_out) of the samples i.
-      right: the inputs b and sensitivities epsilon of the samples j.
-      inputs: for each unit the indices of its inputs.
+    ``left`` has the inputs a (i, q_in) and sensitivities delta (i, r, q_out) of the samples i, and
+    ``right`` has b and epsilon of the samples j. With the sum K_u[i, j] of a_is b_js over the
+    ``inputs`` s of unit u, it is the sum over units u of K_u[i, j] delta_iu epsilon_ju^T.
     """
     (a, delta), (b, epsilon) = left, right
     # copies with the inputs first, so that those of a unit are whole rows

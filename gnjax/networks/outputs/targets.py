@@ -117,20 +117,17 @@ def make_target(
 
     Labels of -1, which do not count, become weights that are zero. A loss of optax that is a
     multiple of a named loss becomes that loss, and its factor becomes weights; its mean stays that
-    of a function, over the samples.
+    of a function, over the samples. Where the divisor depends on traced arrays, the weights are
+    divided by it already, and 1 is returned. The numbers of traced arrays are not checked.
 
     Args:
-      loss: the name of a loss, or a function of one sample's outputs and targets.
+      loss: the name of a checked loss, or a function of one sample's outputs and targets.
       y: the targets of all samples, or None.
       weights: the weights (n,) or (n, terms), or None where all are 1.
       outputs: the shapes of one sample's outputs.
       n: how many samples there are.
       dtype: the working precision, which floating targets and weights are converted to.
       idle: it is allowed that no sample counts, as in a batch of padding among others.
-
-    Returns:
-      The target and the divisor. Where the divisor depends on traced arrays, the weights are
-      divided by it already, and 1 is returned. The numbers of traced arrays are not checked.
     """
     is_entropy = not (callable(loss) or is_squared(loss))
     if is_entropy:
