@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import jaxprs
-from gnjax.networks.rounding.numpy_operations import OPERATIONS, result_by_numpy
+from gnjax.networks.rounding.numpy_operations import numpy_operation, result_by_numpy
 from gnjax.numerics import modular
 from gnjax.numerics.modular import PRIME
 
@@ -257,9 +257,8 @@ def _moved(eqn: Any, numbers: Sequence[Number]) -> list[np.ndarray]:
     same operation on the residues gives those of the results, but for multiples of the prime. It is
     done by NumPy where it has the operation, or by JAX. Indices and the like are taken as they are.
     """
-    operation = OPERATIONS.get(eqn.primitive.name, lambda *_: NotImplemented)
     operands = [n.plain if n.residues is None else n.residues for n in numbers]
-    results = operation(eqn.params, *operands)
+    results = numpy_operation(eqn.primitive.name, eqn.params, *operands)
     if results is NotImplemented:
         return _moved_by_jax(eqn, numbers)
     sums = results if eqn.primitive.multiple_results else [results]
@@ -301,10 +300,9 @@ def _product(eqn: Any, a: Number, b: Number) -> np.ndarray:
     the operation to these halves, whose products and sums float64 holds exactly.
     """
     params = {**eqn.params, "preferred_element_type": None}  # results are to be float64
-    operation = OPERATIONS[eqn.primitive.name]
 
     def multiplied(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        product = operation(params, left, right)
+        product = numpy_operation(eqn.primitive.name, params, left, right)
         if product is NotImplemented:
             raise NotFollowedError(eqn.primitive.name)
         return np.asarray(product)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,7 @@ def convolved(params: Any, lhs: np.ndarray, rhs: np.ndarray) -> Any:
 
     A row of the left matrix is the patch that the kernel sees at one position of one image, and a
     column of the right one is the kernel of one output channel. The answer is NotImplemented, by
-    which XLA is asked instead, where the patches would take much memory or neither operand is of
-    real floating numbers.
+    which XLA is asked instead, where the patches would take much memory.
 
     Args:
       params: the parameters of the primitive: strides, padding, groups, order of the axes.
@@ -29,7 +29,7 @@ def convolved(params: Any, lhs: np.ndarray, rhs: np.ndarray) -> Any:
     x, kernel = lhs.transpose(layout.lhs_spec), rhs.transpose(layout.rhs_spec)
     channel_groups, batch_groups = params["feature_group_count"], params["batch_group_count"]
     patches = _patches(x, kernel.shape[2:], params)  # (n, c, positions .., entries ..)
-    if patches.size > _LARGE or "f" not in (lhs.dtype.kind, rhs.dtype.kind):
+    if patches.size > _LARGE:
         return NotImplemented
     spatial = kernel.ndim - 2  # the number of axes along which the kernel moves
     positions = patches.shape[2 : 2 + spatial]
@@ -52,43 +52,38 @@ def convolved(params: Any, lhs: np.ndarray, rhs: np.ndarray) -> Any:
     return result.transpose(np.argsort(layout.out_spec))
 
 
+def padded(array: np.ndarray, value: Any, config: Sequence[tuple[int, int, int]]) -> np.ndarray:
+    """The array with ``value`` before, after and between its entries, as by ``jax.lax.pad``.
+
+    ``config`` has (before, after, between two entries) for each axis. Where the first two are
+    negative, entries are cut off.
+    """
+    lengths = [max(n + (n - 1) * gap, 0) for n, (*_, gap) in zip(array.shape, config, strict=True)]
+    axes = list(zip(config, lengths, strict=True))
+    larger = np.full([max(low, 0) + n + max(high, 0) for (low, high, _), n in axes], value)
+    larger[tuple(slice(max(low, 0), max(low, 0) + n, gap + 1) for (low, _, gap), n in axes)] = array
+    return larger[tuple(slice(max(-low, 0), min(high, 0) or None) for low, high, _ in config)]
+
+
 def _patches(x: np.ndarray, sizes: tuple[int, ...], params: Any) -> np.ndarray:
     """The patch that a kernel sees at every position, (n, c, positions .., entries ..), as views.
 
     x (n, c, ..) are the images, of which one padded copy is made, ``sizes`` the lengths of the
     kernel along each spatial axis, and ``params`` the parameters of ``conv_general_dilated``.
     """
-    axes = tuple(range(2, x.ndim))  # the spatial ones
-    # lhs_dilation is the distance of the pixels after zeros are put between them
-    distances, kernel_dilations = params["lhs_dilation"], params["rhs_dilation"]
-    dilated = [max((n - 1) * d + 1, 0) for n, d in zip(x.shape[2:], distances, strict=True)]
-    padding = params["padding"]  # for each axis (before, after)
-    lengths = [
-        max(low, 0) + n + max(high, 0) for n, (low, high) in zip(dilated, padding, strict=True)
-    ]
-    padded = np.zeros((*x.shape[:2], *lengths), x.dtype)
-    samples_and_channels = slice(None), slice(None)
-    pixels = [
-        slice(max(low, 0), max(low, 0) + n, d)
-        for (low, _), n, d in zip(padding, dilated, distances, strict=True)
-    ]
-    padded[(*samples_and_channels, *pixels)] = x
-    # negative padding cuts pixels off
-    kept = [
-        slice(max(-low, 0), n - max(-high, 0))
-        for (low, high), n in zip(padding, lengths, strict=True)
-    ]
-    padded = padded[(*samples_and_channels, *kept)]
+    edges = zip(params["padding"], params["lhs_dilation"], strict=True)
+    config = [(low, high, distance - 1) for (low, high), distance in edges]
+    images = padded(x, np.zeros((), x.dtype), [(0, 0, 0), (0, 0, 0), *config])
+    kernel_dilations, strides = params["rhs_dilation"], params["window_strides"]
     # the pixels along each axis from the first to the last one that the kernel sees
     windows = [(n - 1) * d + 1 for n, d in zip(sizes, kernel_dilations, strict=True)]
-    if any(n < window for n, window in zip(padded.shape[2:], windows, strict=True)):
+    if any(n < window for n, window in zip(images.shape[2:], windows, strict=True)):
         # no window fits along some axis, so that there is no position
         positions = [
             max(-(-(n - w + 1) // s), 0)
-            for n, w, s in zip(padded.shape[2:], windows, params["window_strides"], strict=True)
+            for n, w, s in zip(images.shape[2:], windows, strides, strict=True)
         ]
         return np.zeros((*x.shape[:2], *positions, *sizes), x.dtype)
-    views = sliding_window_view(padded, windows, axis=axes)
-    strides = (slice(None, None, stride) for stride in params["window_strides"])
-    entries = (slice(None, None, d) for d in kernel_dilations)
-    return views[(*samples_and_channels, *strides, *entries)]
+    views = sliding_window_view(images, windows, axis=tuple(range(2, x.ndim)))
+    steps = (slice(None, None, step) for step in (*strides, *kernel_dilations))
+    return views[(slice(None), slice(None), *steps)]

@@ -72,12 +72,10 @@ class MeasuredProduct(NamedTuple):
     def error_beside(self, others: Iterable[np.ndarray]) -> Error:
         """A bound on the error that also holds for other programs that multiply by this matrix.
 
-        Two compiled programs of one product may differ by more than rounding explains
-        (:mod:`gnjax.networks.rounding.formed`). ``others`` are the products (n, j) of such programs
-        with the same j random vectors as ``images``. The root mean square of the distances of these
-        j vectors estimates the Frobenius norm of the difference of both matrices. If the measured
-        error does not explain it, it becomes the error, times a larger factor of safety, because
-        few vectors estimate it.
+        ``others`` are the products (n, j) of such programs with the same j random vectors as
+        ``images``. The root mean square of the distances of these j vectors estimates the Frobenius
+        norm of the difference of both matrices. If the measured error does not explain it, it
+        becomes the error, times a larger factor of safety, because few vectors estimate it.
         """
         if self.images is None:
             return self.error
@@ -106,22 +104,13 @@ def jacobian_error(net: Network, **options: Any) -> Error:
 
 @dataclass(frozen=True)
 class JacobianErrors:
-    """Measured bounds on the error of J and of groups of its columns, and probes of J J^T.
+    """Measured bounds on the error of J and of groups of its columns, and probes of J J^T."""
 
-    Attributes:
-      whole: a bound on ||computed J - exact J||_F.
-      parts: the same for the columns of each group.
-      forms: the numbers u^T J J^T w for pairs of random vectors u and w, those of
-        :func:`gnjax.networks.rounding.formed.probe_vectors`.
-      forms_of_parts: the same with the columns of each group in place of J.
-      size: an estimate of ||J||_F.
-    """
-
-    whole: Error
-    parts: tuple[Error, ...]
-    forms: Forms
-    forms_of_parts: tuple[Forms, ...]
-    size: float
+    whole: Error  # a bound on ||computed J - exact J||_F
+    parts: tuple[Error, ...]  # the same for the columns of each group
+    forms: Forms  # u^T J J^T w for pairs of the random vectors of ``probe_rows``
+    forms_of_parts: tuple[Forms, ...]  # the same with the columns of each group in place of J
+    size: float  # an estimate of ||J||_F
 
 
 def measured(
@@ -155,13 +144,15 @@ def measured(
     count = draws(work, rows)
     rng = np.random.default_rng(seed)
     backward_sums = _BackwardSums(np.zeros(net.parameters if parts else 0))
-    # an estimate of ||E||_F: the first function measures a batch, the second is for all others
-    total = total_rounding(
+    # an estimate of ||E||_F
+    total, unmeasured = total_rounding(
         net,
         lambda batch, probes: _batch_error(net, batch, rng, count, scaling, probes, backward_sums),
-        lambda batch, probes: _add_images(net, batch, scaling, probes, backward_sums),
         rng,
     )
+    for batch, probes in unmeasured:  # J^T u is a sum over all samples
+        for index, product in enumerate(plain_backward(net, *batch, on_device(probes))):
+            backward_sums.images[index] += on_host(_scaled(scaling, product))
     backward_error, part_errors = length(backward_sums.columns), []  # ||E||_F by products J^T u
     reason = reason_of(net)
     for part in parts:
@@ -180,24 +171,17 @@ def measured(
 
 @dataclass
 class _BackwardSums:
-    """What backward products show, added up over the batches.
+    """What backward products show, added up over the batches."""
 
-    Attributes:
-      columns: the length of every column of E, the error of the computed J; empty where no bound
-        for a group of columns is asked for.
-      images: J^T u for each vector u of :func:`gnjax.networks.rounding.formed.probe_vectors`, by
-        its number.
-    """
-
-    columns: np.ndarray
+    columns: np.ndarray  # the length of every column of E; empty where no group asks for it
+    # J^T u for each vector u of ``probe_rows``, by its number
     images: defaultdict[int, Any] = field(default_factory=lambda: defaultdict(float))
 
 
 def product_probes(size: int, dtype: jnp.dtype) -> jax.Array:
     """The first j random vectors (n, j) by which :func:`measured_product` multiplies a matrix.
 
-    They are drawn again from the same seed, so that other programs multiply the same vectors. Of
-    vectors of 1e8 bytes or more there is one. ``size`` is n.
+    Of vectors of 1e8 bytes or more there is one. ``size`` is n.
     """
     rng = np.random.default_rng(_SEED)
     first = direction(rng, (size,), dtype)
@@ -267,10 +251,7 @@ def product_error(product: Callable[..., jax.Array], *args: Any, **options: Any)
 
 
 def _lacks_memory(count: int, equations: Any, v: np.ndarray) -> str:
-    """Why ``count`` products with vectors as large as v do not fit in the memory left, or "".
-
-    ``equations`` are those of one product.
-    """
+    """Why ``count`` products with vectors as large as v do not fit in the memory left, or ""."""
     if v.nbytes < _LARGE or jax.default_backend() != "cpu":
         return ""  # an accelerator refuses by itself what it has no memory for
     free_bytes, _ = free_memory()
@@ -307,8 +288,7 @@ def draws(work: float, rows: int) -> int:
 def _bound(size: float, entries: int, smallest: jnp.dtype, reason: str) -> Error:
     """The bound 4 (size + sqrt(entries) tiny) on ||E||_F, from its estimate ``size``.
 
-    4 is the factor of safety, and E has so many ``entries``. In each of them underflow may hide as
-    much as tiny, the smallest normal number of the format ``smallest``.
+    In each entry underflow may hide tiny, the smallest normal number of the format ``smallest``.
     """
     if not math.isfinite(size):
         return unknown(f"{reason}: an evaluation with perturbed roundings is not finite")
@@ -331,17 +311,16 @@ def _batch_error(
     and of J_b^T u by other roundings, of the gaps u^T (J_b v) - (J_b^T u)^T v, and of the distances
     of J_b v from products with the rows of a small J. A vector of parameters may be large, so that
     of all draws together only the vectors v, their images J_b v, and the images of the probes stay
-    in memory.
+    in memory. With a ``scaling`` S all of it is about J_b S.
 
     Args:
       net: the network.
       batch: the samples of the batch, and their targets.
       rng: draws the vectors and roundings.
       count: how many vectors v, and how many u, are drawn.
-      scaling: v -> S v with a symmetric S, or None; all of it is then about J_b S.
+      scaling: v -> S v with a symmetric S, or None.
       probes: the first of the vectors u (m, n_b, r), the same for every measurement.
-      backward_sums: to which the images of the probes and the lengths of the columns of E_b are
-        added.
+      backward_sums: to which the images of the probes and the columns of E_b are added.
     """
     shape = (sample_count(batch[0]), net.rows)  # (n_b, r)
     vectors = [direction(rng, (net.parameters,), net.dtype) for _ in range(count)]
@@ -375,24 +354,6 @@ def _batch_error(
     return max(map(_root_mean_square, (forward_changes, backward_changes, gaps, row_gaps)))
 
 
-def _add_images(
-    net: Network,
-    batch: Sequence[Any],
-    scaling: _Scaling | None,
-    probes: np.ndarray,
-    backward_sums: _BackwardSums,
-) -> None:
-    """Add J_b^T u to ``backward_sums`` for a batch b whose rounding is not measured.
-
-    Matrices formed from J are compared with J^T u, the sum over all batches, so that this batch
-    has a part in it, too. ``probes`` are the vectors u (m, n_b, r), ``batch`` the samples and their
-    targets. With a ``scaling`` S the vectors S J_b^T u are added.
-    """
-    for index, product in enumerate(plain_backward(net, *batch, on_device(probes))):
-        image = on_host(_scaled(scaling, product))
-        backward_sums.images[index] = backward_sums.images[index] + image
-
-
 def _forward(net: Network, v: jax.Array, x: Any, target: Any) -> jax.Array:
     """J_b v, with the vector first, as Monte Carlo arithmetic takes it."""
     return forward(net, x, target, v)
@@ -404,18 +365,16 @@ def _backward(net: Network, u: jax.Array, x: Any, target: Any) -> jax.Array:
 
 
 def _scaled(scaling: _Scaling | None, v: Any) -> Any:
-    """S v for the symmetric matrix S of the ``scaling``, or v without one."""
+    """S v, or v without a ``scaling``."""
     return v if scaling is None else scaling(jnp.asarray(v))
 
 
 def _gaps_to_rows(
     net: Network, batch: Sequence[Any], vectors: Sequence[Any], images: Sequence[np.ndarray]
 ) -> list[float]:
-    """|J_b v - image| for each v of the ``vectors``, with its image J_b v by differentiation.
+    """|J_b v - image| for each v and its image J_b v by differentiation, with J_b from the layers.
 
-    J_b is formed from the inputs and sensitivities of the layers, and multiplied in float64. A
-    mistake in what is known about a layer, or in a derivative rule of the model, shows in these
-    distances. ``batch`` has the samples and their targets.
+    A mistake in what is known about a layer, or in a derivative rule of the model, shows here.
     """
     x, target = batch
     net_of_batch = net if x is net.x else replace(net, x=x, target=target)

@@ -12,7 +12,7 @@ model cannot be computed in it, all samples are measured.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -24,7 +24,7 @@ import numpy as np
 from gnjax.networks.forms.samples import take, windows
 from gnjax.networks.jaxprs import equations, floats
 from gnjax.networks.network import Network, backward, forward, sample_batches
-from gnjax.networks.rounding.formed import probe_vectors
+from gnjax.networks.rounding.formed import direction, probe_rows
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import on_host
 
@@ -34,44 +34,36 @@ _SAMPLES = 8  # the most in a batch of a large network
 _WORK = 5e7  # numbers written for one product with all samples, from which on it pays
 _UNLIKE = 30.0  # float32 predicts rounding where the quotients differ by less than this factor
 
-
-_Measure = Callable[[Sequence[Any], np.ndarray], float]
-"""(samples and targets of a batch, vectors u (m, n_b, r)) to ||E_b||_F, the error of its rows."""
+_Batch = tuple[Any, np.ndarray]
+"""The samples and targets of a batch, and its part (m, n_b, r) of the vectors of ``probe_rows``."""
+_Measure = Callable[[Any, np.ndarray], float]
 
 
 def total_rounding(
-    net: Network,
-    measure: _Measure,
-    leave: Callable[[Sequence[Any], np.ndarray], None],
-    rng: np.random.Generator,
-) -> float:
-    """An estimate of ||E||_F, ||E||_F^2 = sum_b ||E_b||_F^2, for the computed J + E of a network.
+    net: Network, measure: _Measure, rng: np.random.Generator
+) -> tuple[float, list[_Batch]]:
+    """An estimate of ||E||_F for the computed J + E of a network, and the batches left unmeasured.
 
-    E_b are the rows of a batch b of samples. All batches of a small problem are measured. Of a
-    large one those samples are measured that float32 changes most, and some random batches b. The
-    other samples have the changes c by float32 (:func:`_changes`), and q |c| stands for the error
-    of their rows, with the largest q = ||E_b||_F / |c_b| of a random batch. All samples are
-    measured where float32 predicts nothing: where these quotients differ by a factor above 30, or
-    no changes by float32 are known.
-
-    Args:
-      net: the network.
-      measure: gives ||E_b||_F of a batch b.
-      leave: is called for every batch that is not measured. Both are given the samples and targets
-        of the batch, and the vectors u of :func:`gnjax.networks.rounding.formed.probe_vectors`.
-      rng: draws the random batches.
+    E_b are the rows of a batch b of samples, ||E||_F^2 = sum_b ||E_b||_F^2, and ``measure`` gives
+    ||E_b||_F. All batches of a small problem are measured. Of a large one those samples are
+    measured that float32 changes most, and some batches that ``rng`` draws. The other samples have
+    the changes c by float32 (:func:`_changes`), and q |c| stands for the error of their rows, with
+    the largest q = ||E_b||_F / |c_b| of a random batch. All samples are measured where float32
+    predicts nothing: where these quotients differ by a factor above 30, or no changes by float32
+    are known.
     """
-    batches = list(zip(sample_batches(net, net.target), probe_vectors(net), strict=True))
+    vectors = probe_rows(net).reshape(-1, net.samples, net.rows)
+    starts = range(0, net.samples, net.batch)
+    vectors_of_batches = [vectors[:, start : start + net.batch] for start in starts]
+    batches = list(zip(sample_batches(net, net.target), vectors_of_batches, strict=True))
     changes = None
     if len(batches) >= _FEWEST and net.written * net.samples >= _WORK:
         changes = _changes(net, rng)
     groups = None if changes is None else _groups(changes, net.batch, rng)
     if changes is None or groups is None:
-        return math.hypot(*(measure(*batch) for batch in batches))
-    vectors = np.concatenate([vectors_of_batch for _, vectors_of_batch in batches], axis=1)
+        return math.hypot(*(measure(*batch) for batch in batches)), []
 
-    def batch_of(indices: np.ndarray) -> tuple[Any, np.ndarray]:
-        """The samples and targets of these indices, and their part of the vectors u."""
+    def batch_of(indices: np.ndarray) -> _Batch:
         return take((net.x, net.target), indices), vectors[:, indices]
 
     errors = [measure(*batch_of(indices)) for indices in (*groups.worst, *groups.random)]
@@ -79,20 +71,16 @@ def total_rounding(
     quotients = [
         error / float(np.linalg.norm(changes[indices])) for error, indices in random_batches
     ]
-    other_batches = np.split(groups.rest, range(net.batch, len(groups.rest), net.batch))
+    other_indices = np.split(groups.rest, range(net.batch, len(groups.rest), net.batch))
+    others = [batch_of(indices) for indices in other_indices]
     if not 0 < max(quotients) <= _UNLIKE * min(quotients):
-        return math.hypot(*errors, *(measure(*batch_of(indices)) for indices in other_batches))
-    for indices in other_batches:
-        leave(*batch_of(indices))
-    return math.hypot(*errors, max(quotients) * float(np.linalg.norm(changes[groups.rest])))
+        return math.hypot(*errors, *(measure(*batch) for batch in others)), []
+    of_others = max(quotients) * float(np.linalg.norm(changes[groups.rest]))
+    return math.hypot(*errors, of_others), others
 
 
 def in_small_batches(net: Network) -> Network:
-    """The network with batches so small that a few of them are few samples, where that pays.
-
-    Batches are as large as products with all samples need them. For measurements of a large network
-    smaller ones do: of 100 samples in 5 batches all would be measured, and of 13 batches four are.
-    """
+    """A large network with smaller batches: of 100 samples in 13 of them four are measured."""
     if net.coupled or net.written * net.samples < _WORK:
         return net
     return replace(net, batch=min(net.batch, _SAMPLES))
@@ -100,10 +88,7 @@ def in_small_batches(net: Network) -> Network:
 
 @dataclass(frozen=True)
 class _Groups:
-    """Indices of samples that are measured, a batch of them in each row, and of those that are not.
-
-    All samples are in one of the three.
-    """
+    """Indices of samples that are measured, a batch of them in each row, and of all others."""
 
     worst: np.ndarray  # (batches, samples of a batch): those that float32 changes most
     random: np.ndarray  # (batches, samples of a batch), drawn from the others
@@ -111,11 +96,10 @@ class _Groups:
 
 
 def _groups(changes: np.ndarray, size: int, rng: np.random.Generator) -> _Groups | None:
-    """The samples to measure: those that float32 changes most, and random batches of others.
+    """The samples to measure, from the ``changes`` (n,) by float32; a batch has ``size`` samples.
 
-    ``changes`` (n,) are the changes by float32, and a batch has ``size`` samples. All samples that
-    change more than 30 times the median are among the worst, as those with a unit at its kink. None
-    if no sample would be left unmeasured, or the median is zero.
+    All that change more than 30 times the median are among the worst, as those with a unit at its
+    kink. None if no sample would be left unmeasured, or the median is zero.
     """
     order = np.argsort(-changes)  # the largest change first
     typical = float(np.median(changes))
@@ -131,17 +115,14 @@ def _groups(changes: np.ndarray, size: int, rng: np.random.Generator) -> _Groups
 
 
 def _changes(net: Network, rng: np.random.Generator) -> np.ndarray | None:
-    """For every sample i by how much float32 changes J_i v: |J_i v in float32 - J_i v|, as (n,).
+    """|J_i v in float32 - J_i v| for the rows J_i of J of every sample i, as (n,), and a random v.
 
-    J_i are the r rows of J = R^T dF/dtheta of the sample, and v is one random direction of the
-    parameters, with entries whose root mean square is 1. Rounding in float64 is larger for the
-    samples that float32 changes more. None where the network is not in float64, cannot be computed
-    in float32 throughout, or overflows there.
+    None where the network is not in float64, cannot be computed in float32 throughout, or overflows
+    there.
     """
     if net.dtype != jnp.float64:
         return None
-    v = rng.standard_normal(net.parameters)
-    v *= math.sqrt(v.size) / np.linalg.norm(v)
+    v = direction(rng, (net.parameters,), net.dtype)
     v_in_float64, v_in_float32 = jnp.asarray(v), jnp.asarray(v, jnp.float32)
     net_in_float32 = _narrowed(net)
     # "highest": matrix products in float32, and in no shorter format, on an accelerator too

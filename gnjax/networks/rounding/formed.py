@@ -47,16 +47,6 @@ def direction(rng: np.random.Generator, shape: tuple[int, ...], dtype: jnp.dtype
     return np.asarray(v, dtype)
 
 
-def probe_vectors(net: Network) -> Iterator[np.ndarray]:
-    """Yield the parts u (m, n_b, r) of m random vectors for each batch of n_b samples.
-
-    The vectors are those of :func:`probe_rows`; r is the number of rows of J for a sample.
-    """
-    whole = probe_rows(net).reshape(_PROBES, net.samples, net.rows)
-    for start in range(0, net.samples, net.batch):
-        yield whole[:, start : start + net.batch]
-
-
 def probe_rows(net: Network) -> np.ndarray:
     """m random vectors u (m, n r) over the r rows of J of each of n samples.
 
@@ -72,7 +62,7 @@ def probe_rows(net: Network) -> np.ndarray:
 class Forms:
     """The numbers u^T K w (m, m), K = J J^T, for all pairs of m vectors, and their rounding.
 
-    The vectors are those of :func:`probe_vectors`.
+    The vectors are those of :func:`probe_rows`.
     """
 
     values: np.ndarray  # (m, m)
@@ -97,9 +87,8 @@ def forms_of_rows(vectors: np.ndarray, jacobian: np.ndarray) -> Forms:
 def _forms_of_rows(images: np.ndarray, size: float, rows: int) -> Forms:
     """u^T K w = <J^T u, J^T w> from the images J^T u (m, p), and a bound on its rounding.
 
-    The images were computed as products with J, which has so many ``rows`` and the Frobenius norm
-    ``size``. With rho of :func:`_rounding` they err by rho ||J||_F, and so u^T K w errs by up to
-    2 rho ||J||_F max |J^T u|.
+    J has so many ``rows`` and the Frobenius norm ``size``. With rho of :func:`_rounding` the images
+    err by rho ||J||_F, and so u^T K w errs by up to 2 rho ||J||_F max |J^T u|.
     """
     values = forms_of_images(images).values
     product_of_sizes = size * float(np.sqrt(np.diag(values).max(initial=0.0)))
@@ -111,12 +100,10 @@ def watched(
     blocks: Iterable[np.ndarray | jax.Array],
     ended: Callable[[Forms], None],
 ) -> Iterator[np.ndarray | jax.Array]:
-    """Yield the blocks of rows (b, p) of a Jacobian J unchanged, and compute u^T J J^T w from them.
+    """Yield the blocks of rows (b, p) of a Jacobian J unchanged, and call ``ended`` after the last.
 
-    ``vectors`` are the u (m, n r). J^T u is summed up from the blocks, each of which is multiplied
-    with the entries of u that belong to its rows, so that J is never held. After the last block
-    ``ended`` is called with the numbers u^T J J^T w and their rounding (:class:`Forms`), but not if
-    the caller stops earlier.
+    It is given the numbers u^T J J^T w of the ``vectors`` u (m, n r). J^T u is summed up from the
+    blocks, so that J is never held.
     """
     images, size, start = np.zeros(()), 0.0, 0  # size is ||J||_F of the rows so far
     for block in blocks:
@@ -180,10 +167,10 @@ def checked(error: Error, of_products: Forms, of_matrix: Forms) -> Error:
 
 
 class OtherPrograms:
-    """The products with some vectors (n, j) by every program that was used until now.
+    """The products with some probes (n, j) by every program that was used until now.
 
     A program is told from others by its name and by the shape of the vectors that it multiplies.
-    ``vectors`` makes the vectors, when a program is used for the first time.
+    ``vectors`` makes the probes, when a program is used for the first time.
     """
 
     def __init__(self, vectors: Callable[[], jax.Array]) -> None:
@@ -196,10 +183,7 @@ class OtherPrograms:
         return self._vectors()
 
     def formed(self, matrix: jax.Array) -> jax.Array:
-        """Return a ``matrix`` that was formed, as it is, and note its products with the probes.
-
-        The probes are the vectors (n, j) by which all programs are compared.
-        """
+        """A ``matrix`` that was formed, as it is; its products with the probes are noted."""
         self.images[_FORMED, matrix.shape] = on_host(
             jnp.matmul(matrix, self._probes, precision="highest")
         )
@@ -208,9 +192,7 @@ class OtherPrograms:
     def watched(self, product: _Product, name: str = "") -> _Product:
         """A function that computes ``product(v)`` and notes the products with the probes as well.
 
-        The probes are the vectors (n, j) by which all programs are compared. They are multiplied
-        once for each shape of v, as each shape is a program of its own. ``name`` tells the programs
-        of this product from those of others.
+        They are made once for each shape of v, as each shape is a program of its own.
         """
 
         def multiplied(v: jax.Array) -> jax.Array:
@@ -221,10 +203,9 @@ class OtherPrograms:
         return multiplied
 
     def _products_with_probes(self, product: _Product, shape: tuple[int, ...]) -> np.ndarray:
-        """The products (n, j) of the probes (n, j), computed by ``product`` for this ``shape``.
+        """The products (n, j) of the probes, as vectors of this ``shape``, (n,) or b as (n, b).
 
-        The shape is (n,), where one probe goes after the other, or (n, b), where b go together. The
-        last b are filled up with the first probes again.
+        The last b of them are filled up with the first probes again.
         """
         probes = on_host(self._probes).T
         if len(shape) == 1:

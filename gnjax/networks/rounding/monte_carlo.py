@@ -111,7 +111,10 @@ def products_and_changes(
       batches: the other arguments of ``product``, one sequence for each batch.
       work: about how many numbers are written for all vectors and one batch.
     """
-    size = len(vectors) // _group_count(len(vectors), work)
+    # Groups of two sizes would need two sets of compiled operations, so that their count divides.
+    fewest = int(min(len(vectors), work / _AT_ONCE + 1))
+    groups = next(n for n in range(fewest, len(vectors) + 1) if len(vectors) % n == 0)
+    size = len(vectors) // groups
     for start in range(0, len(vectors), size):
         group = np.stack([on_host(v) for v in vectors[start : start + size]])
         image, change = _with_change(product, rng, group, batches[0])
@@ -130,26 +133,13 @@ def products_and_changes(
         yield from zip(image, change, strict=True)
 
 
-def _group_count(vectors: int, work: float) -> int:
-    """Into how many groups of equal size so many ``vectors`` are divided.
-
-    Two sizes would need two sets of compiled operations, so that the count divides ``vectors``. The
-    evaluation for all vectors writes ``work`` numbers, that for a group at most 3e7, unless it is
-    for one vector alone.
-    """
-    fewest = int(min(vectors, work / _AT_ONCE + 1))
-    return next(count for count in range(fewest, vectors + 1) if vectors % count == 0)
-
-
 def _with_change(
     product: Partial, rng: np.random.Generator, vectors: np.ndarray, batch: Sequence[Any]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The products (m, ..) of m vectors (m, p) with a batch, and their changes by other roundings.
 
-    The same equations are evaluated twice, operation by operation: as they are, and in Monte Carlo
-    arithmetic, where every result is moved by a random sign times its rounding. Every array, those
-    of the function and of the batch too, has one more axis, along the vectors, so that the values
-    for every vector have their own signs. ``rng`` draws the signs.
+    Every array, those of the function and of the batch too, has one more axis, along the vectors,
+    so that the values for every vector have their own signs, which ``rng`` draws.
     """
     product, batch = jax.tree.map(partial(_repeated, len(vectors)), (product, batch))
     # the operations for all vectors, which are traced and not compiled together
@@ -174,8 +164,7 @@ def _of_each(product: Partial, vectors: jax.Array, *batch: Any) -> jax.Array:
 def _repeated(times: int, leaf: Any) -> Any:
     """The array ``leaf`` repeated along a new first axis; in host memory it is a view."""
     leaf = by_numpy(jnp.asarray(leaf))
-    xp = np if isinstance(leaf, np.ndarray) else jnp
-    return xp.broadcast_to(leaf, (times, *leaf.shape))
+    return leaf.__array_namespace__().broadcast_to(leaf, (times, *leaf.shape))
 
 
 def perturbed(
@@ -183,21 +172,15 @@ def perturbed(
 ) -> list[Any]:
     """The results of a jaxpr in Monte Carlo arithmetic, for values of its constants and arguments.
 
-    Each operation's result is moved by a random sign times its rounding; ``signs`` draws them.
-    Constants and arguments are taken as they are, but for numbers below the smallest normal one,
-    which a device may take for 0: these are moved by as much as the smallest normal one.
+    ``signs`` draws the random signs. Constants and arguments count as exact, but for numbers below
+    the smallest normal one, which a device may take for 0.
     """
     consts, args = (list(map(signs.flushed, values)) for values in (consts, args))
     return evaluate(jaxpr, consts, args, partial(_bind, signs), ALL_CALLS)
 
 
 def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
-    """The results of an equation of a jaxpr in Monte Carlo arithmetic, for given operands.
-
-    The operands are moved, that is, multiplied by 1 + s or 1 - s at random, then the operation is
-    done, and its results are moved; s depends on the operation and may be 0. The operations inside
-    a loop are treated so one by one. ``signs`` draws the signs.
-    """
+    """The results of an equation of a jaxpr in Monte Carlo arithmetic, for given operands."""
     name = eqn.primitive.name
     if name in LOOPS and eqn.params.get("length") != 0:  # a scan of no steps does nothing
         with jax.disable_jit():  # a loop goes step by step
@@ -212,13 +195,10 @@ def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
 
 
 def _relative_changes(eqn: Any) -> tuple[float, float]:
-    """By how much an equation's operands and its results are moved, relative to their size.
+    """(s, t), where the operands of an equation are moved by s and its results by t.
 
-    Monte Carlo arithmetic multiplies every operand by 1 + s or 1 - s and every result by 1 + t or
-    1 - t, at random; the answer is (s, t). Both are multiples of the unit roundoff u of the
-    results' format, by what XLA errs at most in this kind of operation, and 0 for an exact one.
-    Sums and products of matrices have s > 0, as their terms are rounded one by one. The docstring
-    of the module lists the kinds.
+    Both are multiples of the unit roundoff u of the results' format, as the docstring of the module
+    lists them for each kind of operation.
     """
     floating = [v.aval for v in eqn.outvars if inexact(v.aval)]
     if not floating or eqn.primitive.name in _EXACT:
@@ -226,7 +206,9 @@ def _relative_changes(eqn: Any) -> tuple[float, float]:
     u = max(unit_roundoff(aval.dtype) for aval in floating)
     name = eqn.primitive.name
     if name == "convert_element_type":
-        return 0.0, u if _narrows(eqn) or _exact_below(eqn) else 0.0
+        source = eqn.invars[0].aval.dtype
+        narrows = jnp.issubdtype(source, jnp.inexact) and unit_roundoff(source) < u
+        return 0.0, u if narrows or _exact_below(eqn) else 0.0
     if name == "reduce_precision":
         return 0.0, max(u, 0.5 ** (eqn.params["mantissa_bits"] + 1))
     if name in _BASIC:
@@ -238,12 +220,6 @@ def _relative_changes(eqn: Any) -> tuple[float, float]:
         return u, u
     units_of_operands, units_of_results = _FUNCTIONS.get(name, _OTHER)
     return units_of_operands * u, units_of_results * u
-
-
-def _narrows(eqn: Any) -> bool:
-    """Whether a conversion takes floating point numbers to those of fewer digits."""
-    source, target = eqn.invars[0].aval, eqn.outvars[0].aval
-    return inexact(source) and jnp.finfo(target.dtype).eps > jnp.finfo(source.dtype).eps
 
 
 def _exact_below(eqn: Any) -> float:
@@ -259,8 +235,7 @@ def _exact_below(eqn: Any) -> float:
 def _as_wide(eqn: Any, operand: Any) -> Any:
     """The operand of a matrix product or convolution in the dtype of the result; others unchanged.
 
-    An operand is moved by about the roundoff of the format in which terms are added, the result's.
-    A narrower format, such as bfloat16, would not hold so small a change.
+    A narrower format, such as bfloat16, would not hold a change by the roundoff of the result's.
     """
     if hasattr(operand, "dtype") and not hasattr(operand, "shape"):
         operand = np.asarray(operand, operand.dtype)  # a number that stands in the equation
@@ -270,11 +245,7 @@ def _as_wide(eqn: Any, operand: Any) -> Any:
 
 
 def _terms(eqn: Any) -> int:
-    """How many products are added to make one entry of a matrix product or a convolution.
-
-    For a matrix product that is the number of indices that are summed over, and for a convolution
-    the number of entries of the kernel of one output channel.
-    """
+    """How many products are added to make one entry of a matrix product or a convolution."""
     if eqn.primitive.name == "dot_general":
         shape, (summed_axes, _) = eqn.invars[0].aval.shape, eqn.params["dimension_numbers"][0]
         return math.prod(shape[axis] for axis in summed_axes)
@@ -285,11 +256,10 @@ def _terms(eqn: Any) -> int:
 def _multiplier_roundoff(eqn: Any) -> float:
     """The relative error by which both factors are rounded before they are multiplied, or 0.
 
-    ``eqn`` is a matrix product or a convolution. Where it asks for no precision and its result is
-    float32, a GPU rounds the factors to TF32, and a TPU to bfloat16. With the precision HIGH a GPU
-    rounds to TF32, too, and a TPU takes two bfloat16 for each factor, which have 16 bits together.
-    Where it names one of JAX's algorithms, such as BF16_BF16_F32, the name says to which format. In
-    all other cases the factors count as exact.
+    Where a matrix product or convolution asks for no precision and its result is float32, a GPU
+    rounds the factors to TF32, and a TPU to bfloat16. With the precision HIGH a GPU rounds to TF32,
+    too, and a TPU takes two bfloat16 for each factor, which have 16 bits together. Where it names
+    one of JAX's algorithms, such as BF16_BF16_F32, the name says to which format.
     """
     # This is "NONE", the name of an algorithm, or a pair "(PRECISION.HIGH, PRECISION.HIGH)".
     precision = str(eqn.params["precision"]).upper()

@@ -28,6 +28,7 @@ class RandomSigns:
     """A source of random roundings of arrays that are at hand, new ones at every call.
 
     In host memory they are made by NumPy, which compiles nothing, and on an accelerator there.
+    Values that are no arrays of floating or complex numbers come back as they are.
     """
 
     def __init__(self, seed: int) -> None:
@@ -38,10 +39,9 @@ class RandomSigns:
 
         Entries of absolute value below ``least``, which are exact, stay as they are, and so does an
         infinity, as of a mask before a softmax: inf - inf would be nan. Numbers below the smallest
-        normal one are moved by that number. Values of other types than floating or complex come
-        back as they are.
+        normal one are moved by that number.
         """
-        if not (hasattr(value, "dtype") and _perturbs(value, size)):
+        if not size or not _floats(value):
             return value
         array = by_numpy(value)
         if least and not (abs(array) >= least).any():
@@ -50,7 +50,7 @@ class RandomSigns:
             moved = self._signs(_ABOVE * size, array)  # by a little more, see _ABOVE
             moved *= array
             moved += array
-        xp = _numpy_of(array)
+        xp = array.__array_namespace__()  # numpy, or jax.numpy on an accelerator
         if not xp.isfinite(moved).all():
             moved = xp.where(xp.isinf(array), array, moved)
         if least:
@@ -61,10 +61,9 @@ class RandomSigns:
         """An array, with nonzero entries below the smallest normal number moved by that number.
 
         XLA may take such entries for zero (flush them), which is an error of at most that number.
-        Any other value comes back as it is.
         """
-        if not (hasattr(value, "dtype") and _perturbs(value, 1.0)):
-            return value  # a number of Python, integers, or an array without entries
+        if not _floats(value):
+            return value
         array = by_numpy(value)
         tiny, sizes = jnp.finfo(array.dtype).tiny, abs(array)
         if not sizes.min() < tiny:
@@ -84,10 +83,8 @@ class RandomSigns:
         if eqn.primitive.name not in _PRODUCTS or not inexact(eqn.outvars[0].aval):
             return results
         array = by_numpy(results)
-        if array.all():
-            return results
         tiny = jnp.finfo(array.dtype).tiny
-        if _least_product(eqn, operands) >= float(tiny):
+        if array.all() or _least_product(eqn, operands) >= float(tiny):
             return results
         return self._shaken(array, array == 0, tiny)
 
@@ -95,7 +92,8 @@ class RandomSigns:
         """The array with ``tiny`` added or subtracted at random at the entries of a mask."""
         if not where.any():
             return array
-        return _numpy_of(array).where(where, array + self._signs(float(tiny), array), array)
+        moved = array + self._signs(float(tiny), array)
+        return array.__array_namespace__().where(where, moved, array)
 
     def _signs(self, step: float, like: Any) -> Any:
         """An array of the shape and dtype of ``like``, each entry ``step`` or -``step`` at random.
@@ -111,18 +109,22 @@ class RandomSigns:
         return signs.reshape(-1)[: like.size].reshape(like.shape)
 
 
-def _numpy_of(array: Any) -> Any:
-    """NumPy for its own arrays, and jax.numpy for those on an accelerator."""
-    return np if isinstance(array, np.ndarray) else jnp
+def _floats(value: Any) -> bool:
+    """Whether a value is an array with entries that are floating or complex numbers."""
+    return hasattr(value, "dtype") and inexact(value) and value.size > 0
 
 
 def _least_product(eqn: Any, operands: Sequence[Any]) -> float:
     """A lower bound on |x y|, |x / y| or |x^k|, as the equation computes, for nonzero entries x, y.
 
     It is 0 where nothing better is known. Above 1 it need not be sharp: it is compared with the
-    smallest normal number.
+    smallest normal number. A complex entry counts as two real ones.
     """
-    smallest, largest = zip(*map(_smallest_and_largest, operands), strict=True)
+    arrays = [by_numpy(o) if hasattr(o, "dtype") else np.asarray(o) for o in operands]
+    sizes = [abs(real_parts(array).astype(float)) for array in arrays]
+    # of entries that are not zero; infinity where all are
+    smallest = [float(s.min(where=s > 0, initial=np.inf)) for s in sizes]
+    largest = [float(s.max(initial=0)) for s in sizes]
     if eqn.primitive.name == "div":
         return smallest[0] / max(largest[1], 1.0)
     if eqn.primitive.name in ("square", "integer_pow"):
@@ -130,20 +132,4 @@ def _least_product(eqn: Any, operands: Sequence[Any]) -> float:
         extreme = smallest[0] if power > 0 else max(largest[0], 1.0)
         # extreme^power, or 1 where it is more, so that nothing overflows
         return math.exp(min(power * math.log(extreme), 0.0)) if 0 < extreme < math.inf else 0.0
-    return min(smallest[0], 1e300) * min(smallest[1], 1e300)  # an operand of zeros has infinity
-
-
-def _smallest_and_largest(operand: Any) -> tuple[float, float]:
-    """The smallest absolute value of the entries that are not zero, and the largest of all.
-
-    If all entries are zero, the smallest is infinity. A complex entry counts as two real ones.
-    """
-    array = by_numpy(operand) if hasattr(operand, "dtype") else np.asarray(operand)
-    sizes = abs(real_parts(array).astype(float))
-    smallest = sizes.min(where=sizes > 0, initial=np.inf)
-    return float(smallest), float(sizes.max(initial=0))
-
-
-def _perturbs(value: jax.Array, size: float) -> bool:
-    """Whether an array floats, has entries, and is moved by a relative ``size`` above zero."""
-    return inexact(value) and value.size > 0 and size > 0
+    return min(smallest[0], 1e300) * min(smallest[1], 1e300)
