@@ -35,18 +35,12 @@ def inlined(function: Callable[..., Any], *args: Any) -> Any:
     """
     closed_jaxpr, leaves = jax.make_jaxpr(function)(*args), jax.tree.leaves(args)
 
-    def step(body: Any, args: Sequence[Any], _: Any) -> tuple[list[Any], None]:
-        """The results of a scan's body for one step, and no further outputs."""
-        return inside(body, args), None
-
     def bind_inlined(eqn: Any, operands: Sequence[Any]) -> Any:
-        """The results of one equation; a scan becomes one whose body has no calls."""
-        if eqn.primitive.name == "scan":
-            return scanned(eqn, operands, step)[0]
+        if eqn.primitive.name == "scan":  # becomes one whose body has no calls
+            return scanned(eqn, operands, lambda body, args, _: (inside(body, args), None))[0]
         return bind(eqn, operands)
 
     def inside(body: Any, args: Sequence[Any]) -> list[Any]:
-        """The results of the equations of ``body``, with those of calls in their places."""
         return evaluate(body.jaxpr, body.consts, args, bind_inlined, CALLS_AND_CHECKPOINTS)
 
     return jax.make_jaxpr(lambda *args: inside(closed_jaxpr, args))(*leaves)
@@ -105,10 +99,7 @@ def evaluate(
 
 
 def _unused(jaxpr: Any) -> dict[int, list[Any]]:
-    """For the index of an equation the variables that it reads or makes and no later one reads.
-
-    Their values can be freed after it. The results of the jaxpr are never among them.
-    """
+    """For the index of an equation the variables whose values can be freed after it."""
     last_use = {  # the index of the last equation that reads or makes each variable
         v: index
         for index, eqn in enumerate(jaxpr.eqns)
@@ -125,9 +116,7 @@ def _unused(jaxpr: Any) -> dict[int, list[Any]]:
 def most_bytes(jaxpr: Any) -> int:
     """The most bytes that the results of equations take at one time in :func:`evaluate`.
 
-    A result takes memory from its equation to the last equation that uses it. While a call is
-    evaluated, the results inside of it take memory as well. What is inside of loops and branches is
-    left out, and so are the arguments and constants of the jaxpr.
+    What is inside of loops and branches is left out, and so are arguments and constants.
     """
     unused_after, in_use, most = _unused(jaxpr), 0, 0
     results = {v for eqn in jaxpr.eqns for v in eqn.outvars}
@@ -150,29 +139,16 @@ def variables(atoms: Sequence[Any]) -> list[Any]:
 
 
 ScanStep = Callable[[Any, Sequence[Any], Any], tuple[list[Any], Any]]
-"""A function that runs the body of a scan once, and may return more than the body does.
-
-It is given the body, the arguments of the body, and this step's row of the arrays beside them. It
-returns the results of the body, and a pytree that is stacked over the steps.
-"""
+"""(body of a scan, its arguments, a row of arrays beside them) to its results and a pytree."""
 
 
 def scanned(
     eqn: Any, operands: Sequence[Any], step: ScanStep, beside: Any = None
 ) -> tuple[list[Any], Any]:
-    """The results of a scan whose body is run by ``step``, and the extra outputs of ``step``.
+    """The results of a scan whose body ``step`` runs, and what ``step`` returns beside them.
 
-    The result is a new ``jax.lax.scan``. So the equations of the body can be evaluated in another
-    way, or further values be taken out of it.
-
-    Args:
-      eqn: the equation of the scan.
-      operands: its operands: constants, then what it carries, then arrays with a row for each step.
-      step: runs the body, see :data:`ScanStep`.
-      beside: a pytree of further arrays with a row for each step, which ``step`` is given.
-
-    Returns:
-      The results of the equation, and the extra outputs of ``step``, stacked over the steps.
+    The result is a new ``jax.lax.scan``, whose operands are constants, then what it carries, then
+    arrays with a row for each step. ``beside`` is a pytree of further such arrays for ``step``.
     """
     params, carry_start = eqn.params, eqn.params["num_consts"]
     rows_start = carry_start + params["num_carry"]
@@ -216,8 +192,7 @@ def _widened(eqn: Any, operands: Sequence[jax.Array]) -> Sequence[jax.Array]:
 
     On a CPU XLA has no fast float64 convolution for kernels with up to 256 pairs of input and
     output channels. So many channels are added that there are more pairs, unless that would more
-    than double the inputs. ``eqn`` is the equation of the convolution, ``operands`` are image and
-    kernel.
+    than double the inputs.
     """
     x, kernel = operands
     layout = eqn.params["dimension_numbers"]  # the order of the axes
@@ -228,12 +203,10 @@ def _widened(eqn: Any, operands: Sequence[jax.Array]) -> Sequence[jax.Array]:
     if not (ungrouped and slow and jax.default_backend() == "cpu"):
         return operands
     arrays_and_channel_axes = (x, layout.lhs_spec[1]), (kernel, layout.rhs_spec[1])
-    return [_extended(array, axis, added) for array, axis in arrays_and_channel_axes]
-
-
-def _extended(array: jax.Array, axis: int, missing: int) -> jax.Array:
-    """``array`` with ``missing`` zeros added at the end of an axis."""
-    return jnp.pad(array, [(0, missing if i == axis else 0) for i in range(array.ndim)])
+    return [
+        jnp.pad(array, [(0, added if axis == channel_axis else 0) for axis in range(array.ndim)])
+        for array, channel_axis in arrays_and_channel_axes
+    ]
 
 
 def pushforward(
@@ -264,12 +237,6 @@ def gradient_along(
     return jax.vjp(gradient, point)[1](tangent)[0]
 
 
-def equations_of(function: Callable[..., Any], *args: Any) -> tuple[Any, Any]:
-    """The closed jaxpr of a function, and the shapes of its results."""
-    closed_jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
-    return closed_jaxpr, shapes
-
-
 def equations(jaxpr: Any) -> Iterator[Any]:
     """All equations of a jaxpr, those of loops, branches and calls inside it too."""
     for eqn in jaxpr.eqns:
@@ -278,10 +245,7 @@ def equations(jaxpr: Any) -> Iterator[Any]:
 
 
 def equations_inside(eqn: Any) -> Iterator[Any]:
-    """All equations inside of an equation that is a loop, a branch or a call; none inside others.
-
-    They are in the jaxprs among the parameters of the equation.
-    """
+    """All equations in the jaxprs among the parameters of an equation, as of a loop or a call."""
     for value in jax.tree.leaves(
         list(eqn.params.values()), is_leaf=lambda v: hasattr(v, "eqns") or hasattr(v, "jaxpr")
     ):

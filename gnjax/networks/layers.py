@@ -128,9 +128,13 @@ def _search(jaxpr: Any, sources: dict[Any, _Source], record: _Record) -> None:
             for side, v in enumerate(eqn.invars)
             if not isinstance(v, core.Literal) and v in sources
         }
+        # an equation that only rearranges or selects entries of its operand, none of them twice
+        relabels = eqn.primitive.name in _RELABELS and all(
+            result.aval.size <= eqn.invars[0].aval.size for result in eqn.outvars
+        )
         if sides and eqn.primitive.name == "scan":
             _search_scan(eqn, sides, sources, reads, record)
-        elif len(sides) == len(eqn.invars) == 1 and _relabels(eqn):
+        elif len(sides) == len(eqn.invars) == 1 and relabels:
             for index, result in enumerate(eqn.outvars):
                 sources[result] = sides[0].after(Relabel(eqn, index))
         elif sides:
@@ -141,16 +145,9 @@ def _search(jaxpr: Any, sources: dict[Any, _Source], record: _Record) -> None:
                 record.unknown.update(source.leaf for source in sides.values())
 
 
-def _relabels(eqn: Any) -> bool:
-    """Whether an equation only rearranges or selects entries of its operand, none of them twice."""
-    size = eqn.invars[0].aval.size
-    return eqn.primitive.name in _RELABELS and all(v.aval.size <= size for v in eqn.outvars)
-
-
 def _use(eqn: Any, side: int, source: _Source) -> Use | None:
-    """The layer z_t = W a_t that an equation computes with a parameter; None if it is none.
+    """The layer z_t = W a_t that an equation computes with operand ``side``; None if it is none.
 
-    The operand ``side`` of the equation is the parameter of ``source``, or a rearrangement of it.
     Complex results make no layer, as where real weights act on complex inputs: the derivative by
     the weights is then only the real part of sum_t delta_t a_t^T.
     """
@@ -172,17 +169,10 @@ def _search_scan(
 ) -> None:
     """Follow parameters into the body of a scan, and note the equations that use them.
 
-    The operands of a scan are its constants, then what it carries, then what it slices. A parameter
-    among the carried ones can be followed if the body returns it unchanged, as it is then the same
-    in every step. A parameter that the body returns in place of another carried value is noted as
-    unknown, and so is one among the results that the scan stacks, if anything reads those.
-
-    Args:
-      eqn: the scan.
-      sides: the operands that come from a parameter, by their index.
-      sources: the variables outside of the body that come from a parameter; more are added.
-      reads: the variables that are read outside of the body.
-      record: where uses, and parameters with uses of an unknown structure, are noted.
+    ``sides`` are the operands that come from a parameter, by their index, and ``reads`` the
+    variables that are read outside of the body. A parameter that the scan carries can be followed
+    if the body returns it unchanged. One that the body returns in place of another carried value is
+    noted as unknown, and so is one among the results that the scan stacks, if anything reads those.
     """
     body, carry_start = eqn.params["jaxpr"].jaxpr, eqn.params["num_consts"]
     slices_start, length = carry_start + eqn.params["num_carry"], eqn.params["length"]
@@ -277,13 +267,8 @@ def with_same_matrices(layer: Layer, shape: tuple[int, ...]) -> list[tuple[np.nd
 def jacobian_rows(layer: Layer, leaf: jax.Array, pairs: Sequence[Pair]) -> jax.Array:
     """The j rows (j, p) of the Jacobian by one parameter W: sum_t delta_t a_t^T for each row.
 
-    The sum is over the positions t of all equations z_t = W a_t that use the parameter. delta_t is
-    the derivative of the row's output by z_t. The p columns are in the order of W's entries.
-
-    Args:
-      layer: the layer of the parameter.
-      leaf: the parameter.
-      pairs: a and delta (j, ..) for each use, in the shapes of its equation.
+    The sum is over the positions t of all equations z_t = W a_t that use the parameter. ``pairs``
+    are a and delta (j, ..) for each use. The p columns are in the order of W's entries.
     """
     blocks = []  # for each set of matrices the entries of W in them, and the columns for these
     for entries, uses in with_same_matrices(layer, leaf.shape):
@@ -311,9 +296,7 @@ _Block = tuple[np.ndarray, jax.Array]
 def _disjoint(blocks: Sequence[_Block], size: int) -> tuple[list[_Block], list[_Block]]:
     """Divide blocks of columns of J into some that have no entry in common, and the others.
 
-    A block has the flat indices (m,) of entries of a parameter, which has ``size`` entries, and the
-    columns (j, m) of J for them. Columns of blocks without common entries can be put side by side;
-    those of an entry in several blocks have to be added.
+    Those of an entry in several blocks have to be added. The parameter has ``size`` entries.
     """
     unused = np.ones(size, bool)
     disjoint: list[_Block] = []
@@ -328,10 +311,9 @@ def _disjoint(blocks: Sequence[_Block], size: int) -> tuple[list[_Block], list[_
 
 
 def _in_order_of_entries(blocks: Sequence[_Block], size: int) -> jax.Array:
-    """The columns (j, size) of the Jacobian J for all entries of a parameter, in their order.
+    """The columns (j, size) of J for all entries of a parameter, from blocks without a common one.
 
-    A block has the flat indices (m,) of some entries and the columns (j, m) for them; no two blocks
-    have an entry in common. An entry that is in no block has a column of zeros.
+    An entry that is in no block has a column of zeros.
     """
     entries = np.concatenate([indices for indices, _ in blocks])
     columns = jnp.concatenate([columns_of_block for _, columns_of_block in blocks], axis=1)

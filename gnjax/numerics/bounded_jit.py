@@ -30,13 +30,16 @@ _Value = TypeVar("_Value")
 class BoundedJit(Generic[Arguments, _Value]):
     """A compiled function whose first argument, its owner, holds functions such as model and loss.
 
-    It keeps one ``jax.jit`` for each of the last 16 sets of such functions.
+    It keeps one ``jax.jit`` for each of the last 16 sets of such functions. JAX keeps programs by
+    function, so that each is of a new partial, whose programs can be dropped alone.
     """
 
     def __init__(self, function: Callable[Arguments, _Value], **options: Any) -> None:
         """Wrap a function, with ``options`` for ``jax.jit``; nothing is compiled."""
         update_wrapper(self, function)
-        self._program_of = lru_cache(_REMEMBERED)(lambda functions: _compiled(function, options))
+        self._program_of = lru_cache(_REMEMBERED)(
+            lambda functions: jax.jit(partial(function), **options)
+        )
         # The owner of the last call, by a weak reference, and its program; at first no owner's.
         self._last: tuple[Callable[[], Any], Any] = (lambda: self, None)
 
@@ -50,12 +53,17 @@ class BoundedJit(Generic[Arguments, _Value]):
         The owner is the first argument of a call. Which ``jax.jit`` is taken decides how long its
         programs are kept, and not what is computed: every ``jax.jit`` compiles anew for arguments
         of another structure, and the model and the loss are a part of the structure. To find them
-        takes as long as a small product, so the answer for the last owner is remembered.
+        takes longer than a small product, so the answer for the last owner is remembered.
         """
         last_owner, program = self._last
         if last_owner() is not owner:
-            program = self._program_of(functions_of(owner))
-            self._last = _reference(owner), program
+            structure = jax.tree.structure(owner)
+            is_function = jax.tree_util.treedef_is_leaf(structure) and callable(owner)
+            program = self._program_of(tuple(_functions_in([owner] if is_function else structure)))
+            try:
+                self._last = weakref.ref(owner), program
+            except TypeError:  # a type that allows no weak references
+                self._last = (lambda: None), program
         return program
 
 
@@ -82,7 +90,6 @@ def by_shapes(function: Callable[..., _Value]) -> Callable[..., _Value]:
     answers: OrderedDict[Hashable, _Value] = OrderedDict()
 
     def remembered(*args: Any) -> _Value:
-        """``function(*args)``, or its answer for arguments of the same shapes and dtypes."""
         leaves, structure = jax.tree.flatten(args)
         kinds = [(x.shape, x.dtype) if hasattr(x, "dtype") else x for x in leaves]
         key = structure, tuple(kinds)
@@ -94,17 +101,6 @@ def by_shapes(function: Callable[..., _Value]) -> Callable[..., _Value]:
 
     update_wrapper(remembered, function)
     return remembered
-
-
-def functions_of(owner: Any) -> tuple[Hashable, ...]:
-    """The functions in the structure of a pytree, such as models and losses, as a key for a cache.
-
-    If ``owner`` is a function itself, and no pytree with parts, it is the only one.
-    """
-    structure = jax.tree.structure(owner)
-    if jax.tree_util.treedef_is_leaf(structure):
-        return (_hashable(owner),) if callable(owner) else ()
-    return tuple(_functions_in(structure))
 
 
 def _functions_in(value: Any) -> Iterator[Hashable]:
@@ -136,10 +132,7 @@ def _hashable(value: Any) -> Hashable:
 
 
 class _ByEquality:
-    """A key for a function that has no hash, such as a Flax module with a list of layers.
-
-    Keys have the same hash for all functions of one type, and are compared by their functions.
-    """
+    """A key for a function that has no hash, such as a Flax module with a list of layers."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -149,27 +142,3 @@ class _ByEquality:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _ByEquality) and bool(self.value == other.value)
-
-
-def _reference(value: Any) -> Callable[[], Any]:
-    """A weak reference, a function that returns the value as long as something else holds it.
-
-    For types that allow no weak references it always returns None.
-    """
-    try:
-        return weakref.ref(value)
-    except TypeError:
-        return lambda: None
-
-
-def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
-    """``jax.jit`` of a new function that calls this one.
-
-    JAX keeps compiled programs by function, so that those of the new function can be dropped alone.
-    """
-
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    update_wrapper(wrapper, function)
-    return jax.jit(wrapper, **options)

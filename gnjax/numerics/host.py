@@ -154,8 +154,7 @@ def dot(a: np.ndarray, b: np.ndarray) -> float:
 def length(a: np.ndarray, b: np.ndarray | None = None, factor: float = 0.0) -> float:
     """The Euclidean length of all entries of a, or of a - factor b where b is given, in float64.
 
-    Both are read 2^22 entries at a time, so that no float64 copy of a whole array takes memory. The
-    length of the whole is the length of the vector of the lengths of these parts. Squares neither
+    Both are read in parts, so that no float64 copy of a whole array takes memory. Squares neither
     overflow nor, if they are large enough to matter, underflow.
     """
     if b is None:
@@ -170,10 +169,9 @@ def length(a: np.ndarray, b: np.ndarray | None = None, factor: float = 0.0) -> f
 
 
 def size_of(block: np.ndarray | jax.Array) -> float:
-    """The Frobenius norm of a block in float64, computed where the block is.
+    """The Frobenius norm of a block in float64, computed where the block is, without underflow.
 
-    On a device the entries are divided by the largest one, so that their squares neither under- nor
-    overflow. A block with an entry that is not finite has no finite norm.
+    A block with an entry that is not finite has no finite norm.
     """
     if on_cpu(block):
         return length(np.asarray(block))
@@ -199,10 +197,7 @@ def wide(block: jax.Array) -> np.ndarray | jax.Array:
 
 
 def _length_of_part(part: np.ndarray) -> float:
-    """The Euclidean length of a vector of float64 whose squares may under- or overflow.
-
-    Entries are divided by the largest one where the plain formula is not safe.
-    """
+    """The Euclidean length of a vector of float64 whose squares may under- or overflow."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         plain = float(np.linalg.norm(part))
     if 1e-130 < plain < 1e150:  # squares that underflow are then less than its rounding

@@ -72,9 +72,7 @@ def unknowns(name: str, *arguments: np.ndarray) -> np.ndarray:
     """Residues that stand for the values of a function such as exp, which has none modulo q.
 
     They are hashes of the function's ``name`` and of the residues of its ``arguments``, entry by
-    entry: equal arguments have equal residues, and different ones look independent. So a sum like
-    exp(x) - exp(x), which is zero for whatever values exp has, is zero, and one that is zero for
-    special values alone is not, but for a small chance.
+    entry: equal arguments have equal residues, and different ones look independent.
     """
     with np.errstate(over="ignore"):
         state = np.asarray(zlib.crc32(name.encode()), np.uint64)
@@ -111,21 +109,16 @@ def bilinear(product: _Product, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     coefficients = [product(high_a, high_b), middle, product(low_a, low_b)]
     total = np.zeros((), np.int64)
     for coefficient in coefficients:  # Horner's rule for the polynomial in 2^16
-        total = (total * 2**_LIMB + as_residues(coefficient)) % PRIME
+        if not (np.abs(coefficient) < 2.0**53).all():
+            msg = "a sum of residues is too long to be exact in float64"
+            raise OverflowError(msg)
+        total = (total * 2**_LIMB + coefficient.astype(np.int64)) % PRIME
     return total
 
 
 def halves(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The pair (high, low) with a = high 2^16 + low and low below 2^16, in float64."""
     return (a >> _LIMB).astype(np.float64), (a & (2**_LIMB - 1)).astype(np.float64)
-
-
-def as_residues(exact: np.ndarray) -> np.ndarray:
-    """The residues of integers in float64, which must be below 2^53 to be exact."""
-    if not (np.abs(exact) < 2.0**53).all():
-        msg = "a sum of residues is too long to be exact in float64"
-        raise OverflowError(msg)
-    return exact.astype(np.int64) % PRIME
 
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -165,9 +158,7 @@ def rank(matrix: np.ndarray) -> int:
 def _pivots(block: np.ndarray) -> tuple[list[int], list[int]]:
     """The indices of r rows and of r columns whose matrix is invertible, for a block of rank r.
 
-    The block holds residues modulo the prime q, and so all arithmetic is modulo q. This is Gaussian
-    elimination, column by column: the pivot is the first entry that is not zero among the rows that
-    have had no pivot. Arithmetic is exact, so that a pivot need not be large.
+    They come from Gaussian elimination. Arithmetic is exact, so that a pivot need not be large.
     """
     reduced, is_free = block.copy(), np.ones(len(block), bool)
     pivot_rows: list[int] = []

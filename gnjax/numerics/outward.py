@@ -76,9 +76,9 @@ def _row_squares(matrix: jax.Array | np.ndarray) -> tuple[jax.Array, jax.Array]:
 def _host_row_squares(matrix: jax.Array | np.ndarray) -> tuple[float, np.ndarray]:
     """A scale s, and the squared length of each row of M / s, by NumPy in float64.
 
-    s is the largest |M_ij|, so that no square overflows. If that is between 1e-100 and 1e100, no
-    square of an entry can overflow, and none that counts can underflow: then s is 1 and nothing is
-    copied. On a CPU this is several times faster than XLA.
+    If the largest |M_ij| is between 1e-100 and 1e100, no square of an entry can overflow, and none
+    that counts can underflow: then s is 1 and nothing is copied. On a CPU this is several times
+    faster than XLA.
     """
     entries = np.asarray(matrix)
     scale = float(max(entries.max(initial=0.0), -entries.min(initial=0.0)))
@@ -115,14 +115,17 @@ def conversion_error(original: ArrayLike, stored: jax.Array | np.ndarray) -> flo
         lost = np.count_nonzero((host != 0) & (np.abs(rounded) < tiny))
         return raised(relative + tiny * math.sqrt(lost))
     if host.dtype.kind in "iu":  # float64 may round an integer above 2^53: compare integers
-        pairs = zip(*_changed_integers(host, rounded), strict=True)
+        wide = host.astype(np.float64)
+        may_differ = (rounded.astype(np.float64) != wide) | (np.abs(wide) >= 2.0**53)
+        pairs = zip(host[may_differ], rounded[may_differ], strict=True)
         return raised(math.sqrt(sum(float(int(exact) - int(kept)) ** 2 for exact, kept in pairs)))
     exact = np.asarray(host, np.float64)
     # XLA may take a number below the smallest normal one for zero, so the larger distance counts.
     is_tiny = np.abs(rounded) < np.finfo(rounded.dtype).tiny
     as_stored, as_zero = (a.astype(np.float64) for a in (rounded, np.where(is_tiny, 0, rounded)))
     distance = np.maximum(np.abs(exact - as_stored), np.abs(exact - as_zero))
-    return raised(_host_norm(distance))
+    scale = float(distance.max(initial=0.0)) or 1.0  # so that no square of an entry overflows
+    return raised(scale * float(np.linalg.norm(distance / scale)))
 
 
 def symmetric_part(original: ArrayLike, stored: jax.Array) -> tuple[jax.Array, float]:
@@ -139,19 +142,3 @@ def symmetric_part(original: ArrayLike, stored: jax.Array) -> tuple[jax.Array, f
     rounding = unit_roundoff(stored.dtype) * frobenius_norm(stored)
     rounding += underflow(1, stored.size, stored.dtype)  # of the halves
     return on_device(matrix / 2 + matrix.T / 2), raised(error + rounding)
-
-
-def _changed_integers(original: np.ndarray, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The integers of ``original`` that may differ from their copies in ``stored``, and the copies.
-
-    All of at least 2^53 are among them, as float64 cannot tell whether they differ.
-    """
-    may_differ = stored.astype(np.float64) != original.astype(np.float64)
-    may_differ |= np.abs(original.astype(np.float64)) >= 2.0**53
-    return original[may_differ], stored[may_differ]
-
-
-def _host_norm(matrix: np.ndarray) -> float:
-    """The Frobenius norm by NumPy, of entries divided by the largest, so that none overflows."""
-    scale = float(np.abs(matrix).max(initial=0.0))
-    return 0.0 if scale == 0.0 else scale * float(np.linalg.norm(matrix / scale))

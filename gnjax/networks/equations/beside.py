@@ -9,6 +9,7 @@ is a fault of the replacement.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -23,7 +24,6 @@ from gnjax.networks.jaxprs import (
     CALLS_AND_CHECKPOINTS,
     bind,
     coarsest_eps,
-    equations_of,
     evaluate,
 )
 from gnjax.numerics.bounded_jit import bounded_jit, by_shapes
@@ -31,7 +31,6 @@ from gnjax.numerics.bounded_jit import bounded_jit, by_shapes
 _ROUNDINGS = 1000.0  # in units of eps
 _COARSEST = 0.1  # formats of half the bits round so much that only this is left
 
-_Flat = Callable[..., list[Any]]
 _Product = tuple[list[Any], list[Any]]
 """The outputs of a function, and u^T J, by the leaves of its first argument; J is by this one."""
 
@@ -39,14 +38,10 @@ _Product = tuple[list[Any], list[Any]]
 def compare_maxima(name: str, function: Any, *args: Any) -> None:
     """Check that a function with its maxima replaced computes what it did before, or refuse it.
 
-    JAX differentiates max(x, y) by asking which of both is equal to the maximum. A compiled program
-    may round x twice, in two ways, so that none is equal and the derivative is 0. So the library
-    puts maxima in their place that compare x with y (``ByComparison``). Here the outputs of the
-    function with these maxima, and one product u^T J with its Jacobian J by the first argument, are
-    compared with those of the function as it came, in one compiled program. If they differ there,
-    JAX's own maxima may be at fault, and :func:`compare_by_steps` decides: it computes both again,
-    each operation as a program of its own, and raises ``Refused`` if they still differ. A function
-    without replaced maxima is not evaluated.
+    Its outputs, and one product u^T J with its Jacobian J by the first argument, are compared with
+    those of the function as it came. If they differ in one compiled program, JAX's own maxima may
+    be at fault, and :func:`compare_by_steps` decides. A function without replaced maxima is not
+    evaluated.
 
     Args:
       name: what a refusal calls the function.
@@ -54,7 +49,7 @@ def compare_maxima(name: str, function: Any, *args: Any) -> None:
         maxima it is Partial(ByComparison(), f), where f is the function as it came.
       args: its arguments.
     """
-    if not _replaces(function):
+    if not (isinstance(function, Partial) and isinstance(function.func, ByComparison)):
         return
     cotangents = _cotangents(function, *args)
     tolerance = _tolerance(function, *args)
@@ -65,19 +60,17 @@ def compare_maxima(name: str, function: Any, *args: Any) -> None:
 def compare_by_steps(name: str, function: Any, *args: Any) -> None:
     """Refuse a function whose outputs or derivatives change when its maxima go by comparison.
 
-    Maxima by comparison compare x with y, where JAX's own ask which of both equals the maximum. The
-    function with each kind of maxima is computed one operation after the other, since XLA may round
-    a number in two ways within one program. ``name`` is what a refusal calls the function, ``args``
-    are its arguments, and the derivative is u^T J with its Jacobian J by the first one.
+    Both functions are computed one operation after the other, since XLA may round a number in two
+    ways within one program. The derivatives are u^T J with the Jacobian J by the first argument.
     """
-    as_it_came, _ = equations_of(function, *args)
+    as_it_came = jax.make_jaxpr(function)(*args)
     if not differentiates_maxima(as_it_came.jaxpr):
         return
-    by_comparison, _ = equations_of(Partial(ByComparison(), function), *args)
-    both = [_by_steps(closed_jaxpr) for closed_jaxpr in (by_comparison, as_it_came)]
+    by_comparison = jax.make_jaxpr(Partial(ByComparison(), function))(*args)
+    both = [partial(_at_leaves, equations) for equations in (by_comparison, as_it_came)]
     cotangents = _cotangents(function, *args)
     with jax.disable_jit():  # loops, too, go step by step
-        results = [_product(flat, args, cotangents) for flat in both]
+        results = [_product(by_steps, args, cotangents) for by_steps in both]
     if differing := _differing(results, _tolerance(function, *args)):
         msg = (
             f"{differing} of {name} with its maxima chosen by comparison differ from those of "
@@ -87,21 +80,9 @@ def compare_by_steps(name: str, function: Any, *args: Any) -> None:
         raise Refused(msg)
 
 
-def _replaces(function: Any) -> bool:
-    """Whether the maxima of a function have been replaced by ones that go by comparison."""
-    return isinstance(function, Partial) and isinstance(function.func, ByComparison)
-
-
-def _by_steps(closed_jaxpr: Any) -> _Flat:
-    """A function of pytrees that evaluates a closed jaxpr one operation after the other.
-
-    Each operation is then a program of its own, which rounds a number in one way only.
-    """
-
-    def flat(*args: Any) -> list[Any]:
-        return _steps(closed_jaxpr.jaxpr, closed_jaxpr.consts, jax.tree.leaves(args))
-
-    return flat
+def _at_leaves(closed_jaxpr: Any, *args: Any) -> list[Any]:
+    """The results of a closed jaxpr for pytrees, one operation after the other."""
+    return _steps(closed_jaxpr.jaxpr, closed_jaxpr.consts, jax.tree.leaves(args))
 
 
 def _steps(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
@@ -126,11 +107,8 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
 def _in_one_program(
     function: Any, args: tuple[Any, ...], cotangents: Sequence[Any]
 ) -> list[_Product]:
-    """Outputs and u^T J of a function with maxima by comparison, and of the function as it came.
-
-    ``cotangents`` is u, an array for each floating output.
-    """
-    return [_product(flat, args, cotangents) for flat in (function, function.args[0])]
+    """Outputs and u^T J of a function with maxima by comparison, and of the function as it came."""
+    return [_product(one, args, cotangents) for one in (function, function.args[0])]
 
 
 def _product(function: Callable[..., Any], args: tuple[Any, ...], cotangents: Any) -> _Product:
@@ -165,15 +143,14 @@ def _tolerance(function: Any, *args: Any) -> float:
 
     That is 1000 eps of the coarsest floating format in its equations, and at most 0.1.
     """
-    eps = coarsest_eps(equations_of(function, *args)[0].jaxpr)
+    eps = coarsest_eps(jax.make_jaxpr(function)(*args).jaxpr)
     return min(_ROUNDINGS * eps, _COARSEST)
 
 
 def _differing(results: Sequence[_Product], tolerance: float) -> str:
     """What differs between two ``results``, "the outputs" or "the derivatives"; "" if nothing does.
 
-    Each of the two has the outputs of a function and its derivatives u^T J, as lists of arrays. An
-    output may differ by ``tolerance`` times its own largest entry, and the derivatives by that
+    An output may differ by ``tolerance`` times its own largest entry, and the derivatives by that
     times the largest entry of all of them.
     """
     (outputs, derivatives), (expected_outputs, expected_derivatives) = results

@@ -10,20 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from gnjax.networks.equations.control_flow import Evaluate
-from gnjax.networks.jaxprs import bind, called
+from gnjax.networks.jaxprs import bind, called, inexact
 
 
 def _shape(v: Any) -> jax.ShapeDtypeStruct:
     """The shape and dtype of a variable of a jaxpr."""
     return jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype)
-
-
-def _inexact(v: Any) -> bool:
-    """Whether a variable of a jaxpr is of floating or complex numbers."""
-    return bool(jnp.issubdtype(v.aval.dtype, jnp.inexact))
 
 
 def _calling(eqn: Any, operands: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
@@ -33,10 +27,9 @@ def _calling(eqn: Any, operands: Sequence[Any]) -> Callable[..., tuple[Any, ...]
     """
 
     def call(*floating: Any) -> tuple[Any, ...]:
-        """The results of the equation for these floating operands, put between the fixed ones."""
         remaining = iter(floating)
         full = [
-            next(remaining) if _inexact(v) else operand
+            next(remaining) if inexact(v.aval) else operand
             for v, operand in zip(eqn.invars, operands, strict=True)
         ]
         return tuple(bind(eqn, full))
@@ -46,16 +39,13 @@ def _calling(eqn: Any, operands: Sequence[Any]) -> Callable[..., tuple[Any, ...]
 
 def _floating(eqn: Any, values: Sequence[Any]) -> list[Any]:
     """The ``values`` of the floating operands of an equation, from those of all its operands."""
-    return [value for v, value in zip(eqn.invars, values, strict=True) if _inexact(v)]
+    return [value for v, value in zip(eqn.invars, values, strict=True) if inexact(v.aval)]
 
 
 def custom_jvp(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     """The results of a ``jax.custom_jvp`` function, its equations computed by ``evaluate``.
 
-    ``eqn`` calls the function. The equations of its derivative rule are computed by ``evaluate``,
-    too, and attached to the results, so that they are differentiated by the function's own rule.
-    Function and rule are traced in the formats that they were written for, such as float32;
-    ``evaluate(jaxpr, constants, arguments)`` may compute their equations in others.
+    They are differentiated by the function's own rule, whose equations ``evaluate`` computes, too.
     """
     jaxpr, consts = called(eqn)
 
@@ -65,8 +55,6 @@ def custom_jvp(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[An
 
     @function.defjvp
     def _(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
-        """The values and their tangents, by the function's own rule, computed by ``evaluate``."""
-
         def own_rule(args: list[Any], floating_tangents: list[Any]) -> Any:
             floating_args = tuple(_floating(eqn, args))
             return jax.jvp(_calling(eqn, args), floating_args, tuple(floating_tangents))
@@ -84,10 +72,7 @@ def custom_jvp(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[An
 def custom_vjp(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     """The results of a ``jax.custom_vjp`` function, its equations computed by ``evaluate``.
 
-    ``eqn`` calls the function. The equations of its derivative rule are computed by ``evaluate``,
-    too, and attached to the results, so that they are differentiated by the function's own rule.
-    Function and rule are traced in the formats that they were written for, such as float32;
-    ``evaluate(jaxpr, constants, arguments)`` may compute their equations in others.
+    They are differentiated by the function's own rule, whose equations ``evaluate`` computes, too.
     """
     jaxpr, consts = called(eqn)
 
@@ -96,8 +81,6 @@ def custom_vjp(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[An
         return tuple(evaluate(jaxpr, consts, args))
 
     def backwards(args: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The cotangents of the arguments by the function's own rule; None where one is integer."""
-
         def own_rule(args: list[Any], cotangents: list[Any]) -> Any:
             pullback = jax.vjp(_calling(eqn, args), *_floating(eqn, args))[1]
             return pullback(tuple(cotangents))
@@ -105,7 +88,7 @@ def custom_vjp(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[An
         inputs, outputs = [_shape(v) for v in eqn.invars], [_shape(v) for v in eqn.outvars]
         rule = jax.make_jaxpr(own_rule)(inputs, outputs)
         cotangents_of_inputs = iter(evaluate(rule.jaxpr, rule.consts, [*args, *cotangents]))
-        return tuple(next(cotangents_of_inputs) if _inexact(v) else None for v in eqn.invars)
+        return tuple(next(cotangents_of_inputs) if inexact(v.aval) else None for v in eqn.invars)
 
     # the rule needs the arguments alone, and runs the function again
     function.defvjp(lambda *args: (function(*args), args), backwards)

@@ -32,7 +32,6 @@ from gnjax.networks.jaxprs import (
     bind,
     called,
     equations_inside,
-    equations_of,
     evaluate,
     floats,
     variables,
@@ -40,6 +39,7 @@ from gnjax.networks.jaxprs import (
 
 _OF_TWO = {"max": jnp.greater, "min": jnp.less}
 _OVER_AXES = {"reduce_max": jnp.greater, "reduce_min": jnp.less}
+_MAXIMA = frozenset({*_OF_TWO, *_OVER_AXES})
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,10 @@ class ByComparison:
 
     def __call__(self, function: Callable[..., Any], *args: Any) -> Any:
         """The value of the function; without maxima that are differentiated it is called as is."""
-        closed_jaxpr, shapes = equations_of(function, *args)
-        replaced = _differentiated(closed_jaxpr.jaxpr, closed_jaxpr.jaxpr.outvars)
-        if not replaced:
+        closed_jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
+        if not differentiates_maxima(closed_jaxpr.jaxpr):
             return function(*args)
-        bind_replaced = partial(_bind, replaced)
-        results = evaluate(
-            closed_jaxpr.jaxpr, closed_jaxpr.consts, jax.tree.leaves(args), bind_replaced
-        )
+        results = _inside(closed_jaxpr.jaxpr, closed_jaxpr.consts, jax.tree.leaves(args))
         return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
@@ -73,10 +69,9 @@ def _inside(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]
 def _differentiated(jaxpr: Any, results: Sequence[Any]) -> frozenset[int]:
     """The ids (by ``id``) of the equations of maxima through which ``results`` are differentiated.
 
-    ``results`` are variables of the jaxpr. Minima count as maxima do, and so do loops, branches and
-    checkpoints with maxima inside. The equations are followed backwards from the results to all
-    that a derivative reaches: it stops at numbers that are not floating and at ``stop_gradient``.
-    Equations inside of calls count, and those inside of functions with derivative rules do not.
+    Minima count as maxima do, and so do loops, branches and checkpoints with maxima inside. A
+    derivative stops at numbers that are not floating and at ``stop_gradient``. Equations inside of
+    calls count, and those inside of functions with derivative rules do not.
     """
     needed, equation_ids = set(variables(results)), set[int]()
     for eqn in reversed(jaxpr.eqns):
@@ -91,17 +86,11 @@ def _differentiated(jaxpr: Any, results: Sequence[Any]) -> frozenset[int]:
             equation_ids |= _differentiated(
                 inner, [result for v, result in results_of_call if v in outputs]
             )
-        elif name in _OF_TWO or name in _OVER_AXES or _holds_maxima(eqn):
+            continue
+        inside = equations_inside(eqn) if name in CONTROL_FLOW else ()
+        if not _MAXIMA.isdisjoint(inner.primitive.name for inner in (eqn, *inside)):
             equation_ids.add(id(eqn))
     return frozenset(equation_ids)
-
-
-def _holds_maxima(eqn: Any) -> bool:
-    """Whether an equation is a loop, a branch or a checkpoint with a maximum or minimum inside."""
-    if eqn.primitive.name not in CONTROL_FLOW:
-        return False
-    names = {inner.primitive.name for inner in equations_inside(eqn)}
-    return not names.isdisjoint({*_OF_TWO, *_OVER_AXES})
 
 
 def _bind(replaced: frozenset[int], eqn: Any, operands: Sequence[Any]) -> Any:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
 
 from gnjax.networks.equations.maxima import ByComparison, differentiates_maxima
 from gnjax.networks.equations.widen import Widened, traced
-from gnjax.networks.jaxprs import equations_of
 from gnjax.numerics.precision import real_dtype
 
 
@@ -26,7 +26,7 @@ def rewritten(function: Callable[..., Any], *args: Any) -> tuple[Any, Any]:
     if real_dtype() == jnp.float64:
         closed_jaxpr, shapes, wider = traced(function, *args)
     else:
-        (closed_jaxpr, shapes), wider = equations_of(function, *args), None
+        (closed_jaxpr, shapes), wider = jax.make_jaxpr(function, return_shape=True)(*args), None
     replacement = function if wider is None else Partial(wider, function)
     if differentiates_maxima(closed_jaxpr.jaxpr):
         replacement = Partial(ByComparison(), replacement)

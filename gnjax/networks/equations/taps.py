@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from gnjax.networks.jaxprs import bind_widened, equations, evaluate, scanned
+from gnjax.networks.jaxprs import bind_widened, equations_inside, evaluate, scanned
 
 Points = Mapping[Any, tuple[int, int]]
 """The variable of an equation's result to the index of its tap, and the operand that is kept."""
@@ -41,17 +41,16 @@ def evaluate_tapped(
     """
     operands_of_points: dict[int, Any] = {}
 
-    def bind_tapped(eqn: Any, operands: Sequence[Any]) -> Any:
-        """The results of one equation, plus its tap if it is tapped; its operand is noted.
+    def step(body: Any, args: Sequence[Any], rows: Mapping[int, jax.Array]) -> Any:
+        """The results of the body of a scan plus one row of each tap, and the kept operands."""
+        return evaluate_tapped(body.jaxpr, body.consts, args, points, rows)
 
-        ``points`` has for the result of a tapped equation the index of its tap, and the position of
-        the operand to note. A scan with such equations in its body is evaluated with a row of each
-        tap for every step.
-        """
-        points_in_body = _inside(eqn, points) if eqn.primitive.name == "scan" else {}
-        if points_in_body:
-            rows = {index: taps[index] for index, _ in points_in_body.values()}
-            step = _stepping(points_in_body)  # runs the body once, with taps added
+    def bind_tapped(eqn: Any, operands: Sequence[Any]) -> Any:
+        """The results of one equation, plus its tap if it is tapped; its operand is noted."""
+        inside = equations_inside(eqn) if eqn.primitive.name == "scan" else ()
+        variables = [v for inner in inside for v in inner.outvars if v in points]
+        if variables:
+            rows = {points[v][0]: taps[points[v][0]] for v in variables}
             results, operands_of_steps = scanned(eqn, operands, step, rows)
             operands_of_points.update(operands_of_steps)
             return results
@@ -63,22 +62,3 @@ def evaluate_tapped(
         return results + taps[index]
 
     return evaluate(jaxpr, consts, args, bind_tapped), operands_of_points
-
-
-def _inside(eqn: Any, points: Points) -> Points:
-    """Of the ``points``, keyed by results of equations, those of the body of the scan ``eqn``."""
-    results = (v for inner in equations(eqn.params["jaxpr"].jaxpr) for v in inner.outvars)
-    return {v: points[v] for v in results if v in points}
-
-
-def _stepping(points: Points) -> Any:
-    """A function for :func:`scanned` that runs the body of a scan for one step, with taps added.
-
-    ``points`` are the tapped equations of the body, as :func:`evaluate_tapped` takes them.
-    """
-
-    def step(body: Any, args: Sequence[Any], taps: Mapping[int, jax.Array]) -> Any:
-        """The results of the body plus this step's row of each tap, and the noted operands."""
-        return evaluate_tapped(body.jaxpr, body.consts, args, points, taps)
-
-    return step

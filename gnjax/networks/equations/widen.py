@@ -28,7 +28,7 @@ from jax.extend import core
 from gnjax.networks.equations.constants import unrounded
 from gnjax.networks.equations.control_flow import CONTROL_FLOW
 from gnjax.networks.equations.custom_rules import custom_jvp, custom_vjp
-from gnjax.networks.jaxprs import bind, equations, equations_inside, equations_of, evaluate
+from gnjax.networks.jaxprs import bind, equations, equations_inside, evaluate
 
 _WIDER = {
     jnp.dtype(jnp.float32): jnp.dtype(jnp.float64),
@@ -75,7 +75,7 @@ class Widened:
     def __call__(self, function: Callable[..., Any], *args: Any) -> Any:
         """The value of the function in float64."""
         traced_args = jax.tree.map(_narrow_shape, args) if self.traced_narrow else args
-        closed_jaxpr, shapes = equations_of(function, *traced_args)
+        closed_jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*traced_args)
         results = _inside(closed_jaxpr.jaxpr, closed_jaxpr.consts, jax.tree.leaves(args))
         return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
@@ -87,27 +87,23 @@ def traced(function: Callable[..., Any], *args: Any) -> tuple[Any, Any, Widened 
       The closed jaxpr, the shapes of its results, and the rewriting that was applied to the
       function; None if it has no float32.
     """
+    trace = partial(jax.make_jaxpr, return_shape=True)
     try:
-        closed_jaxpr, shapes = equations_of(function, *args)
+        closed_jaxpr, shapes = trace(function)(*args)
     except TypeError:  # such as that of a loop whose first carry is float32
         narrow = Widened(traced_narrow=True)
         try:
-            return *equations_of(partial(narrow, function), *args), narrow
+            return *trace(partial(narrow, function))(*args), narrow
         except TypeError:
-            closed_jaxpr, shapes = equations_of(function, *args)  # raises what it raised at first
-    if not uses_float32(closed_jaxpr):
+            closed_jaxpr, shapes = trace(function)(*args)  # raises what it raised at first
+    if not any(_has_float32(eqn) for eqn in equations(closed_jaxpr.jaxpr)):
         return closed_jaxpr, shapes, None
-    return *equations_of(partial(Widened(), function), *args), Widened()
+    return *trace(partial(Widened(), function))(*args), Widened()
 
 
-def uses_float32(closed_jaxpr: Any) -> bool:
-    """Whether an equation of a closed jaxpr, or one inside it, has a float32 in or out."""
-    return any(_is_narrow(v.aval) for eqn in equations(closed_jaxpr.jaxpr) for v in _values(eqn))
-
-
-def _values(eqn: Any) -> list[Any]:
-    """The variables and literals that an equation reads, and those that it writes."""
-    return [*eqn.invars, *eqn.outvars]
+def _has_float32(eqn: Any) -> bool:
+    """Whether an equation reads or writes float32."""
+    return any(_is_narrow(v.aval) for v in (*eqn.invars, *eqn.outvars))
 
 
 def _is_narrow(aval: Any) -> bool:
@@ -134,11 +130,6 @@ def _wide(value: Any) -> Any:
     return value.astype(_WIDER[dtype]) if dtype in _WIDER else value
 
 
-def _in_traced_dtype(operand: Any, v: Any) -> Any:
-    """The operand in float32 where the variable ``v`` of its equation was traced in float32."""
-    return jnp.asarray(operand, v.aval.dtype) if _is_narrow(v.aval) else operand
-
-
 def _wide_operand(operand: Any, v: Any) -> Any:
     """The operand in float64 where the variable ``v`` of its equation was traced in float32.
 
@@ -160,8 +151,7 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     have these widened. Any other one, such as a bit cast, is computed in float32, and its results
     are converted to float64.
     """
-    with_inner = (eqn, *equations_inside(eqn))
-    if not any(_is_narrow(v.aval) for inner in with_inner for v in _values(inner)):
+    if not any(_has_float32(inner) for inner in (eqn, *equations_inside(eqn))):
         return bind(eqn, operands)
     values = [_wide_operand(o, v) for o, v in zip(operands, eqn.invars, strict=True)]
     name = eqn.primitive.name
@@ -173,21 +163,21 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
         return _scatter(eqn, values)
     if name in _ANY_FORMAT:
         return _bind_in_float64(eqn, values)
-    narrow = [_in_traced_dtype(o, v) for o, v in zip(values, eqn.invars, strict=True)]
+    narrow = [
+        jnp.asarray(value, v.aval.dtype) if _is_narrow(v.aval) else value
+        for value, v in zip(values, eqn.invars, strict=True)
+    ]
     results = bind(eqn, narrow)
     return [_wide(r) for r in results] if eqn.primitive.multiple_results else _wide(results)
 
 
 def _bind_in_float64(eqn: Any, operands: Sequence[Any]) -> Any:
     """Bind the equation's primitive with float64 in place of float32 in its parameters."""
-    params = {name: _wide_parameter(value) for name, value in eqn.params.items()}
+    params = {
+        name: _WIDER.get(jnp.dtype(value), value) if isinstance(value, np.dtype | type) else value
+        for name, value in eqn.params.items()
+    }
     return eqn.primitive.bind(*operands, **params)
-
-
-def _wide_parameter(value: Any) -> Any:
-    """A parameter of an equation, with float64 in place of the dtype float32."""
-    is_dtype = isinstance(value, np.dtype | type) and value in (jnp.float32, jnp.complex64)
-    return _WIDER[jnp.dtype(value)] if is_dtype else value
 
 
 def _convert(eqn: Any, operands: Sequence[Any]) -> Any:

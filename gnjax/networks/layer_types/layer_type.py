@@ -24,11 +24,6 @@ class Relabel:
         results = bind(self.equation, [entries])
         return results[self.result] if self.equation.primitive.multiple_results else results
 
-    @property
-    def converts(self) -> bool:
-        """Whether it changes the dtype and nothing else."""
-        return bool(self.equation.primitive.name == "convert_element_type")
-
 
 @dataclass(frozen=True)
 class Loop:

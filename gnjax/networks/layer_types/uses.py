@@ -6,31 +6,24 @@ use the same parameter in every step are positions, and loops over its slices ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import jax
 
 from gnjax.networks.jaxprs import bind_widened
-from gnjax.networks.layer_types import LAYER_TYPES, Loop, Relabel, Use
+from gnjax.networks.layer_types import LAYER_TYPES, Loop, Use
 
 Pair = tuple[jax.Array, jax.Array]
 """The input of a layer and the sensitivities of outputs to its result."""
-
-_Steps = Sequence[Relabel | Loop]
 
 
 def by_positions(use: Use, pair: Pair, dtype: Any) -> Pair:
     """The inputs a (t, g, q_in) of a layer and the derivatives delta (j, t, g, q_out) of outputs.
 
-    A layer computes z_tg = W_g a_tg at positions t for groups g, and delta_tg are the derivatives
-    of j outputs by z_tg. The ``pair`` has both in the shapes of the layer's equation ``use``, such
-    as a convolution. Arrays from inside loops have one axis for each loop before those of the
-    equation: a loop that uses the same parameter in every step adds positions, and one that slices
-    it adds groups.
-
-    Both are returned in ``dtype``, the precision of the network. An input may come in another type
+    The ``pair`` has both in the shapes of the layer's equation ``use``, such as a convolution, and
+    they are returned in ``dtype``, the precision of the network: an input may come in another type
     (booleans, pixels of eight bits, half precision), whose products would be rounded or overflow.
     """
     layer_type, loops = LAYER_TYPES[use.kind], use.loops
@@ -57,10 +50,8 @@ def has_one_hot_inputs(use: Use) -> bool:
 def by_one_hot_indices(use: Use, pair: Pair, dtype: Any) -> Pair:
     """The inputs of an embedding as indices (t,), and the derivatives delta (j, t, q_out).
 
-    An embedding is a layer z_t = W a_t whose input a_t at position t is the unit vector of an
-    index; delta_t, in ``dtype``, are the derivatives of j outputs by z_t. The ``pair`` are the
-    operand of the equation beside the parameter, and the derivatives of j outputs by its result;
-    both have one axis for each loop around the equation first.
+    The ``pair`` are the operand of the equation beside the parameter, and the derivatives of j
+    outputs by its result, which are returned in ``dtype``.
     """
     layer_type = LAYER_TYPES[use.kind]
     assert layer_type.one_hot_indices is not None
@@ -76,46 +67,27 @@ def matrices(use: Use, entries: jax.Array) -> jax.Array:
     """An array of the parameter's shape, such as a mask, arranged as (g, q_in, q_out).
 
     Its entries are arranged like those of the transposed matrices W_g^T of the layer
-    z_tg = W_g a_tg that ``use`` describes.
+    z_tg = W_g a_tg that ``use`` describes. Conversions of the dtype are left out, so that indices
+    and masks stay what they are.
     """
-    return _matrices(use, use.steps, entries).reshape(use.groups, *use.sizes[1:])
-
-
-def _matrices(use: Use, steps: _Steps, entries: jax.Array) -> jax.Array:
-    """An array like the parameter W, arranged as the matrices (.., g, q_in, q_out) of its layer.
-
-    The layer ``use`` computes z_tg = W_g a_tg with W_g^T (q_in, q_out). Between a parameter and the
-    equation of the layer that uses it lie ``steps``: reshapes, transposes and slices, and loops
-    around the equation. They are applied to the array ``entries``, such as the indices of the
-    parameter's entries or a mask. The axes in front are those of loops that slice the array.
-    Conversions of the dtype are left out, so that indices and masks stay what they are.
-    """
-    for index, step in enumerate(steps):
+    for index, step in enumerate(use.steps):
         if isinstance(step, Loop):
-            inner = partial(_matrices, use, steps[index + 1 :])
-            return jax.vmap(inner)(entries) if step.sliced else inner(entries)
-        entries = entries if step.converts else step(entries)
+            inner = partial(matrices, replace(use, steps=use.steps[index + 1 :]))
+            arranged = jax.vmap(inner)(entries) if step.sliced else inner(entries)
+            return arranged.reshape(-1, *use.sizes[1:])
+        is_conversion = step.equation.primitive.name == "convert_element_type"
+        entries = entries if is_conversion else step(entries)
     return LAYER_TYPES[use.kind].entries(use, entries)
 
 
-def acting(use: Use, entries: jax.Array, operand: jax.Array) -> jax.Array:
+def acting(use: Use, entries: jax.Array, operand: jax.Array) -> Any:
     """W a in the shape of the result of the layer's equation, for other entries of the parameter W.
 
     ``operand`` has the inputs a: it is the equation's other operand, with an axis for each loop.
     """
-    return _acting(use, use.steps, entries, operand)
-
-
-def _acting(use: Use, steps: _Steps, entries: jax.Array, operand: jax.Array) -> Any:
-    """W a for a layer, after the ``steps`` that lead from ``entries`` to its equation.
-
-    The steps are reshapes, transposes and slices of the array ``entries``, and loops around the
-    equation; a loop is a vmap here. ``operand`` is the equation's other operand, which has the
-    inputs a, with an axis for each loop.
-    """
-    for index, step in enumerate(steps):
+    for index, step in enumerate(use.steps):
         if isinstance(step, Loop):
-            inner = partial(_acting, use, steps[index + 1 :])
+            inner = partial(acting, replace(use, steps=use.steps[index + 1 :]))
             return jax.vmap(inner, (0 if step.sliced else None, 0))(entries, operand)
         entries = step(entries)
     operands = [entries, operand] if use.side == 0 else [operand, entries]

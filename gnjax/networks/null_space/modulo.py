@@ -91,26 +91,19 @@ class Followed:
         The equations of the function are traced once for arguments of the same shapes and dtypes,
         whose numbers they do not depend on, and then evaluated modulo the prime.
         """
-        shapes = jax.tree.map(_shape, args, is_leaf=_is_number)
-        flat, structure = jax.tree.flatten(args, is_leaf=_is_number)
-        key = structure, *((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(shapes))
+        flat, structure = jax.tree.flatten(args, is_leaf=lambda leaf: isinstance(leaf, Number))
+        shapes = [
+            jax.ShapeDtypeStruct(leaf.known.shape, jnp.result_type(float))
+            if isinstance(leaf, Number)
+            else jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+            for leaf in flat
+        ]
+        key = structure, *shapes
         if key not in self.programs:
-            self.programs[key] = jaxprs.equations_of(self.function, *shapes)[0]
-        closed_jaxpr = self.programs[key]
-        (result,) = _evaluated(closed_jaxpr, flat)
+            arguments = jax.tree.unflatten(structure, shapes)
+            self.programs[key] = jax.make_jaxpr(self.function)(*arguments)
+        (result,) = _evaluated(self.programs[key], flat)
         return result.known
-
-
-def _is_number(leaf: Any) -> bool:
-    """Whether an argument is of the class :class:`Number`, which counts as a leaf."""
-    return isinstance(leaf, Number)
-
-
-def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
-    """The shape and dtype of an argument; a :class:`Number` stands for floating numbers."""
-    if isinstance(leaf, Number):
-        return jax.ShapeDtypeStruct(leaf.known.shape, jnp.result_type(float))
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
 
 
 def _number(operand: Any) -> Number:
@@ -119,11 +112,7 @@ def _number(operand: Any) -> Number:
 
 
 def _evaluated(closed_jaxpr: Any, operands: Sequence[Any]) -> list[Number]:
-    """The results of a closed jaxpr, each as floating numbers and as the same modulo a prime.
-
-    Arithmetic modulo a prime is exact, which floating arithmetic is not. Operands may be arrays or
-    a :class:`Number`, which has both.
-    """
+    """The results of a closed jaxpr, each as floating numbers and as the same modulo a prime."""
     jaxpr, consts = closed_jaxpr.jaxpr, closed_jaxpr.consts
     results = jaxprs.evaluate(jaxpr, consts, operands, _bind, jaxprs.ALL_CALLS)
     return [_number(result) for result in results]
@@ -132,18 +121,20 @@ def _evaluated(closed_jaxpr: Any, operands: Sequence[Any]) -> list[Number]:
 def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     """The results of one equation of a jaxpr, as instances of :class:`Number`.
 
-    A floating result gets residues modulo the prime, from those of the operands. Every result gets
-    its value in floating arithmetic too, if all operands have theirs: comparisons and indices need
-    it. An operand without a value depends on the vectors that J is multiplied with. An equation
-    that has integer or boolean results of such operands is refused, and so is a comparison that
-    rounding decides: of numbers that are equal in floating arithmetic and not in exact arithmetic.
+    Every result gets its value in floating arithmetic too, if all operands have theirs: comparisons
+    and indices need it. An equation that has integer or boolean results of other operands is
+    refused.
     """
     numbers, name = [_number(operand) for operand in operands], eqn.primitive.name
     if name in _LOOPS:
         return _LOOPS[name](eqn, numbers)
-    if any(_is_complex(v) for v in (*eqn.invars, *eqn.outvars)):
+    dtypes = [getattr(v.aval, "dtype", bool) for v in (*eqn.invars, *eqn.outvars)]
+    if any(jnp.issubdtype(dtype, jnp.complexfloating) for dtype in dtypes):
         raise NotFollowedError(f"{name} of complex numbers")
-    values = _plain_results(eqn, numbers)  # in floating arithmetic, or None
+    values = None  # the results as the network computes them, where all operands have values
+    if all(operand.plain is not None for operand in numbers):
+        computed = result_by_numpy(eqn, [operand.plain for operand in numbers])
+        values = list(computed) if eqn.primitive.multiple_results else [computed]
     if name in _COMPARISONS:
         _check_decided(numbers)
     if not any(jaxprs.floats(v) for v in eqn.outvars):
@@ -157,27 +148,10 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     return results if eqn.primitive.multiple_results else results[0]
 
 
-def _is_complex(v: Any) -> bool:
-    """Whether a variable of a jaxpr is of complex numbers."""
-    return bool(jnp.issubdtype(getattr(v.aval, "dtype", bool), jnp.complexfloating))
-
-
-def _plain_results(eqn: Any, numbers: Sequence[Number]) -> list[Any] | None:
-    """The results of an equation as the network computes them; None where an operand has no value.
-
-    Such an operand depends on vectors that J is multiplied with.
-    """
-    if any(operand.plain is None for operand in numbers):
-        return None
-    values = result_by_numpy(eqn, [operand.plain for operand in numbers])
-    return list(values) if eqn.primitive.multiple_results else [values]
-
-
 def _check_decided(numbers: Sequence[Number]) -> None:
-    """Refuse to compare two numbers that are equal in floating arithmetic but not in residues.
+    """Refuse to compare the first two if they are equal in floating arithmetic and not in residues.
 
-    Rounding would decide which of them is larger. ``numbers`` starts with the two, which are
-    arrays; integers are exact, and any two may be compared.
+    Rounding would decide which of them is larger. Integers are exact, and any two may be compared.
     """
     first, second = numbers[:2]
     if first.residues is None or second.residues is None or first.plain is None:
@@ -189,11 +163,10 @@ def _check_decided(numbers: Sequence[Number]) -> None:
 def _residues(eqn: Any, numbers: Sequence[Number], values: list[Any] | None) -> list[np.ndarray]:
     """The residues modulo the prime of all results of an equation, of which one floats at least.
 
-    ``numbers`` are its operands, and ``values`` its results as the network computes them, None
-    where they are not known. The residues are those of ``values`` where floating results are exact
-    (a step function, or from integers). A maximum has the residue of the operand that is larger in
-    floating arithmetic. Sums, products and quotients are computed modulo the prime, and the values
-    of other functions are unknowns: residues that depend on the argument alone.
+    They are those of ``values``, its results as the network computes them, where floating results
+    are exact (a step function, or from integers). A maximum has the residue of the operand that is
+    larger in floating arithmetic. Sums, products and quotients are computed modulo the prime, and
+    the values of other functions are unknowns: residues that depend on the argument alone.
     """
     name = eqn.primitive.name
     # a conversion that changes no number, as from float32 to float64
@@ -238,9 +211,8 @@ def _unchanged(before: Number, converted: Any) -> bool:
 def _unknown(name: str, numbers: Sequence[Number], value: Any) -> np.ndarray:
     """Residues for the values of a function that no algebra describes, such as tanh.
 
-    They are unknowns: hashes of the ``name`` of the function and of the residues of its arguments,
-    ``numbers``. At the argument zero many functions have a simple value, as exp(0) = 1. There the
-    residue of ``value`` is taken, the function's floating value.
+    At the argument zero many functions have a simple value, as exp(0) = 1. There the residue of
+    ``value`` is taken, the function's floating value.
     """
     unknowns = modular.unknowns(name, *(argument.known for argument in numbers))
     if name not in _KNOWN_AT_ZERO:
@@ -251,11 +223,10 @@ def _unknown(name: str, numbers: Sequence[Number], value: Any) -> np.ndarray:
 
 
 def _moved(eqn: Any, numbers: Sequence[Number]) -> list[np.ndarray]:
-    """The residues of the results of an equation whose results are sums of entries of operands.
+    """The residues of results that are sums of entries of the operands, as of a slice or a gather.
 
-    A sum takes each entry once or not at all, as a slice, a gather or a sum over axes does. So the
-    same operation on the residues gives those of the results, but for multiples of the prime. It is
-    done by NumPy where it has the operation, or by JAX. Indices and the like are taken as they are.
+    The same operation on the residues gives them, but for multiples of the prime. Indices and the
+    like are taken as they are.
     """
     operands = [n.plain if n.residues is None else n.residues for n in numbers]
     results = numpy_operation(eqn.primitive.name, eqn.params, *operands)
@@ -294,11 +265,7 @@ def _moved_by_jax(eqn: Any, numbers: Sequence[Number]) -> list[np.ndarray]:
 
 
 def _product(eqn: Any, a: Number, b: Number) -> np.ndarray:
-    """The residues of a product of matrices, or of a convolution, of a and b.
-
-    NumPy computes it in float64. A residue is high 2^16 + low, and :func:`modular.bilinear` applies
-    the operation to these halves, whose products and sums float64 holds exactly.
-    """
+    """The residues of a product of matrices, or of a convolution, of a and b, by NumPy."""
     params = {**eqn.params, "preferred_element_type": None}  # results are to be float64
 
     def multiplied(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -343,11 +310,7 @@ def _chosen(compare: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 
 
 def _clamped(eqn: Any, low: Number, operand: Number, high: Number) -> np.ndarray:
-    """The residues modulo the prime of min(max(operand, low), high).
-
-    Each argument has floating values (``plain``), which decide what is chosen, and residues
-    (``known``). A comparison that rounding decides is refused.
-    """
+    """The residues of min(max(operand, low), high); the floating values decide what is chosen."""
     _check_decided((operand, low))
     _check_decided((operand, high))
     at_most_high = np.where(operand.plain > high.plain, high.known, operand.known)
@@ -362,7 +325,6 @@ def _extreme(find: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     """
 
     def choose(eqn: Any, operand: Number) -> np.ndarray:
-        """The residues of the entries that are extreme by their floating values."""
         axes = eqn.params["axes"]
         kept = [axis for axis in range(operand.plain.ndim) if axis not in axes]
         order, shape = (*kept, *axes), [operand.plain.shape[axis] for axis in kept]
@@ -376,19 +338,13 @@ def _extreme(find: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 
 
 def _absolute(eqn: Any, operand: Number) -> np.ndarray:
-    """The residues modulo the prime of |operand|: those of -operand at negative floating values.
-
-    A floating value of 0 whose residue is not 0 has an unknown sign, and is refused.
-    """
+    """The residues of |operand|: those of -operand at negative floating values."""
     _check_decided((operand, _ZERO))
     return np.where(operand.plain < 0, -operand.known % PRIME, operand.known)
 
 
 def _scan(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
-    """The results of a scan, computed step by step: its last carry, then its stacked outputs.
-
-    The operands ``numbers`` are constants, the first carry, and arrays with a row for each step.
-    """
+    """The results of a scan, computed step by step: its last carry, then its stacked outputs."""
     params, carry_start = eqn.params, eqn.params["num_consts"]
     rows_start, body = carry_start + params["num_carry"], params["jaxpr"]
     consts, carry = numbers[:carry_start], list(numbers[carry_start:rows_start])
@@ -427,11 +383,7 @@ def _map(function: Callable[..., Any], *numbers: Number) -> Number:
 
 
 def _while(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
-    """The last carry of a while loop, whose condition is decided by the floating values.
-
-    The operands ``numbers`` are constants of the condition, constants of the body, and the first
-    carry.
-    """
+    """The last carry of a while loop, whose condition is decided by the floating values."""
     condition, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
     body_start = eqn.params["cond_nconsts"]
     carry_start = body_start + eqn.params["body_nconsts"]

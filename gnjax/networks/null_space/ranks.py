@@ -63,12 +63,12 @@ def rank_bounds(net: Network, groups: Sequence[Sequence[int]]) -> list[RankBound
 def entry_rank_bounds(net: Network, parts: Sequence[np.ndarray]) -> list[RankBound]:
     """For each group of columns of J an upper bound on its rank; ``parts`` lists their indices.
 
-    The indices are those into the vector of parameters. Three bounds are proved: the number of
-    columns, the number of rows of samples that differ, and the number of rows whose weight in the
-    loss is not zero (a label of -1 has the weight zero). If the network is small enough that its
-    equations can be computed modulo a prime, they may give smaller bounds, which are measured.
+    Three bounds are proved: the number of columns, the number of rows of samples that differ, and
+    the number of rows whose weight in the loss is not zero (a label of -1 has the weight zero). If
+    the network is small enough that its equations can be computed modulo a prime, they may give
+    smaller bounds, which are measured.
     """
-    rows = min(_different_samples(net) * net.rows, _weighted_rows(net))
+    rows = min(_different_samples(net) * net.rows, np.count_nonzero(_weighted(net, net.rows)))
     bounds = _bounds(net, lambda: iter((net,)), parts, rows)
     if not _in_one_process(net) or _size(net) > _LARGEST:
         return bounds
@@ -76,11 +76,7 @@ def entry_rank_bounds(net: Network, parts: Sequence[np.ndarray]) -> list[RankBou
 
 
 def _different_samples(net: Network) -> int:
-    """How many samples differ: all rows of J of equal samples lie in one space of r dimensions.
-
-    r is the number of rows of one sample. All samples count where they are coupled, since their
-    place in the batch may matter.
-    """
+    """How many samples differ; coupled ones count as different, as their place may matter."""
     if net.coupled or not _in_one_process(net):
         return net.samples
     arrays = [np.asarray(array) for array in jax.tree.leaves(net.x)]
@@ -92,11 +88,7 @@ def _different_samples(net: Network) -> int:
 
 
 def rank_bound_of_batches(first: Network, batches: _Batches, rows: int) -> RankBound:
-    """An upper bound on the rank of the Jacobian J of all samples, where they come in batches.
-
-    ``first`` is the network at the first batch, ``batches()`` gives the networks at all of them,
-    and ``rows`` is the number of rows of J in all.
-    """
+    """An upper bound on the rank of the Jacobian J (rows, p) where its samples come in batches."""
     return _bounds(first, batches, [np.arange(first.parameters)], rows)[0]
 
 
@@ -105,15 +97,10 @@ def _bounds(
 ) -> list[RankBound]:
     """For each group of columns of J an upper bound on its rank.
 
-    The bound is the number of columns, or of rows, or the rank modulo a prime. That rank is
-    computed for a group in which few columns are nonzero in floating arithmetic: fewer than the
-    bound by its shape, or so few that elimination modulo the prime takes little work.
-
-    Args:
-      first: the network at the first batch of samples.
-      batches: gives the networks at all batches.
-      parts: for each group the indices of its columns, into the vector of parameters.
-      rows: at most so many rows of J are different and not zero.
+    The bound is the number of columns, or of ``rows`` that are different and not zero, or the rank
+    modulo a prime. That rank is computed for a group in which few columns are nonzero in floating
+    arithmetic: fewer than the bound by its shape, or so few that elimination modulo the prime takes
+    little work. ``first`` is the network at the first batch of samples.
     """
     bounds = [least(RankBound(len(part)), RankBound(rows)) for part in parts]
     if not _in_one_process(first) or _size(first) > _LARGEST:
@@ -143,11 +130,10 @@ def _work(rows: int, columns: int) -> float:
 def _ranks(first: Network, batches: _Batches, parts: Sequence[np.ndarray], rows: int) -> list[int]:
     """For each group of columns of J its rank modulo the prime, or how many are not zero there.
 
-    ``parts`` lists the indices of the columns of each group, and J has ``rows`` rows that are
-    different and not zero. The rank is computed where it takes little work, from random sums of all
-    rows of J; elsewhere the columns are counted. As many sums are taken as the largest group has
-    columns, or as there are rows if these are fewer: such sums span what the rows span, but for a
-    chance of about 1 / prime.
+    The rank is computed where it takes little work, from random sums of all rows of J; elsewhere
+    the columns are counted. As many sums are taken as the largest group has columns, or as there
+    are rows if these are fewer: such sums span what the rows span, but for a chance of about
+    1 / prime.
     """
     nonzero = _exact_columns(first, batches)
     nonzero_parts = [part[nonzero[part]] for part in parts]
@@ -165,10 +151,9 @@ def _ranks(first: Network, batches: _Batches, parts: Sequence[np.ndarray], rows:
 
 
 def _square(matrix: np.ndarray) -> np.ndarray:
-    """A smaller, square matrix of the same rank, but for a chance of about 1 / prime.
+    """A square matrix of residues of the same rank, but for a chance of about 1 / prime.
 
-    ``matrix`` has residues modulo the prime. If it has more rows than columns, as many random sums
-    of the rows take their place, and else of the columns.
+    Random sums take the place of its rows or columns, whichever are more.
     """
     rows, columns = matrix.shape
     # the seeds 2 and 3 are those of no other draw here, so that the sums are independent of others
@@ -180,9 +165,7 @@ def _square(matrix: np.ndarray) -> np.ndarray:
 def _sums_of_rows(first: Network, batches: _Batches, columns: np.ndarray, count: int) -> np.ndarray:
     """``count`` sums of all rows of J with random weights, modulo the prime: (count, columns).
 
-    They have the chosen ``columns`` of J alone. Their rank is that of these columns, or ``count``
-    if that is less, but for a chance of about 1 / prime; so J itself need not be held. Rows whose
-    term of the loss has the weight zero are left out.
+    So J itself need not be held.
     """
     total: Any = np.zeros((count, len(columns)), np.int64)
     rng = np.random.default_rng(1)
@@ -195,14 +178,12 @@ def _sums_of_rows(first: Network, batches: _Batches, columns: np.ndarray, count:
 def _blocks_of_rows(first: Network, batches: _Batches) -> Iterator[np.ndarray]:
     """Yield the rows (.., p) of P dF/dtheta modulo the prime, some at a time.
 
-    F are the outputs of all samples, and P is the projection of :func:`_seen_by_the_loss`, which
-    subtracts the mean over the logits for the cross-entropy and else is the identity. Rows of
-    outputs whose term of the loss has the weight zero are left out. ``batches()`` gives the network
-    at each batch of samples, and ``first`` is that at the first one.
+    F are the outputs of all samples, and P is the projection of :func:`_seen_by_the_loss`. Rows of
+    outputs whose term of the loss has the weight zero are left out.
     """
     of_batch, of_samples = Followed(partial(_together, first)), Followed(partial(_apart, first))
     for net in batches():
-        leaves, weighted = list(net.leaves), _weighted_outputs(net) != 0  # a mask (n, k)
+        leaves, weighted = list(net.leaves), _weighted(net, net.k)  # a mask (n, k)
         # numbers that one row takes: its entries, or the values on the way to it
         width = max(net.parameters, net.written * (net.samples if net.coupled else 1))
         if net.coupled:
@@ -236,11 +217,7 @@ def _seen_by_the_loss(net: Network, samples: int) -> np.ndarray:
 
 
 def _apart(net: Network, leaves: list[jax.Array], x: Any, u: jax.Array) -> jax.Array:
-    """u J_i (n, b, p) for u (b, k), where J_i (k, p) is the Jacobian of sample i of x by itself.
-
-    J_i are derivatives of the k outputs by the p chosen entries of the ``leaves``, the parameters,
-    which ``gather`` puts into one vector.
-    """
+    """u J_i (n, b, p) for u (b, k), where J_i (k, p) is the Jacobian of sample i of x by itself."""
 
     def of_sample(sample: Any) -> jax.Array:
         pullback = jax.vjp(partial(net.one, sample=sample), leaves)[1]
@@ -258,14 +235,13 @@ def _together(net: Network, leaves: list[jax.Array], x: Any, u: jax.Array) -> ja
 def _exact_columns(first: Network, batches: _Batches) -> np.ndarray:
     """A mask (p,) of the columns of J that are not zero modulo the prime, and so not zero.
 
-    J are the derivatives of the outputs of all samples, without the rows of outputs whose weight in
-    the loss is zero. The network's equations are computed modulo the prime, which gives u J for a
-    random u. The entry of u J is zero for a zero column, and for any other with the chance
-    1 / prime. So the mask may lack a column with that chance, and never has one too much.
+    The entry of u J modulo the prime, for a random u, is zero for a zero column, and for any other
+    with the chance 1 / prime. So the mask may lack a column with that chance, and never has one too
+    much. Rows of outputs whose weight in the loss is zero are left out.
     """
     follow, nonzero = Followed(partial(_together, first)), np.zeros(first.parameters, bool)
     for net in batches():
-        samples = net.x, _weighted_outputs(net) != 0
+        samples = net.x, _weighted(net, net.k)
         for (x, weighted), _ in windows(samples, _samples_at_once(net)):
             u = modular.drawn(0, 1, weighted.size) * weighted.ravel()
             nonzero |= follow(list(net.leaves), x, Number(u))[0] != 0
@@ -275,14 +251,13 @@ def _exact_columns(first: Network, batches: _Batches) -> np.ndarray:
 def _nonzero_columns(batches: _Batches, parts: Sequence[np.ndarray], most: float) -> np.ndarray:
     """A mask (p,) of the columns of J, of all batches, that are not zero in floating arithmetic.
 
-    These are the nonzero entries of random sums of the rows of J; rows whose weight in the loss is
-    zero are left out. ``parts`` lists the columns of each group, and samples are read only until
-    every group has more than ``most`` such columns. Rounding may make a column zero, or not zero,
-    so that the mask only shows which groups are worth a look in exact arithmetic.
+    Samples are read only until every group has more than ``most`` such columns. Rounding may make
+    a column zero, or not zero, so that the mask only shows which groups are worth a look in exact
+    arithmetic.
     """
     rng, nonzero = np.random.default_rng(0), np.zeros((), bool)
     for net in batches():
-        u = rng.standard_normal((net.samples * net.k, 1)) * _weighted_outputs(net).reshape(-1, 1)
+        u = rng.standard_normal((net.samples * net.k, 1)) * _weighted(net, net.k).reshape(-1, 1)
         without_loss = replace(net, target=None)
         for sums in backward_parts(without_loss, on_device(u.astype(net.dtype))):
             nonzero = nonzero | (np.asarray(sums)[:, 0] != 0)
@@ -294,10 +269,8 @@ def _nonzero_columns(batches: _Batches, parts: Sequence[np.ndarray], most: float
 def _bound_by_rows(net: Network, columns: np.ndarray, bound: RankBound) -> RankBound:
     """The ``bound`` on the rank of some columns of J, or a smaller one from their rows.
 
-    The rank is at most the number of rows that are not zero; a sample counts with at most
-    ``net.rows`` of them. J v for a random v that is zero outside of the ``columns`` shows which
-    rows are zero: first in floating arithmetic, and only if that would lower the bound, modulo the
-    prime.
+    J v for a random v that is zero outside of the ``columns`` shows which rows are zero: first in
+    floating arithmetic, and only if that would lower the bound, modulo the prime.
     """
     v = np.zeros(net.parameters, net.dtype)
     v[columns] = np.random.default_rng(0).standard_normal(len(columns))
@@ -306,7 +279,12 @@ def _bound_by_rows(net: Network, columns: np.ndarray, bound: RankBound) -> RankB
         return bound
     residues = np.zeros(net.parameters, np.int64)
     residues[columns] = modular.drawn(0, len(columns))
-    follow = Followed(partial(_forwards, net))
+
+    def product(leaves: list[jax.Array], x: Any, v: jax.Array) -> jax.Array:
+        outputs = partial(net.together, x=x)
+        return jaxprs.pushforward(outputs, leaves, scatter(net, v), forward=net.forward)[1]
+
+    follow = Followed(product)
     try:
         images = [
             follow(list(net.leaves), x, Number(residues)).reshape(-1, net.k)[seen_before:]
@@ -318,18 +296,12 @@ def _bound_by_rows(net: Network, columns: np.ndarray, bound: RankBound) -> RankB
     return RankBound(count, ALGEBRA) if count < bound.value else bound
 
 
-def _forwards(net: Network, leaves: list[jax.Array], x: Any, v: jax.Array) -> jax.Array:
-    """J v (n k,) for v (p,), with the Jacobian J of the outputs of the samples x."""
-    f = partial(net.together, x=x)
-    return jaxprs.pushforward(f, leaves, scatter(net, v), forward=net.forward)[1]
-
-
 def _count(net: Network, nonzero: np.ndarray) -> int:
     """How many rows of J have a weight and are not zero, at most ``net.rows`` of each sample.
 
     ``nonzero`` is a mask (n k,) of the rows.
     """
-    rows = nonzero.reshape(net.samples, net.k) & (_weighted_outputs(net) != 0)
+    rows = nonzero.reshape(net.samples, net.k) & _weighted(net, net.k)
     return int(np.minimum(rows.sum(axis=1), net.rows).sum())
 
 
@@ -349,36 +321,16 @@ def _in_one_process(net: Network) -> bool:
     return all(array.is_fully_addressable for array in arrays)
 
 
-def _weighted_rows(net: Network) -> int:
-    """How many of the n r rows of J = R^T dF/dtheta belong to terms of the loss with a weight.
+def _weighted(net: Network, count: int) -> np.ndarray:
+    """A mask (n, count) of outputs, or rows of J, of each sample that have a weight in the loss.
 
-    Each term of a sample, such as a token, has an equal number of the sample's r rows, which are
-    zero where the weight of the term is zero. Any term of a caller's loss may use all outputs, so
-    that there all rows of a sample count if one of its terms has a nonzero weight. If r is no
-    multiple of the number of terms, all rows count.
+    Each term of a sample, such as a token, has an equal number of them. Where a loss of the
+    caller's may use all outputs in each term, or ``count`` is no multiple of the number of terms,
+    all of a sample are in the mask if one of its terms has a weight.
     """
-    weights = None if net.target is None else net.target.weights
-    if net.target is None or weights is None:
-        return net.samples * net.rows
-    terms = (np.asarray(weights) != 0).reshape(net.samples, -1)
-    if callable(net.target.loss):
+    if net.target is None or net.target.weights is None:
+        return np.ones((net.samples, count), bool)
+    terms = (np.asarray(net.target.weights) != 0).reshape(net.samples, -1)
+    if callable(net.target.loss) or count % terms.shape[1]:
         terms = terms.any(axis=1, keepdims=True)
-    if net.rows % terms.shape[1]:
-        return net.samples * net.rows
-    return int(np.count_nonzero(terms)) * (net.rows // terms.shape[1])
-
-
-def _weighted_outputs(net: Network) -> np.ndarray:
-    """An array (n, k): zero for outputs whose term of the loss has the weight zero, else one.
-
-    Each term of a sample, such as a token, has an equal number of its k outputs. A loss of the
-    caller's may use all outputs in each term, so that there all outputs of a sample have a one if
-    any of its terms has a nonzero weight; and so if k is no multiple of the number of terms.
-    """
-    weights = None if net.target is None else net.target.weights
-    if net.target is None or weights is None:
-        return np.ones((net.samples, net.k))
-    terms = (np.asarray(weights) != 0).reshape(net.samples, -1)
-    if callable(net.target.loss) or net.k % terms.shape[1]:
-        terms = terms.any(axis=1, keepdims=True)
-    return np.repeat(terms, net.k // terms.shape[1], axis=1).astype(float)
+    return np.repeat(terms, count // terms.shape[1], axis=1)

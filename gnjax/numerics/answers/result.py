@@ -111,11 +111,7 @@ def _brief_text(value: Any) -> str:
 
 
 def _encoded(value: Any) -> Any:
-    """A value of a field in the types that ``json`` writes, with every bit of its numbers.
-
-    An answer becomes {"type": .., its fields}, an array {"array": .., "shape": .., "dtype": ..},
-    and a number that is not finite {"float": "nan"} or the like, as JSON has no such numbers.
-    """
+    """A value of a field in the types that ``json`` writes, with every bit of its numbers."""
     if isinstance(value, Result):
         fields = {name: _encoded(part) for name, part in _fields(value)}
         return {"type": type(value).__name__, **fields}
@@ -146,8 +142,7 @@ def _number(entry: Any) -> Any:
 def _check_type(tree: Any, cls: type[Result]) -> None:
     """Refuse JSON whose "type" is neither ``cls`` nor a class that inherits from it.
 
-    ``tree`` is what the JSON says, a dict if it is an answer. One without a "type" passes here: it
-    is refused when its fields are read.
+    A dict without a "type" passes here: it is refused when its fields are read.
     """
     name = tree.get("type") if isinstance(tree, dict) else ""
     names = {subclass.__name__ for subclass in (cls, *inheriting(cls))}

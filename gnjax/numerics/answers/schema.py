@@ -33,7 +33,8 @@ def value_of(value: Any, kind: Any, path: str) -> Any:
     """The value of a field of an answer, from the ``value`` that JSON has for it.
 
     ``kind`` is the annotation of the field: a tuple, an array, a number, a word, another answer, or
-    one of them or None. A value of any other type is refused, and ``path`` names it in the error.
+    one of them or None. JSON has {"float": "nan"}, "inf" or "-inf" for a number that is not finite.
+    A value of any other type is refused, and ``path`` names it in the error.
     """
     origin, types = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):  # "T | None", the only union among the fields
@@ -46,7 +47,10 @@ def value_of(value: Any, kind: Any, path: str) -> Any:
     if kind is np.ndarray:
         return _array(value, path)
     if kind is float:
-        return _float(value, path)
+        number: Any = _NOT_FINITE.get(value.get("float")) if isinstance(value, dict) else value
+        if type(number) not in (int, float):
+            _refuse(value, "number", path)
+        return number
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         return _answer(value, kind, path)
     if type(value) is not kind:
@@ -61,10 +65,7 @@ def _refuse(value: Any, kind: str, path: str) -> NoReturn:
 
 
 def _entries(values: Any, kinds: tuple[Any, ...], path: str) -> Iterator[Any]:
-    """Yield the entries of a tuple from the list that JSON has for it; ``path`` names it in errors.
-
-    ``kinds`` are the types of the entries, or (T, Ellipsis) for any number of entries of type T.
-    """
+    """Yield the entries of a tuple of these kinds, or (T, Ellipsis), from the list in the JSON."""
     if not isinstance(values, list):
         _refuse(values, "list", path)
     if kinds[-1] is Ellipsis:
@@ -75,22 +76,10 @@ def _entries(values: Any, kinds: tuple[Any, ...], path: str) -> Iterator[Any]:
         yield value_of(entry, kind, f"{path}[{index}]")
 
 
-def _float(value: Any, path: str) -> float:
-    """A number from JSON, which has {"float": "nan"}, "inf" or "-inf" for one that is not finite.
-
-    Anything else is refused; ``path`` names it in the error.
-    """
-    number: Any = _NOT_FINITE.get(value.get("float")) if isinstance(value, dict) else value
-    if type(number) not in (int, float):
-        _refuse(value, "number", path)
-    return number
-
-
 def _array(value: Any, path: str) -> np.ndarray:
     """The array that JSON has as {"array": [numbers, ..], "shape": [..], "dtype": name}.
 
-    Numbers that are not finite are the words "nan", "inf" and "-inf". Anything else is refused;
-    ``path`` names it in the error.
+    Numbers that are not finite are the words "nan", "inf" and "-inf".
     """
     if not isinstance(value, dict) or value.keys() != {"array", "shape", "dtype"}:
         _refuse(value, "array", path)
@@ -106,8 +95,7 @@ def _array(value: Any, path: str) -> np.ndarray:
 def _answer(value: Any, cls: type[Any], path: str) -> Any:
     """The answer that JSON has as {"type": name of its class, field: value, ..}.
 
-    The class is ``cls`` or one that inherits from it. Anything else is refused; ``path`` names it
-    in the error.
+    The class is ``cls`` or one that inherits from it.
     """
     classes = {subclass.__name__: subclass for subclass in (cls, *inheriting(cls))}
     name = value.get("type") if isinstance(value, dict) else None

@@ -56,10 +56,9 @@ def row(result: Any) -> dict[str, Any]:
 def frame(result: Any) -> DataFrame:
     """The table of an answer, a row for each entry of the fields that its class names in ``_rows``.
 
-    If the first of these fields is a tuple of answers, each of them is a row. If it is an array,
-    each entry is a row, with the same entry of the other fields that have its shape, and the
-    numbers and words of the whole answer, such as its method, stand in every row. An answer without
-    such fields is one row.
+    If the first of these fields is an array, each entry is a row, with the same entry of the other
+    fields that have its shape, and the numbers and words of the whole answer, such as its method,
+    stand in every row. An answer without such fields is one row.
     """
     row_fields = {name: getattr(result, name) for name in type(result)._rows}
     first_field = next(iter(row_fields.values()), (result,))

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, wait
-from typing import Any, TypeVar
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TypeVar
 
 _Value = TypeVar("_Value")
 
@@ -28,29 +28,9 @@ def interruptible(work: Callable[[], _Value]) -> _Value:
     """
     if threading.current_thread() is not threading.main_thread():  # Ctrl-C does not reach it
         return work()
-    outcome: Future[_Value] = Future()
-    context = contextvars.copy_context()
-
-    def work_there() -> None:
-        with _Raised(outcome):
-            outcome.set_result(context.run(work))
-
-    threading.Thread(target=work_there).start()
+    executor = ThreadPoolExecutor(max_workers=1)
+    outcome = executor.submit(contextvars.copy_context().run, work)
+    executor.shutdown(wait=False)  # takes no more work, and does not wait for this
     while not outcome.done():
         wait([outcome], _LISTEN)  # an interrupted Thread.join forgets its thread
     return outcome.result()
-
-
-class _Raised:
-    """A context whose exceptions go into a future, which raises them for the thread that waits."""
-
-    def __init__(self, outcome: Future[Any]) -> None:
-        self._outcome = outcome
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if error is not None:
-            self._outcome.set_exception(error)
-        return True

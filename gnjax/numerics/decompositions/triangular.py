@@ -16,36 +16,28 @@ def triangular_factor(matrix: np.ndarray) -> np.ndarray:
     """R of the QR factorisation M = Q R, as (min(rows, columns), columns), without Q.
 
     LAPACK's geqrt spends nearly all its time in products of matrices. For 30,000 rows it takes half
-    the time of scipy.linalg.qr, which also fills an array of as many rows as M has with zeros.
+    the time of scipy.linalg.qr, which also fills an array of as many rows as M has with zeros. It
+    factorises 512 columns at a time, and the transpose of their Q is applied to the columns after
+    them, so that Ctrl-C is heard between its calls.
     """
     size = min(matrix.shape)
     if not size:
         return matrix[:0]
     with few_threads(size):
-        return _triangle(matrix, size)
-
-
-def _triangle(matrix: np.ndarray, size: int) -> np.ndarray:
-    """R of a QR factorisation of M; ``size`` is the shorter side of M.
-
-    This is the blocked algorithm of Householder: 512 columns are factorised, and the transpose of
-    their Q is applied to the columns after them, and so on with the next 512. LAPACK's geqrt does
-    so itself; here Ctrl-C is heard between its calls.
-    """
-    if size <= _WIDE:
-        return np.triu(_factorised(matrix)[0][:size])
-    reduced = np.array(matrix, order="F")
-    (gemqrt,) = get_lapack_funcs(("gemqrt",), (matrix,))
-    for start in range(0, size, _WIDE):
-        end = min(start + _WIDE, size)
-        packed, triangles = _factorised(reduced[start:, start:end])
-        reduced[start:end, start:end] = packed[: end - start]
-        # As many columns in one call as take 4e9 multiplications, some 4 * 512 for each entry.
-        columns_in_call = max(_PANEL, int(_WORK / (4 * _WIDE * len(packed))))
-        for first in range(end, reduced.shape[1], columns_in_call):
-            columns = reduced[start:, first : first + columns_in_call]
-            columns[...] = gemqrt(packed, triangles, columns, trans="T")[0]
-    return np.triu(reduced[:size])
+        if size <= _WIDE:
+            return np.triu(_factorised(matrix)[0][:size])
+        reduced = np.array(matrix, order="F")
+        (gemqrt,) = get_lapack_funcs(("gemqrt",), (matrix,))
+        for start in range(0, size, _WIDE):
+            end = min(start + _WIDE, size)
+            packed, triangles = _factorised(reduced[start:, start:end])
+            reduced[start:end, start:end] = packed[: end - start]
+            # As many columns in one call as take 4e9 multiplications, some 4 * 512 for each entry.
+            columns_in_call = max(_PANEL, int(_WORK / (4 * _WIDE * len(packed))))
+            for first in range(end, reduced.shape[1], columns_in_call):
+                columns = reduced[start:, first : first + columns_in_call]
+                columns[...] = gemqrt(packed, triangles, columns, trans="T")[0]
+        return np.triu(reduced[:size])
 
 
 def _factorised(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -30,32 +30,22 @@ def check_room(name: str, size: float, remedy: str) -> None:
 def free_memory() -> tuple[float | None, str]:
     """The bytes that a process can still have, None if unknown, and a word for what they are.
 
-    On Linux they are the available memory, or what the limit of a container leaves if that is less:
-    "free". On a system that states only its total memory (macOS), they are the total: "in all".
+    On Linux they are the available memory, or what the limit of a container (a control group of
+    version 2) leaves if that is less: "free". On a system that states only its total memory
+    (macOS), they are the total: "in all".
     """
-    available = _available()
-    limits = [room for room in (available, _left_in_container()) if room is not None]
-    if limits:
-        return min(limits), "free"
+    rooms = []
+    if _MEMINFO.is_file():
+        lines = _MEMINFO.read_text().splitlines()
+        fields = dict(line.split(":", 1) for line in lines if ":" in line)
+        amount = fields.get("MemAvailable", "").split()  # ["123", "kB"]
+        rooms += [1024.0 * int(amount[0])] if amount else []
+    limit, current = _CGROUP / "memory.max", _CGROUP / "memory.current"
+    if limit.is_file() and current.is_file() and limit.read_text().strip() != "max":
+        rooms.append(max(float(limit.read_text()) - float(current.read_text()), 0.0))
+    if rooms:
+        return min(rooms), "free"
     names = getattr(os, "sysconf_names", {})
     if "SC_PHYS_PAGES" in names and "SC_PAGE_SIZE" in names:
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")), "in all"
     return None, "this system does not say"
-
-
-def _available() -> float | None:
-    """The bytes that Linux states as available; None on other systems."""
-    if not _MEMINFO.is_file():
-        return None
-    fields = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines() if ":" in line)
-    amount = fields.get("MemAvailable", "").split()  # ["123", "kB"]
-    return 1024.0 * int(amount[0]) if amount else None
-
-
-def _left_in_container() -> float | None:
-    """The bytes that the limit of this control group (version 2) leaves; None without a limit."""
-    limit, current = _CGROUP / "memory.max", _CGROUP / "memory.current"
-    if not (limit.is_file() and current.is_file()):
-        return None
-    most = limit.read_text().strip()
-    return None if most == "max" else max(float(most) - float(current.read_text()), 0.0)
