@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
 from itertools import pairwise
 from os import PathLike
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-
-from gnjax.numerics.answers.schema import brief
 
 _TYPES: dict[str, Any] = {
     "F64": "<f8",
@@ -97,7 +96,7 @@ def _checked_entry(
     if len(byte_range) != 2 or byte_range[1] - byte_range[0] != size:
         msg = (
             f"{name} in {path} needs {size} bytes for shape {tuple(shape)} of {kind} and has "
-            f"data_offsets {brief(byte_range)}; save the file again"
+            f"data_offsets {reprlib.repr(byte_range)}; save the file again"
         )
         raise ValueError(msg)
     return kind, tuple(shape), (byte_range[0], byte_range[1])
@@ -112,4 +111,4 @@ def _are_counts(value: Any) -> bool:
 
 def _short(name: str) -> str:
     """A name for a message: as it is, or shortened if it has 100 letters or more."""
-    return name if len(name) < _LONG else brief(name)
+    return name if len(name) < _LONG else reprlib.repr(name)

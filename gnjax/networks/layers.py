@@ -1,15 +1,8 @@
 """Layers, found in the jaxpr of a network rather than in its class.
 
-A parameter enters a network in one or several equations, its uses. Where
-:mod:`gnjax.networks.layer_types` knows each of them, it acts on every position t of a sample as
-z_t = W a_t (for a convolution a_t is a patch). With delta_t = d f / d z_t the Jacobian with respect
-to W is the sum of delta_t a_t^T over the positions of all uses, so that the inputs a and the
-sensitivities delta say everything about it, and no Jacobian is needed. Whatever else a network does
-with a parameter is left to automatic differentiation.
-
-The body of a scan is searched as well. A parameter that is the same in every step (the cell of a
-recurrent network) has more positions; one that is sliced (stacked layers) has a matrix W_g for
-each step g.
+A parameter W enters a network in one or several equations, its uses, z_t = W a_t at the positions t
+of a sample. With the sensitivities delta_t = d f / d z_t the Jacobian by W is the sum of
+delta_t a_t^T over the positions of all uses.
 """
 
 from __future__ import annotations
@@ -204,9 +197,9 @@ def sensitivities(
 ) -> tuple[list[Pair], list[jax.Array]]:
     """The derivatives of M F by the results z = W a of layers, and by all other parameters.
 
-    F (k,) are the outputs of one sample, and the j rows of M (j, k) are the weights of sums of
-    them. An array of zeros, a tap, is added to each z: the derivative by the tap is the sensitivity
-    delta = d (M F) / d z, for all layers from one backward pass for each row of M.
+    F (k,) are the outputs of one sample. An array of zeros, a tap, is added to each z: the
+    derivative by the tap is the sensitivity delta = d (M F) / d z, for all layers from one backward
+    pass for each row of M.
 
     Args:
       trace: the equations of F, and its layers.

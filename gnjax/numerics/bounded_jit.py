@@ -1,11 +1,8 @@
 """``jax.jit`` for functions of operators and networks, whose programs do not pile up.
 
-An operator is a pytree whose structure holds the functions of its caller: the model and the loss.
-``jax.jit`` keeps a program, and with it these functions, for every structure that it ever met, so
-that a loss that is written down anew in every call would take some megabytes for ever. Here the
-functions that an operator holds have a ``jax.jit`` of their own, and the programs of those that
-were used longest ago are freed. An operator of the same functions in other shapes, such as one for
-each layer, shares that ``jax.jit`` and displaces no other.
+``jax.jit`` keeps a program, and with it the model and the loss, for every structure of an operator
+that it ever met. Here the functions that an operator holds have a ``jax.jit`` of their own, and the
+programs of those that were used longest ago are freed.
 """
 
 from __future__ import annotations

@@ -100,30 +100,19 @@ def stacked(arrays: Sequence[jax.Array]) -> jax.Array:
     return jnp.stack(arrays)
 
 
-def times(left: jax.Array, right: jax.Array) -> jax.Array:
-    """A B for A = ``left`` and B = ``right``, at the highest precision; on a CPU by BLAS."""
-    if on_cpu(left) and on_cpu(right):
-        return _by_blas(np.asarray(left), np.asarray(right))
-    return jnp.matmul(left, right, precision="highest")
-
-
-def times_transposed(left: jax.Array, right: jax.Array) -> jax.Array:
-    """A B^T for A = ``left`` and B = ``right``, at the highest precision; on a CPU by BLAS.
+def times(left: jax.Array, right: jax.Array, *, transposed: bool = False) -> jax.Array:
+    """A B for A = ``left`` and B = ``right``, or A B^T, at the highest precision; on a CPU by BLAS.
 
     BLAS takes two thirds of XLA's time for large matrices in float64, and half of that for A A^T.
     """
-    if on_cpu(left) and on_cpu(right):
-        a = np.asarray(left)
-        b = a if right is left else np.asarray(right)  # NumPy sees A A^T by the shared array
-        return _by_blas(a, b.T)
-    return jnp.matmul(left, right.T, precision="highest")
-
-
-def _by_blas(left: np.ndarray, right: np.ndarray) -> jax.Array:
-    """A B by NumPy, written at once into memory that JAX takes over without a copy."""
-    product = zeros((left.shape[0], right.shape[1]), left.dtype)
+    if not (on_cpu(left) and on_cpu(right)):
+        return jnp.matmul(left, right.T if transposed else right, precision="highest")
+    a = np.asarray(left)
+    b = a if right is left else np.asarray(right)  # NumPy sees A A^T by the shared array
+    b = b.T if transposed else b
+    product = zeros((a.shape[0], b.shape[1]), a.dtype)  # which JAX takes over without a copy
     with np.errstate(over="ignore", invalid="ignore"):  # the caller reports it
-        return on_device(np.matmul(left, right, out=product))
+        return on_device(np.matmul(a, b, out=product))
 
 
 def on_host(array: jax.Array | np.ndarray) -> np.ndarray:

@@ -1,10 +1,4 @@
-"""A function with maxima by comparison beside the function itself: outputs and one product u^T J.
-
-Both are computed in one compiled program. JAX's derivative of the function itself may be wrong in
-it, see :mod:`gnjax.networks.equations.maxima`. So, where the two differ, both are computed again,
-one operation after the other, and each operation is a program of its own. What still differs then
-is a fault of the replacement.
-"""
+"""A function with maxima by comparison beside the function itself: outputs and a product u^T J."""
 
 from __future__ import annotations
 
@@ -112,10 +106,7 @@ def _in_one_program(
 
 
 def _product(function: Callable[..., Any], args: tuple[Any, ...], cotangents: Any) -> _Product:
-    """The floating outputs of a function, and u^T J with its Jacobian J by the first argument.
-
-    ``cotangents`` is u, an array for each of these outputs.
-    """
+    """The floating outputs of a function, and u^T J with its Jacobian J by the first argument."""
     first, *others = args
 
     def outputs_at(point: Any) -> list[Any]:

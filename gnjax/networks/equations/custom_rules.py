@@ -1,12 +1,12 @@
 """Functions with custom derivative rules, whose equations are evaluated in another way.
 
-The rule is traced to equations, in the formats that its function was written for. A function
-``evaluate`` then computes the equations of the rule, as it does those of the function.
+The rule is traced to equations, in the formats that its function was written for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -20,21 +20,14 @@ def _shape(v: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype)
 
 
-def _calling(eqn: Any, operands: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
-    """A function of the floating operands of an equation alone that gives its results.
-
-    Integers and booleans among ``operands`` are fixed, since nothing is differentiated by them.
-    """
-
-    def call(*floating: Any) -> tuple[Any, ...]:
-        remaining = iter(floating)
-        full = [
-            next(remaining) if inexact(v.aval) else operand
-            for v, operand in zip(eqn.invars, operands, strict=True)
-        ]
-        return tuple(bind(eqn, full))
-
-    return call
+def _call(eqn: Any, operands: Sequence[Any], *floating: Any) -> tuple[Any, ...]:
+    """The results of an equation for other floating operands; the others are fixed."""
+    remaining = iter(floating)
+    full = [
+        next(remaining) if inexact(v.aval) else operand
+        for v, operand in zip(eqn.invars, operands, strict=True)
+    ]
+    return tuple(bind(eqn, full))
 
 
 def _floating(eqn: Any, values: Sequence[Any]) -> list[Any]:
@@ -57,7 +50,7 @@ def custom_jvp(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[An
     def _(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
         def own_rule(args: list[Any], floating_tangents: list[Any]) -> Any:
             floating_args = tuple(_floating(eqn, args))
-            return jax.jvp(_calling(eqn, args), floating_args, tuple(floating_tangents))
+            return jax.jvp(partial(_call, eqn, args), floating_args, tuple(floating_tangents))
 
         shapes = [_shape(v) for v in eqn.invars]
         rule = jax.make_jaxpr(own_rule)(shapes, _floating(eqn, shapes))
@@ -82,7 +75,7 @@ def custom_vjp(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[An
 
     def backwards(args: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
         def own_rule(args: list[Any], cotangents: list[Any]) -> Any:
-            pullback = jax.vjp(_calling(eqn, args), *_floating(eqn, args))[1]
+            pullback = jax.vjp(partial(_call, eqn, args), *_floating(eqn, args))[1]
             return pullback(tuple(cotangents))
 
         inputs, outputs = [_shape(v) for v in eqn.invars], [_shape(v) for v in eqn.outvars]

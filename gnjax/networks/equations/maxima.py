@@ -1,18 +1,8 @@
 """Maxima and minima by comparison, whose compiled derivatives are those of the function.
 
-JAX differentiates max(x, y) by asking which of x and y is equal to the maximum, and the maximum
-over an axis by asking which entries are. In a compiled program XLA may compute x a second time for
-this question, fused with other operations, and round it differently: then no entry is equal, and
-the derivative is 0, or 0 / 0 over an axis. On CPUs this happens behind LayerNorm and BatchNorm.
-
-Here max(x, y) is x where x > y, y where y > x, and x / 2 + y / 2 where both are equal, which has
-JAX's derivative at a tie. A maximum over axes is made of such maxima of two halves, which count how
-many entries are equal to it: each of c such entries has 1 / c of the derivative, as in JAX.
-Whatever rounding a comparison sees, it chooses one of the entries.
-
-Only maxima of floating numbers that are differentiated are replaced, and so not the one that a
-softmax subtracts (behind ``stop_gradient``), and not those inside of functions with derivative
-rules of their own, such as ``jax.nn.relu``.
+JAX differentiates max(x, y) by asking which of x and y is equal to the maximum. In a compiled
+program XLA may compute x a second time for this question, and round it differently: then none is
+equal, and the derivative is 0. On CPUs this happens behind LayerNorm and BatchNorm.
 """
 
 from __future__ import annotations
@@ -44,7 +34,11 @@ _MAXIMA = frozenset({*_OF_TWO, *_OVER_AXES})
 
 @dataclass(frozen=True)
 class ByComparison:
-    """(function, *args) -> function(*args), with maxima and minima by comparison."""
+    """(function, *args) -> function(*args), with maxima that are differentiated by comparison.
+
+    max(x, y) is x where x > y, y where y > x, and x / 2 + y / 2 where both are equal, which has
+    JAX's derivative at a tie.
+    """
 
     def __call__(self, function: Callable[..., Any], *args: Any) -> Any:
         """The value of the function; without maxima that are differentiated it is called as is."""
@@ -106,10 +100,7 @@ def _bind(replaced: frozenset[int], eqn: Any, operands: Sequence[Any]) -> Any:
 
 
 def _further(compare: Callable[..., jax.Array], x: Any, y: Any) -> jax.Array:
-    """The larger of two numbers for ``jnp.greater``, the smaller for ``jnp.less``.
-
-    At a tie each of them has half of the derivative.
-    """
+    """The larger of two numbers, or the smaller; at a tie each of them has half the derivative."""
     tied = 0.5 * x + 0.5 * y  # where one is NaN, this is NaN, as both comparisons are false
     return jnp.where(compare(x, y), x, jnp.where(compare(y, x), y, tied))
 
@@ -117,9 +108,9 @@ def _further(compare: Callable[..., jax.Array], x: Any, y: Any) -> jax.Array:
 def _over_axes(compare: Callable[..., jax.Array], x: jax.Array, axes: Sequence[int]) -> jax.Array:
     """The largest entries of x over some axes (jnp.greater), or the smallest (jnp.less).
 
-    The first half of the entries is compared with the second, the larger ones again in halves, and
-    so on. Beside each of them goes the count of entries that are equal to it, so that each of c
-    entries that are largest has 1 / c of the derivative.
+    Halves of the entries are compared, and halves of the larger ones, and so on. Beside each of
+    them goes the count of entries that are equal to it, so that each of c entries that are largest
+    has 1 / c of the derivative.
     """
     kept = [axis for axis in range(x.ndim) if axis not in axes]
     length = math.prod(x.shape[axis] for axis in axes)
@@ -145,9 +136,7 @@ Counted = tuple[jax.Array, jax.Array]
 def _better(compare: Callable[..., jax.Array], a: Counted, b: Counted) -> Counted:
     """The larger number x or y of two groups of entries, and how many entries are equal to it.
 
-    ``compare`` is jnp.greater; for jnp.less it is the smaller number. x is the largest entry of the
-    group a, where c entries are equal to it; y and d are those of the group b. At a tie every one
-    of the c + d entries has an equal part of the derivative: that of
+    At a tie every one of the c + d entries has an equal part of the derivative: that of
     c / (c + d) x + d / (c + d) y. The value of this sum is rounded, so that x itself is taken in
     its place where it is finite.
     """

@@ -22,11 +22,10 @@ def evaluate_tapped(
 ) -> tuple[list[Any], dict[int, Any]]:
     """The results of a jaxpr in which an array, a tap, is added to the result of some equations.
 
-    With a tap of zeros the derivative of a loss by the tap is delta, its derivative by the
-    equation's result z. With an operand a of the equation, delta gives the derivative by the other
-    operand, which is delta a^T by W for z = W a. The tap and the operand of an equation in the body
-    of a scan have a row for each step. A parameter W that only tapped equations use is then a
-    constant of the scan, and its derivative is not summed up step by step.
+    With a tap of zeros the derivative of a loss by the tap is its derivative by the equation's
+    result. The tap and the operand of an equation in the body of a scan have a row for each step.
+    A parameter W that only tapped equations use is then a constant of the scan, and its derivative
+    is not summed up step by step.
 
     Args:
       jaxpr: the equations.

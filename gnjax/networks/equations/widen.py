@@ -1,16 +1,7 @@
 """A function in float64 whose equations ask for float32 in places, computed in float64 throughout.
 
-Layers have float32 written into them: the softmax of attention, an embedding, a layer with
-dtype=float32, the first carry of a recurrent network. The spectrum is wanted of the network in
-exact arithmetic, so that every float32 in its equations (the jaxpr) is replaced by float64:
-conversions to float32 leave their operand as it is, and constants are widened. A single number that
-was rounded to float32 gets back the digits that it was written with, where it is a short decimal
-such as 1e-5 or a root of an integer as in the scale of attention. What computes in bfloat16 or
-float16 does so on purpose and is left alone.
-
-Rules of derivatives that a function brings along (``jax.custom_jvp``, ``jax.custom_vjp``) are kept,
-widened too. Operations whose meaning is tied to the format (bit casts, random bits, kernels of
-other libraries) are computed in float32 as they are.
+A single number that was rounded to float32 gets back the digits that it was written with, as 1e-5
+or the scale of attention. What computes in bfloat16 or float16 does so on purpose, and is kept.
 """
 
 from __future__ import annotations
@@ -42,10 +33,10 @@ _ANY_FORMAT = frozenset(
     dynamic_update_slice eigh eq erf erf_inv erfc exp exp2 expand_dims expm1 fft floor gather ge gt
     householder_product igamma igammac imag integer_pow iota is_finite le lgamma log log1p logistic
     lt lu max min mul ne neg optimization_barrier pad polygamma pow qr real reduce_max reduce_min
-    reduce_prod reduce_sum reduce_window_max reduce_window_min reduce_window_sum rem reshape rev
-    round rsqrt select_and_gather_add select_and_scatter_add select_n sign sin sinh slice sort split
-    sqrt square squeeze stop_gradient sub svd tan tanh tile top_k transpose triangular_solve
-    conv_general_dilated
+    reduce_precision reduce_prod reduce_sum reduce_window_max reduce_window_min reduce_window_sum
+    rem reshape rev round rsqrt select_and_gather_add select_and_scatter_add select_n sign sin sinh
+    slice sort split sqrt square squeeze stop_gradient sub svd tan tanh tile top_k transpose
+    triangular_solve conv_general_dilated
     """)
 )
 _SCATTERS = {
@@ -87,7 +78,7 @@ def traced(function: Callable[..., Any], *args: Any) -> tuple[Any, Any, Widened 
       The closed jaxpr, the shapes of its results, and the rewriting that was applied to the
       function; None if it has no float32.
     """
-    trace = partial(jax.make_jaxpr, return_shape=True)
+    trace: Any = partial(jax.make_jaxpr, return_shape=True)
     try:
         closed_jaxpr, shapes = trace(function)(*args)
     except TypeError:  # such as that of a loop whose first carry is float32
@@ -159,10 +150,19 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
         return _RULES[name](eqn, values)
     if name.startswith("custom_vjp_call"):
         return custom_vjp(_inside, eqn, values)
-    if name in _SCATTERS:
-        return _scatter(eqn, values)
+    if name in _SCATTERS:  # called by name, as the primitive holds a function traced in float32
+        options = ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
+        return _SCATTERS[name](*values, **{option: eqn.params[option] for option in options})
+    if name == "reduce_precision" and eqn.params["mantissa_bits"] >= jnp.finfo(jnp.float32).nmant:
+        return values[0]  # it would round to float32; a coarser format is intended
     if name in _ANY_FORMAT:
-        return _bind_in_float64(eqn, values)
+        params = {  # with float64 in place of float32
+            key: _WIDER.get(jnp.dtype(value), value)
+            if isinstance(value, np.dtype | type)
+            else value
+            for key, value in eqn.params.items()
+        }
+        return eqn.primitive.bind(*values, **params)
     narrow = [
         jnp.asarray(value, v.aval.dtype) if _is_narrow(v.aval) else value
         for value, v in zip(values, eqn.invars, strict=True)
@@ -171,38 +171,14 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     return [_wide(r) for r in results] if eqn.primitive.multiple_results else _wide(results)
 
 
-def _bind_in_float64(eqn: Any, operands: Sequence[Any]) -> Any:
-    """Bind the equation's primitive with float64 in place of float32 in its parameters."""
-    params = {
-        name: _WIDER.get(jnp.dtype(value), value) if isinstance(value, np.dtype | type) else value
-        for name, value in eqn.params.items()
-    }
-    return eqn.primitive.bind(*operands, **params)
-
-
 def _convert(eqn: Any, operands: Sequence[Any]) -> Any:
     """A conversion of the dtype; one to float32 goes to float64."""
     dtype = jnp.dtype(eqn.params["new_dtype"])
     return jax.lax.convert_element_type(operands[0], _WIDER.get(dtype, dtype))
 
 
-def _reduce_precision(eqn: Any, operands: Sequence[Any]) -> Any:
-    """Leave rounding to float32 out; keep rounding to a coarser format, which is intended."""
-    if eqn.params["mantissa_bits"] >= jnp.finfo(jnp.float32).nmant:
-        return operands[0]
-    return _bind_in_float64(eqn, operands)
-
-
-def _scatter(eqn: Any, operands: Sequence[Any]) -> Any:
-    """A scatter, called by name, as its primitive holds a function that was traced in float32."""
-    names = ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
-    scatter = _SCATTERS[eqn.primitive.name]
-    return scatter(*operands, **{name: eqn.params[name] for name in names})
-
-
 _RULES: dict[str, Callable[[Any, Sequence[Any]], Any]] = {
     "convert_element_type": _convert,
-    "reduce_precision": _reduce_precision,
     "custom_jvp_call": partial(custom_jvp, _inside),
     **{name: partial(rule, _inside) for name, rule in CONTROL_FLOW.items()},
 }

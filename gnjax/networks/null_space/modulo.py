@@ -1,15 +1,7 @@
 """The equations of a network in exact arithmetic: modulo a prime, with unknowns for its functions.
 
-A rank that only rounding lowers, or only rounding lifts, cannot be told from the true one by
-floating numbers, whatever they are compared with. The equations can: sums, products, quotients and
-choices of numbers are computed modulo a prime (:mod:`gnjax.numerics.modular`), and the value of any
-other function, such as tanh or exp, is an unknown that depends on its argument alone. What is zero
-there, or linearly dependent, is so by algebra, for whatever values these functions have: 1 - tanh^2
-is not zero where tanh rounds to 1, and x - mean(x) does not change by what is added to all x.
-
-Beside its residue every number that the parameters decide has its floating value, which decides the
-comparisons (of ReLU, say) as it does in the network. Where two numbers that are not equal are equal
-in floating arithmetic, their comparison is a matter of rounding, and nothing is known.
+What is zero there, or linearly dependent, is so by algebra: 1 - tanh^2 is not zero where tanh
+rounds to 1. Floating values decide the comparisons (of ReLU, say) as they do in the network.
 """
 
 from __future__ import annotations
@@ -75,11 +67,7 @@ _ZERO = number(np.zeros(()))
 
 
 class Followed:
-    """A function of arrays to an array, computed modulo the prime instead.
-
-    Its arguments may be of the class :class:`Number`, and the result is an array of residues. The
-    equations of the function are written down once for arguments of the same shapes.
-    """
+    """A function of arrays to an array, computed modulo the prime instead."""
 
     def __init__(self, function: Callable[..., jax.Array]) -> None:
         self.function = function
@@ -239,11 +227,9 @@ def _moved(eqn: Any, numbers: Sequence[Number]) -> list[np.ndarray]:
 def _moved_by_jax(eqn: Any, numbers: Sequence[Number]) -> list[np.ndarray]:
     """The residues of results that are sums of entries of the operands, by JAX's own operation.
 
-    JAX computes in the floating format of the equation. So a residue, which has 31 bits, is written
-    as sum_k d_k 2^(8 k) with digits d_k of 8 bits where the format is float32, and is one digit of
-    31 bits where it is float64. The operation is applied to the d_k of all entries for one k at a
-    time, and the results are added with the same powers of two. Sums of digits are exact as long as
-    they are below 2^24 or 2^53, which is checked.
+    JAX computes in the floating format of the equation. So in float32 a residue, which has 31 bits,
+    is written as sum_k d_k 2^(8 k) with digits d_k of 8 bits. The operation is applied to the d_k
+    for one k at a time. Sums of digits are exact below 2^24 or 2^53, which is checked.
     """
     dtype = next(v.aval.dtype for v in eqn.outvars if jaxprs.floats(v))
     exact_below = 2.0 ** (jnp.finfo(dtype).nmant + 1)
@@ -296,11 +282,7 @@ def _convert(eqn: Any, operand: Number) -> np.ndarray:
 
 
 def _chosen(compare: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """The rule that gives the residues of max(a, b) or min(a, b) from the numbers a and b.
-
-    ``compare`` is np.greater or np.less: applied to the floating values it says where the result is
-    a. Where both are equal they must have equal residues.
-    """
+    """The rule of max(a, b) or min(a, b): where np.greater or np.less is true the result is a."""
 
     def choose(eqn: Any, a: Number, b: Number) -> np.ndarray:
         _check_decided((a, b))
@@ -318,11 +300,7 @@ def _clamped(eqn: Any, low: Number, operand: Number, high: Number) -> np.ndarray
 
 
 def _extreme(find: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """The rule that gives the residues of the largest, or smallest, entries over some axes.
-
-    ``find`` is np.argmax or np.argmin. The floating values decide which entry is meant, the first
-    one at a tie.
-    """
+    """The rule of the largest entries over some axes, found by np.argmax, or the smallest."""
 
     def choose(eqn: Any, operand: Number) -> np.ndarray:
         axes = eqn.params["axes"]
@@ -371,10 +349,7 @@ def _stack(*parts: Any) -> Any:
 
 
 def _map(function: Callable[..., Any], *numbers: Number) -> Number:
-    """Apply a function of arrays to the residues of some numbers, and to their floating values.
-
-    A result is None where one of the numbers has no residues, or no values.
-    """
+    """Apply a function of arrays to the residues and to the values, where all numbers have them."""
 
     def of(arrays: Sequence[Any]) -> Any:
         return None if any(array is None for array in arrays) else function(*arrays)

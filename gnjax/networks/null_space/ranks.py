@@ -1,16 +1,8 @@
 """Bounds on the rank of the Jacobian J of a network, from its equations, with their evidence.
 
-The rank of J is below its shape where a network has parameters without effect (those in front of a
-factor that is zero, those of dead units, words that no sample uses), where the effects of some
-cancel (a shift before a normalisation or a softmax, a scale before and after a ReLU, any matrix
-between two linear layers), where outputs depend on no parameter, and where samples are linearly
-dependent. All of this is algebra in the equations of the network. The bounds here are ranks of J,
-or counts of its columns and rows that are not zero, in arithmetic modulo a prime
-(:mod:`gnjax.networks.null_space.modulo`), where neither the sizes of numbers nor rounding matter.
-
-For the exact rank to be higher than such a bound, the prime would have to divide all minors of a
-higher order, or a comparison (of a ReLU, say) would have to go the wrong way by rounding. Nobody
-has proved that neither happens, so that the evidence is of the kind "measured".
+They are ranks of J modulo a prime, or counts of columns and rows that are not zero there. The exact
+rank is higher only if the prime divides all minors of a higher order, or if a comparison (of a
+ReLU, say) goes the wrong way by rounding; so the evidence is "measured".
 """
 
 from __future__ import annotations
@@ -202,8 +194,7 @@ def _blocks_of_rows(first: Network, batches: _Batches) -> Iterator[np.ndarray]:
 def _seen_by_the_loss(net: Network, samples: int) -> np.ndarray:
     """A projection P (n k, n k) of the outputs f of n samples that does not change their losses.
 
-    For the cross-entropy, which does not change if a number is added to all logits of a token, P f
-    are the logits minus their mean over the classes. With the output Hessian B = R R^T the rows of
+    For the cross-entropy P f are the logits minus their mean over the classes. The rows of
     R^T dF/dtheta lie in the span of those of P dF/dtheta, whose rank bounds theirs. For any other
     loss P is the identity. P is symmetric, and its entries are residues modulo the prime.
     """

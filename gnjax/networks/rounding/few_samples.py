@@ -1,12 +1,7 @@
 """Samples on which the rounding of a large network is measured, and what stands for the others.
 
-Monte Carlo arithmetic costs several products with every sample. Where there are many samples it is
-made on a few: those that float32 changes most, and some at random. Rounding grows in float64 as it
-does in float32, only 2^29 times smaller. So an unmeasured sample counts as the largest quotient of
-the measured rounding and the change by float32 among samples drawn at random, times its own change
-by float32. A unit at a kink that float32 switches changes a sample far more than rounding does; all
-samples that change so much are measured. Where float32 does not predict what is measured, or a
-model cannot be computed in it, all samples are measured.
+Rounding grows in float64 as it does in float32, only 2^29 times smaller, so that the change of a
+sample by float32 says which samples count. A unit at a kink changes far more than rounding does.
 """
 
 from __future__ import annotations
@@ -166,8 +161,6 @@ def plain_backward(net: Network, x: Any, target: Any, u: jax.Array) -> jax.Array
 @bounded_jit
 def _narrowed(tree: Any) -> Any:
     """A pytree with its float64 arrays in float32."""
-
-    def narrow(leaf: jax.Array) -> jax.Array:
-        return leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf
-
-    return jax.tree.map(narrow, tree)
+    return jax.tree.map(
+        lambda leaf: leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf, tree
+    )

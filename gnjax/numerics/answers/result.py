@@ -14,6 +14,7 @@ import dataclasses
 import html
 import json
 import math
+import reprlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -21,7 +22,7 @@ import jax
 import numpy as np
 
 from gnjax.numerics.answers import tables
-from gnjax.numerics.answers.schema import brief, inheriting, value_of
+from gnjax.numerics.answers.schema import inheriting, value_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -151,7 +152,9 @@ def _check_type(tree: Any, cls: type[Result]) -> None:
     if isinstance(name, str) and name in {subclass.__name__ for subclass in inheriting(Result)}:
         msg = f"this is JSON of {name}, not of a {cls.__name__}"
     elif name:
-        msg = f"no result of the type {brief(name)} is imported; import the module that has it"
+        msg = (
+            f"no result of the type {reprlib.repr(name)} is imported; import the module that has it"
+        )
     else:
         msg = f"this is JSON of something else, not of a {cls.__name__}"
     raise ValueError(msg)

@@ -24,11 +24,6 @@ _DTYPES = frozenset(
 )
 
 
-def brief(value: Any) -> str:
-    """A value of any size in a few words, for a message."""
-    return reprlib.repr(value)
-
-
 def value_of(value: Any, kind: Any, path: str) -> Any:
     """The value of a field of an answer, from the ``value`` that JSON has for it.
 
@@ -60,7 +55,7 @@ def value_of(value: Any, kind: Any, path: str) -> Any:
 
 def _refuse(value: Any, kind: str, path: str) -> NoReturn:
     """Raise the error that the field at ``path`` holds a value that is not of this kind."""
-    msg = f"{path} is {brief(value)}, which is no {kind}"
+    msg = f"{path} is {reprlib.repr(value)}, which is no {kind}"
     raise ValueError(msg)
 
 
@@ -103,7 +98,7 @@ def _answer(value: Any, cls: type[Any], path: str) -> Any:
         _refuse(name or value, cls.__name__, path)
     fields = {field: json for field, json in value.items() if field != "type"}
     if unknown := fields.keys() - {field.name for field in dataclasses.fields(classes[name])}:
-        msg = f"{path} has no field {brief(min(unknown))}"
+        msg = f"{path} has no field {reprlib.repr(min(unknown))}"
         raise ValueError(msg)
     hints = get_type_hints(classes[name])
     values = {

@@ -14,7 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import PROVED, Error
-from gnjax.numerics.host import by_numpy, on_cpu, on_device, times_transposed
+from gnjax.numerics.host import by_numpy, on_cpu, on_device, times
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import (
     conversion_error,
@@ -143,7 +143,7 @@ class Factored(Algebra):
 
     def as_matrix(self) -> jax.Array:
         """J J^T."""
-        return times_transposed(self.factor, self.factor)
+        return times(self.factor, self.factor, transposed=True)
 
     def _magnitude(self) -> int | None:
         """The exponent of the square of the largest entry of J, near ||J J^T||; None for zeros."""

@@ -18,7 +18,6 @@ from gnjax.numerics.host import (
     on_device,
     stacked,
     times,
-    times_transposed,
 )
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.outward import frobenius_norm, raised, stored_bound, underflow
@@ -176,10 +175,10 @@ def _rank_bounds(layers: Layers, skip: float, root: CovarianceRoot) -> tuple[tup
 
 def from_factors(factors: KroneckerFactors) -> LinearGaussNewton:
     """G = sum_l (S_l S_l^T) (x) (T_l T_l^T) of a linear network, with a bound on its rounding."""
-    lefts = tuple(times_transposed(s, s) for s in factors.lefts)
+    lefts = tuple(times(s, s, transposed=True) for s in factors.lefts)
     first, *later = factors.rights
-    first = first if factors.whitened else times_transposed(first, first)  # I I^T = I
-    rights = (first, *(times_transposed(t, t) for t in later))
+    first = first if factors.whitened else times(first, first, transposed=True)  # I I^T = I
+    rights = (first, *(times(t, t, transposed=True) for t in later))
     error = sum_error(
         [frobenius_norm(a) for a in lefts],
         [frobenius_norm(b) for b in rights],
@@ -247,7 +246,9 @@ def _right_products(
     products = [unit(first.shape[1], dtype=first.dtype) if root is None else root]
     for depth, w in enumerate(layers[:-1]):
         copied = depth == 0 and root is None  # nothing is to be multiplied
-        products.append(on_device(by_numpy(w).T) if copied else times_transposed(products[-1], w))
+        products.append(
+            on_device(by_numpy(w).T) if copied else times(products[-1], w, transposed=True)
+        )
     return tuple(products)
 
 
