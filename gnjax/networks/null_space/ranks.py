@@ -60,7 +60,7 @@ def entry_rank_bounds(net: Network, parts: Sequence[np.ndarray]) -> list[RankBou
     the network is small enough that its equations can be computed modulo a prime, they may give
     smaller bounds, which are measured.
     """
-    rows = min(_different_samples(net) * net.rows, np.count_nonzero(_weighted(net, net.rows)))
+    rows = min(_different_samples(net) * net.rows, int(np.count_nonzero(_weighted(net, net.rows))))
     bounds = _bounds(net, lambda: iter((net,)), parts, rows)
     if not _in_one_process(net) or _size(net) > _LARGEST:
         return bounds
