@@ -52,7 +52,9 @@ def convolved(params: Any, lhs: np.ndarray, rhs: np.ndarray) -> Any:
     return result.transpose(np.argsort(layout.out_spec))
 
 
-def padded(array: np.ndarray, value: Any, config: Sequence[tuple[int, int, int]]) -> np.ndarray:
+def with_padding(
+    array: np.ndarray, value: Any, config: Sequence[tuple[int, int, int]]
+) -> np.ndarray:
     """The array with ``value`` before, after and between its entries, as by ``jax.lax.pad``.
 
     ``config`` has (before, after, between two entries) for each axis. Where the first two are
@@ -73,7 +75,7 @@ def _patches(x: np.ndarray, sizes: tuple[int, ...], params: Any) -> np.ndarray:
     """
     edges = zip(params["padding"], params["lhs_dilation"], strict=True)
     config = [(low, high, distance - 1) for (low, high), distance in edges]
-    images = padded(x, np.zeros((), x.dtype), [(0, 0, 0), (0, 0, 0), *config])
+    images = with_padding(x, np.zeros((), x.dtype), [(0, 0, 0), (0, 0, 0), *config])
     kernel_dilations, strides = params["rhs_dilation"], params["window_strides"]
     # the pixels along each axis from the first to the last one that the kernel sees
     windows = [(n - 1) * d + 1 for n, d in zip(sizes, kernel_dilations, strict=True)]

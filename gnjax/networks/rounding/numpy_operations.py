@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from gnjax.networks.jaxprs import bind
-from gnjax.networks.rounding.convolutions import convolved, padded
+from gnjax.networks.rounding.convolutions import convolved, with_padding
 from gnjax.numerics.host import on_cpu
 
 _DTYPES = frozenset(np.dtype(kind) for kind in ("f8", "f4", "i8", "i4", "u4", "u1", "?"))
@@ -149,7 +149,7 @@ ON_ARRAYS: dict[str, Callable[..., Any]] = {
     "iota": lambda params: np.broadcast_to(
         np.indices(params["shape"], sparse=True)[params["dimension"]], params["shape"]
     ),
-    "pad": lambda params, array, value: padded(array, value, params["padding_config"]),
+    "pad": lambda params, array, value: with_padding(array, value, params["padding_config"]),
     "reshape": _reshape,
     "rev": lambda params, array: np.flip(array, params["dimensions"]),
     "select_n": _select,
