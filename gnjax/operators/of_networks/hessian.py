@@ -6,7 +6,7 @@ H_F = 1/n sum_i sum_c (d loss / d f_c) nabla^2 F_c(x_i)    (Eq 17)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from gnjax.networks.network import (
     batched,
     columns,
     gather,
+    in_parts,
     sample_batches,
     scatter,
     sum_of,
@@ -176,6 +177,7 @@ class NetworkHessian(Algebra, ParameterTrees):
 @bounded_jit
 def hessian_batch(op: NetworkHessian, x: Any, target: Target | None, v: jax.Array) -> jax.Array:
     """The Hessian of the summed loss of one batch times a vector (p,) or columns (p, b)."""
+    op = replace(op, net=in_parts(op.net))
     return batched(lambda w: product_of_batch(op, w, x, target), v)
 
 
