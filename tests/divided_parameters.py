@@ -62,7 +62,7 @@ def main():
                 "errors": found.errors.tolist(),
                 "converged": found.converged,
                 "certificate": str(found.certificate),
-                "first": np.asarray(device_basis.as_vector(form, row, jnp.dtype(float))).tolist(),
+                "first": np.asarray(device_basis.as_vector(form, row)).tolist(),
                 "vectors": found.vectors.tolist(),
                 "devices": len(rotated.sharding.device_set),
                 "shards": [list(shard.data.shape) for shard in rotated.addressable_shards],

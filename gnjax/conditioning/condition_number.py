@@ -186,11 +186,7 @@ def _too_wide(ends: Ends, rtol: float) -> bool:
 
 
 def _sharper(problem: Problem, ends: Ends) -> Ends:
-    """Both ends by a method that resolves smaller eigenvalues, where one applies.
-
-    The singular values of a small factor J do, and the formed matrix may, where Lanczos was given
-    up after ``problem.most_products``.
-    """
+    """Both ends by the singular values of a small factor, or after Lanczos from the matrix."""
     method = METHODS["factored"]
     if method.refuses(problem) or not small_factor(problem):
         if ends.products < problem.most_products:

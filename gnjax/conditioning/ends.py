@@ -126,10 +126,9 @@ class Ends:
 
 
 def bound_source(problem: Problem, rank: int) -> str:
-    """The source of a rank that is the largest that structure allows: FULL or ANALYTIC.
+    """The source of a rank that is the largest that structure allows, and proved: FULL or ANALYTIC.
 
-    The eigenvalue at this rank must be certified to be positive, which proves that the rank is not
-    lower. Where the structure itself is assumed, the source is GAP.
+    Where the structure itself is assumed, the source is GAP.
     """
     if facts_of(problem.op).assumed:
         return GAP

@@ -90,7 +90,15 @@ class CertifiedPairs(Result):
             parts = [f"{len(self)} eigenpairs with residuals of at most {worst:.2g}"]
         if self.independent < len(self):
             parts.append(f"COPIES: they span {self.independent} dimensions")
-        parts += [self._others(), *self._missed()]
+        parts.append(self._others())
+        if self.are_largest:
+            parts.append("these are the largest")
+        elif self.are_smallest:
+            parts.append("these are the smallest")
+        elif self.missed_above and self.missed_below:
+            above, below = self.missed_above, self.missed_below
+            least = f"{above} above the smallest of them, {below} below the largest"
+            parts.append(f"MISSED: at least {least}")
         state = "" if self.finished else ", INTERRUPTED"
         lines = [f"{'; '.join(parts)} ({self.products} products, {self.certificate.brief}{state})"]
         for value, residual, error in zip(self.values, self.residuals, self.errors, strict=True):
@@ -109,15 +117,3 @@ class CertifiedPairs(Result):
             low, high = self.reached
             return f"other eigenvalues reach at least about from {low:.6g} to {high:.6g}"
         return f"all others in [{low:.6g}, {high:.6g}]"
-
-    def _missed(self) -> list[str]:
-        """Whether these are the largest or smallest eigenvalues, or how many such are missing."""
-        if self.are_largest:
-            return ["these are the largest"]
-        if self.are_smallest:
-            return ["these are the smallest"]
-        if self.missed_above and self.missed_below:
-            above, below = self.missed_above, self.missed_below
-            least = f"{above} above the smallest of them, {below} below the largest"
-            return [f"MISSED: at least {least}"]
-        return []

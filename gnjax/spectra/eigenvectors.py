@@ -54,10 +54,7 @@ def left_singular_rows(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def arcsines(lengths: np.ndarray, gaps: np.ndarray) -> np.ndarray:
-    """arcsin(length / gap) in radians, rounded up, as bounds on angles with this sine (k,).
-
-    They are infinite where the quotient is not below 1 or a gap is not positive.
-    """
+    """arcsin(length / gap) in radians, rounded up (k,); infinite where that is no number."""
     sines = np.full(len(gaps), np.inf)
     np.divide(lengths, gaps, out=sines, where=gaps > 0)
     acute = sines < 1

@@ -89,7 +89,7 @@ def few_on_device(
     # least number, as more save few products.
     form = layout(size, jnp.dtype(f"float{8 * width}"), devices_of(op))
     rows = min(limits.basis_rows(size, width), max(_ROOM * least_rows(k), limits.vectors or 0))
-    product, dtype = _run_product(op, k, limits, width)
+    product = _run_product(op, k, limits, width)
     with beside_xla():  # BLAS on one thread, so that XLA has the cores
         guess = ritz_vectors(
             _watched(product, watch),
@@ -98,7 +98,6 @@ def few_on_device(
             sign=-1.0 if which == "largest" else 1.0,
             rtol=_MARGIN * rtol,  # a little less, as the residuals are computed again
             rows=rows,
-            dtype=dtype,
             stop=watch.is_stopped,
         )
         if watch.stopped and len(guess.vectors) < k:
@@ -106,10 +105,10 @@ def few_on_device(
         # The values and residuals come from products in the highest precision, not from the run.
         wide = in_float64(op)  # called in a context in which JAX allows float64
         precise, rules = (op, nullcontext) if wide is None else (wide, x64)
-        if precise is not op or dtype != op.dtype:
+        if precise is not op or width != _own_bytes(op):
             del product  # free its memory before the next product takes some
             product = _under(rules, precise)
-        values, residuals = checked_vectors(_watched(product, watch), form, guess.vectors, dtype)
+        values, residuals = checked_vectors(_watched(product, watch), form, guess.vectors)
     with rules():
         rounding = dense_error(precise, max(guess.scale, float(np.abs(values).max())))
     tolerance = max(rtol * guess.scale, rounding.value if np.isfinite(rounding.value) else 0.0)
@@ -128,11 +127,7 @@ def _spectrum(
     why: list[Error],
     vectors: np.ndarray | None,
 ) -> Spectrum:
-    """The values from the largest down, with the vectors if they are asked for.
-
-    An error is the residual plus the ``rounding`` of the product. The certificate has the parts
-    ``why`` as well, such as why a run did not converge.
-    """
+    """The values from the largest down, to their residuals and ``rounding``, and why no better."""
     if not np.isfinite(rounding.value):
         why = [*why, unknown(f"residuals are at most {residuals.max():.3g}, without rounding")]
     order = np.argsort(-values, kind="stable")
@@ -160,15 +155,15 @@ def why_unfinished(products: int, rows: int, watch: Watch) -> Error:
 Rules = Callable[[], AbstractContextManager[None]]
 
 
-def _run_product(op: Operator, k: int, limits: Limits, width: int) -> tuple[DeviceProduct, Any]:
-    """The product v -> A v of a run whose numbers have ``width`` bytes, and the dtype of v."""
+def _run_product(op: Operator, k: int, limits: Limits, width: int) -> DeviceProduct:
+    """The product v -> A v of a run whose numbers have ``width`` bytes."""
     if width == _own_bytes(op):
-        return vector_product(op), op.dtype
+        return _under(nullcontext, op)
     light = in_float32(op)
     if light is None:  # the network computes in float64 whatever its parameters are
         size = op.shape[0]
         raise ValueError(too_large(size, min(size, least_rows(k)), limits))
-    return _under(float32_rules, light), light.dtype
+    return _under(float32_rules, light)
 
 
 def _under(rules: Rules, op: Operator) -> DeviceProduct:

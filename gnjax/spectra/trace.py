@@ -151,10 +151,8 @@ def trace(
 
 
 def _check_stored(size: int, method: str, probes: int, limits: Limits) -> None:
-    """Refuse a method whose vectors of ``size`` numbers take more than ``limits.density_bytes``.
-
-    No method makes more than 3 n products, for n = ``size``.
-    """
+    """Refuse a method whose vectors of ``size`` numbers take more than ``limits.density_bytes``."""
+    # no method makes more than 3 n products, for n = ``size``
     size_in_bytes = 8.0 * size * _STORED.get(method, 0.0) * min(probes, 3 * size)
     if size_in_bytes > limits.density_bytes:
         allowed_probes = int(limits.density_bytes / (8 * size * _STORED[method]))

@@ -43,22 +43,23 @@ class Watch:
         if self._report is None:
             self._report = self._begin(self)
         report = self._report
-        return lambda rows: self._counted(apply, report, rows)
 
-    def _counted(self, apply: HostProduct, report: Report, rows: np.ndarray) -> np.ndarray:
-        """Multiply one block and report it; a product that is interrupted is made again."""
-        try:
-            images = apply(rows)
-        except KeyboardInterrupt:
-            self.stop()
-            images = apply(rows)
-        self.done += len(rows)
-        try:
-            report(self.done)
-        except KeyboardInterrupt:  # a function may go on raising it until the work ends
-            if not self.stopped:
+        def counted(rows: np.ndarray) -> np.ndarray:
+            """Multiply one block and report it; a product that is interrupted is made again."""
+            try:
+                images = apply(rows)
+            except KeyboardInterrupt:
                 self.stop()
-        return images
+                images = apply(rows)
+            self.done += len(rows)
+            try:
+                report(self.done)
+            except KeyboardInterrupt:  # a function may go on raising it until the work ends
+                if not self.stopped:
+                    self.stop()
+            return images
+
+        return counted
 
     def stop(self) -> None:
         """Ask the work to stop; the second request ends it at once."""

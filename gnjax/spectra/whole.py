@@ -44,11 +44,7 @@ def stated_spectrum(op: Operator) -> Spectrum | None:
 
 
 def dense_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
-    """Every eigenvalue from the matrix by LAPACK, all with the same error.
-
-    By Weyl an eigenvalue moves by at most the norm of a change of the matrix. The changes are the
-    rounding of LAPACK, the error of the operator, and the skew part that was left out.
-    """
+    """Every eigenvalue from the matrix by LAPACK, all with the same error, by Weyl's theorem."""
     matrix, asymmetry = host_matrix(op, limits)
     values = lapack.symmetric_eigenvalues(matrix)
     norm = float(np.abs(values).max())

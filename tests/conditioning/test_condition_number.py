@@ -21,6 +21,7 @@ from gnjax.numerics.limits import Limits
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.spectra.krylov import lanczos as krylov
 from tests import exact
+from tests.held_out.matrices import rotated
 
 _METHODS = ("auto", "krylov", "inverse", "factored", "dense")
 
@@ -510,8 +511,7 @@ def test_a_few_eigenvalues_come_as_often_as_they_are_repeated(which, copies):
     rng = np.random.default_rng(copies)
     distinct = np.sort(rng.uniform(-1, 2, 300 // copies))[::-1]
     repeated = np.repeat(distinct, copies)
-    basis = np.linalg.qr(rng.standard_normal((len(repeated), len(repeated))))[0]
-    matrix = (basis * repeated) @ basis.T
+    matrix = rotated(rng, repeated)
     found = gnjax.eigenvalues(matrix, k=8, which=which, limits=Limits(whole_rows=100))
     assert found.method == "krylov"
     expected = repeated[:8] if which == "largest" else repeated[-8:]

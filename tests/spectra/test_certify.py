@@ -11,6 +11,7 @@ from scipy.sparse.linalg import aslinearoperator, eigsh
 
 import gnjax
 from gnjax.numerics.certificate import UNKNOWN
+from tests.held_out.matrices import rotated
 
 _N = 40
 
@@ -31,10 +32,7 @@ _KINDS = ("spread", "decaying", "repeated", "deficient", "normal", "close")
 
 
 def _matrix(kind, seed=0):
-    values = np.sort(_spectrum(kind))[::-1]
-    basis = np.linalg.qr(np.random.default_rng(seed).standard_normal((_N, _N)))[0]
-    full = (basis * values) @ basis.T
-    return (full + full.T) / 2
+    return rotated(np.random.default_rng(seed), np.sort(_spectrum(kind))[::-1])
 
 
 def _one_to_one(intervals, truth, slack):

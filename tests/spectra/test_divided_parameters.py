@@ -42,5 +42,5 @@ def test_eight_simulated_devices_hold_a_part_of_every_row():
     assert found["shards"] == [[slabs // 8, rows, width]] * 8
     assert not found["sends"]  # steps need nothing of the other devices
     form = layout(op.shape[0], jnp.dtype(float))
-    row = as_vector(form, random_row(form, 1), jnp.dtype(float))
+    row = as_vector(form, random_row(form, 1))
     np.testing.assert_array_equal(row, found["first"])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import gnjax
 from gnjax.spectra.eigenvectors import angles
+from tests.held_out.matrices import rotated
 
 _KRYLOV = gnjax.Limits(whole_rows=4)
 
@@ -65,9 +66,7 @@ def _spectrum(rng, size, kind):
 )
 def test_no_angle_exceeds_its_bound(seed, kind, limits):
     rng = np.random.default_rng(seed)
-    basis = np.linalg.qr(rng.standard_normal((12, 12)))[0]
-    matrix = (basis * _spectrum(rng, 12, kind)) @ basis.T
-    matrix = (matrix + matrix.T) / 2
+    matrix = rotated(rng, _spectrum(rng, 12, kind))
     exact = _exact(mpmath.matrix(matrix.tolist()))
     for which, places in (("largest", range(4)), ("smallest", range(8, 12))):
         found = gnjax.eigenvalues(matrix, k=4, which=which, vectors=True, limits=limits)
@@ -92,11 +91,10 @@ def test_singular_vectors_of_a_factor_have_angles_too(seed, columns):
 
 def test_bounds_are_sharp_where_gaps_are_wide_and_absent_where_values_repeat():
     rng = np.random.default_rng(0)
-    basis = np.linalg.qr(rng.standard_normal((60, 60)))[0]
     values = np.concatenate([[9.0, 7.0, 7.0, 5.0, 3.0], np.linspace(1, 0, 55)])
-    matrix = (basis * values) @ basis.T
+    matrix = rotated(rng, values)
     for limits in (gnjax.Limits(), _KRYLOV):
-        found = gnjax.eigenvalues((matrix + matrix.T) / 2, k=5, vectors=True, limits=limits)
+        found = gnjax.eigenvalues(matrix, k=5, vectors=True, limits=limits)
         assert np.isinf(found.angles).tolist() == [False, True, True, False, False]
         assert found.angles[[0, 3, 4]].max() < 1e-7
     shifted = gnjax.eigenvalues(gnjax.dense(np.diag(values)) + 2.0, k=2, vectors=True)

@@ -91,8 +91,7 @@ def _ends(problem: Problem) -> Ends | None:
 def _why_singular(base: Operator, rows: int, bottom: Enclosure, size: int) -> Error | None:
     """The evidence that A, of ``size`` rows, is singular; None where structure does not prove it.
 
-    ``bottom`` is the smallest eigenvalue of A's twin, of ``rows`` rows. If the twin is smaller, A
-    has zeros. Otherwise A is singular if a bound on its rank is below ``size``.
+    ``bottom`` is the smallest eigenvalue of A's twin, of ``rows`` rows.
     """
     if facts_of(base).assumed:  # its structure is an assumption, and proves nothing
         return None

@@ -79,9 +79,8 @@ def _cost(problem: Problem) -> float:
 def _ends(problem: Problem) -> Ends | None:
     """Both ends of A; by method "inverse", from the formed matrix, where this one fails.
 
-    The preconditioner is the matrix that the caller gave, or comes from a sketch of J. The method
-    fails where it has no Cholesky factor, or the smallest eigenvalue is not certified to be
-    positive.
+    It fails where the preconditioner has no Cholesky factor, or the smallest eigenvalue is not
+    certified to be positive.
     """
     preconditioned: PreconditionedMatrix | None
     if problem.preconditioner is not None:

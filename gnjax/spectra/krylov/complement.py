@@ -129,9 +129,8 @@ def _likely(
 ) -> tuple[float, float, Error]:
     """Bounds on all eigenvalues of C, and the probability ``MISSED`` that one of them fails.
 
-    A bound lies at most the range of the Ritz values ``ritz`` (ascending) beyond the outermost, and
-    is infinite where the run has not made enough steps for that. The points ``below`` and ``above``
-    are taken where they hold as bounds and are closer to the Ritz values.
+    A bound lies at most the range of ``ritz`` (ascending) beyond the outermost, and is infinite
+    where the run is too short. ``below`` and ``above`` are taken where they hold and are closer.
     """
     level, ritz_range = MISSED / 2, float(ritz[-1] - ritz[0])
     bounds = []

@@ -88,10 +88,10 @@ def as_row(form: Layout, vector: Any) -> jax.Array:
     return form.placed(padded.reshape(form.slabs, form.width))
 
 
-@partial(jax.jit, static_argnums=(0, 2))
-def as_vector(form: Layout, row: jax.Array, dtype: Any) -> jax.Array:
+@partial(jax.jit, static_argnums=0)
+def as_vector(form: Layout, row: jax.Array) -> jax.Array:
     """A row (slabs, width) as a vector (n,)."""
-    return row.reshape(-1)[: form.size].astype(dtype)
+    return row.reshape(-1)[: form.size]
 
 
 @jax.jit

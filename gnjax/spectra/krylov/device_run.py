@@ -120,19 +120,17 @@ def ritz_vectors(
     sign: float,
     rtol: float,
     rows: int,
-    dtype: Any,
     stop: Callable[[], bool] = lambda: False,
 ) -> Guess:
     """The k outermost Ritz vectors from a basis of ``rows`` rows, or fewer if these span the space.
 
     Args:
-      product: A on vectors (n,) of ``dtype``.
+      product: A on vectors (n,) in the precision of the basis.
       form: how vectors lie on the devices.
       k: how many.
       sign: -1 for the largest eigenvalues, 1 for the smallest.
       rtol: the tolerance of the residuals, but not less than a few roundings of the norm.
       rows: the number of rows of the basis, with the row that follows the run.
-      dtype: of the vectors that the product takes.
       stop: whether the best vectors so far are asked for.
     """
     # A basis of the whole space has one row more, as the last row only follows the run.
@@ -140,34 +138,31 @@ def ritz_vectors(
     run = DeviceRun(form, empty_basis(form, steps + 1), np.zeros((steps, steps)))
     _start_anew(run)
     target = max(rtol, BREAKDOWN * float(jnp.finfo(form.dtype).eps))  # a few roundings
-    reached = _searched(run, product, dtype, k, sign, target, stop)
+    reached = _searched(run, product, k, sign, target, stop)
     _, _, coefficients = run.ritz(sign)
     vectors = np.empty((min(k, run.filled), form.size), form.dtype)
     for row, w in zip(vectors, coefficients.T, strict=False):  # one at a time is on the device
         padded = np.zeros(run.basis.shape[1])
         padded[: len(w)] = w
-        row[:] = on_host(as_vector(form, combination(run.basis, padded), form.dtype))
+        row[:] = on_host(as_vector(form, combination(run.basis, padded)))
         row /= row.dtype.type(length(row))
     return Guess(vectors, run.scale, run.products, reached)
 
 
 def checked_vectors(
-    exact: DeviceProduct, form: Layout, vectors: np.ndarray, dtype: Any
+    exact: DeviceProduct, form: Layout, vectors: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The Rayleigh quotient x^T A x / |x|^2 and residual ||A x - value x|| / |x| of each vector x.
 
-    Both are in float64. The vectors are first converted to ``dtype``, the type that the product
-    takes; the product may compute in a higher precision.
+    Both are in float64, and the product may compute in a higher precision than its vectors have.
     """
-    pairs = np.array([_checked(exact, form, vector, dtype) for vector in vectors])
+    pairs = np.array([_checked(exact, form, vector) for vector in vectors])
     return pairs[:, 0], pairs[:, 1]
 
 
-def _checked(
-    exact: DeviceProduct, form: Layout, row: np.ndarray, dtype: Any
-) -> tuple[float, float]:
+def _checked(exact: DeviceProduct, form: Layout, row: np.ndarray) -> tuple[float, float]:
     """:func:`checked_vectors` for one of them; its arrays are gone before the next product."""
-    vector = as_vector(form, as_row(form, row), dtype)
+    vector = as_vector(form, as_row(form, row))
     image, x = on_host(exact(vector)), on_host(vector)
     x_length = length(x)
     value = dot(x, image) / x_length**2
@@ -178,7 +173,6 @@ def _checked(
 def _searched(
     run: DeviceRun,
     product: DeviceProduct,
-    dtype: Any,
     k: int,
     sign: float,
     target: float,
@@ -194,7 +188,7 @@ def _searched(
     most = most_products(run.steps)
     restart_size = k + (run.steps - k) // 2
     while True:
-        _step(run, product, dtype)
+        _step(run, product)
         values, residuals, vectors = run.ritz(sign)
         run.scale = max(run.scale, float(np.abs(values).max()))
         if stop():
@@ -211,14 +205,14 @@ def _searched(
             _restart(run, values[:restart_size], vectors[:, :restart_size])
 
 
-def _step(run: DeviceRun, product: DeviceProduct, dtype: Any) -> None:
+def _step(run: DeviceRun, product: DeviceProduct) -> None:
     """One Lanczos step: multiply the row that follows V, add it to V, and find the next row.
 
     The image, orthogonalised against all rows of V, is the next row, unless its length is only
     rounding.
     """
     form, step = run.form, run.filled
-    image = as_row(form, product(as_vector(form, row_of(run.basis, step), dtype)))
+    image = as_row(form, product(as_vector(form, row_of(run.basis, step))))
     run.products, run.filled = run.products + 1, step + 1
     eps = float(jnp.finfo(form.dtype).eps)
     negligible = BREAKDOWN * eps * max(run.scale, norm(image))  # a few roundings of A's norm
@@ -246,9 +240,8 @@ def _start_anew(run: DeviceRun) -> None:
 def _restart(run: DeviceRun, values: np.ndarray, vectors: np.ndarray) -> None:
     """Replace V by some of its Ritz vectors, and keep the row that follows (Wu and Simon, 2000).
 
-    ``values`` (p,) and the columns w of ``vectors`` (filled, p) are eigenpairs of T. The new basis
-    has the rows V^T w and the old next row q, and the new T is diagonal: its entries between the
-    Ritz vectors and q come with the next step.
+    ``values`` (p,) and the columns w of ``vectors`` (filled, p) are eigenpairs of T. The new T is
+    diagonal: its entries between the Ritz vectors and that row come with the next step.
     """
     count = len(values)
     rotation = np.zeros((count + 1, run.basis.shape[1]))

@@ -66,11 +66,10 @@ def directions(rows: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray, 
 
 
 def lost_digits(remainder: np.ndarray, scale: float) -> bool:
-    """Whether a new direction of a Lanczos step is so short that it is not quite orthogonal.
+    """Whether a new direction is so short that it is not quite orthogonal.
 
-    Its relative error is large if it is far shorter than the norm of A, about ``scale``, or than
-    the longest of its block. ``remainder`` (r, b) has the coefficients of r new directions in the
-    images of b rows.
+    It is, far shorter than ||A||, the ``scale``, or than the longest of its block. ``remainder``
+    (r, b) has the coefficients of r new directions in the images of b rows.
     """
     lengths = np.abs(remainder).max(axis=1, initial=0.0)
     if not len(lengths):

@@ -27,8 +27,7 @@ def overlapping(values: np.ndarray, residuals: np.ndarray) -> list[tuple[list[in
     """The indices of each group of values whose intervals overlap, ascending, and its radius.
 
     By Kahan's theorem a group of m values has m eigenvalues, each within the radius, the root of
-    the sum of the squared residuals, of a value of its own. The interval of a group reaches so far
-    beyond its values. It grows when two groups join, so that the new one may overlap with the one
+    the sum of the squared residuals, of a value of its own. A group that grows may reach the one
     before.
     """
     groups: list[tuple[list[int], float]] = []

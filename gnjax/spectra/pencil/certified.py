@@ -181,9 +181,8 @@ def _beyond(end: End, pencil: Pencil, run: Run, best: Ritz) -> np.ndarray:
     """Orthonormal rows (k, n) from which to search again for the end of the spectrum of A.
 
     A Ritz vector v of C with a negative value gives x = R v with x^T sign (A - s I) x < 0, so that
-    an eigenvalue of A lies beyond s. The search before has missed it, because its first rows may
-    have been in a space that A and R map into itself. The rows R v lead out of that space. The
-    answer spans them and the ``best`` Ritz vectors of A so far.
+    an eigenvalue of A lies beyond s. The search before may have been in a space that A and R map
+    into itself, and the rows R v lead out of it.
     """
     values, _, vectors = ritz_values(run)  # ascending: the most negative value first
     count = min(max(int((values < 0).sum()), 1), end.block)  # 1 if the smallest value is just 0

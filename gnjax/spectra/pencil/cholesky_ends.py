@@ -157,8 +157,7 @@ class MatrixPencil:
         """A bound on ||C computed - C||_2 for a run of ``count`` products with unit vectors v.
 
         ``longest`` and ``size`` bound |R v| and |C v|. The run is one with C - E - E^T, where each
-        of the ``count`` rows of E is no longer than the error of a product, so that ||E + E^T||_2
-        is at most 2 count^{1/2} times that error.
+        of the ``count`` rows of E is no longer than the error of a product.
         """
         energy = size + abs(self.shift) * longest * longest  # at least w^T A w for w = R v
         products = self.end.matrix.lost(longest, self.end.inverse, energy, self.end.norm)
@@ -197,9 +196,8 @@ def largest_end(matrix: Matrix, block: int) -> MatrixEnd:
 def _with_error(end: MatrixEnd) -> MatrixEnd:
     """The end with ``error``, that of C v for |v| = 1 by products in low precision.
 
-    For vectors w = R v from which the search starts, A w is computed in low and in full precision.
-    The error is R^T times the difference, divided by |v| = |R^{-1} w|. It is largest near the end,
-    as R is largest on eigenvectors there.
+    It is R^T times the difference of A w in low and in full precision, divided by |v| = |R^{-1} w|,
+    for the vectors w from which the search starts: R is largest on eigenvectors near the end.
     """
     if end.matrix.exact:
         return end

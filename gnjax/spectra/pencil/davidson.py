@@ -65,10 +65,8 @@ class Space:
         return self.pencil.shift + self.sign / values, rows, residuals
 
     def grow(self, residuals: np.ndarray) -> bool:
-        """Add the directions of the residuals that are new; False where there is none.
-
-        A direction is new if it is longer than ``_DEPENDENT`` beside the space, for a residual of
-        length 1.
+        """Add the directions of the residuals that are new beside the space; False where there is
+        none.
         """
         room = self._basis.shape[1] - len(self._basis)
         lengths = np.linalg.norm(residuals, axis=1, keepdims=True)

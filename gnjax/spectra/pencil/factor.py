@@ -153,10 +153,9 @@ def _square(block: jax.Array) -> jax.Array:
 def _written(
     tile: jax.Array, block: jax.Array, row: int, column: int
 ) -> tuple[jax.Array, jax.Array]:
-    """The tile with a part of ``block`` in its rows from number ``row`` on, and the rounding.
+    """The tile with the ``block``'s columns from ``column`` on in its rows from ``row`` on.
 
-    The tile has the columns of J from number ``column`` of the block on. The rounding is the
-    squared Frobenius norm of what the precision of the tile cuts off.
+    Also the squared Frobenius norm of what the precision of the tile cuts off.
     """
     part = jax.lax.dynamic_slice(block, (0, column), (len(block), tile.shape[1]))
     rounded = part.astype(tile.dtype)

@@ -170,8 +170,8 @@ def deflation(
 def _floor(residuals: np.ndarray, gaps: np.ndarray, negative: int) -> float:
     """What C must exceed beside k deflated Ritz vectors (:class:`Deflation`), for the shift s.
 
-    ``residuals`` (k, n) are R^T e, and ``gaps`` (k,) are sign (theta - s). If more than
-    ``negative`` gaps are negative, too many eigenvalues lie beyond s, and the floor is infinite.
+    ``residuals`` (k, n) are R^T e, and ``gaps`` (k,) are sign (theta - s). The floor is infinite if
+    more than ``negative`` gaps are negative.
     """
     if (gaps <= 0).sum() > negative or (gaps == 0).any():
         return np.inf

@@ -131,10 +131,7 @@ def by_factor(
 
 
 def _squares(bounds: Interval, error: float) -> Interval:
-    """Bounds on sigma^2 for the exact J, from ``bounds`` on it for a J within ``error`` in norm.
-
-    A product of floats that is too large is infinite, where a power would raise an OverflowError.
-    """
+    """Bounds on sigma^2 for the exact J, from ``bounds`` on it for a J within ``error`` in norm."""
     least_sigma = max(max(bounds[0], 0.0) ** 0.5 - error, 0.0)
     largest_sigma = max(bounds[1], 0.0) ** 0.5 + error
     return least_sigma * least_sigma, largest_sigma * largest_sigma

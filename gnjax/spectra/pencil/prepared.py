@@ -112,8 +112,7 @@ def _triangle(sketch: Callable[[], list[jax.Array]]) -> tuple[Triangle, float] |
 def _accurate(matrix: np.ndarray) -> tuple[Triangle, float] | None:
     """L with L L^T the Gram ``matrix``, in float64, and the smallest eigenvalue of L L^T.
 
-    None where that eigenvalue is not far above the rounding of the precision in which the matrix
-    was formed: then L is mostly rounding.
+    None where that eigenvalue is not far above the rounding with which the matrix was formed.
     """
     rounding = _rounding(matrix)
     triangle = cholesky(matrix.astype(np.float64))

@@ -104,11 +104,7 @@ def shifted(matrix: np.ndarray | jax.Array, shift: float) -> np.ndarray | jax.Ar
 
 
 def least_of(triangle: Triangle) -> float:
-    """About the smallest eigenvalue of L L^T, by inverse iteration with a few vectors.
-
-    For orthonormal rows Q near its eigenvectors it is 1 / ||L^{-1} Q^T||_2^2; 0 where L is singular
-    to working precision.
-    """
+    """About the smallest eigenvalue of L L^T, by inverse iteration; 0 where L is singular."""
     rows = random_rows(triangle.size, _BLOCK, 0)
     for _ in range(_STEPS):
         images = triangle.solved(triangle.solved(rows, transpose=False), transpose=True)

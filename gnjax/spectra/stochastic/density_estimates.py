@@ -210,10 +210,8 @@ class SpectralDensity(Result):
         return self.exact if len(self.exact) else np.zeros(len(self.nodes), bool)
 
     def _weights_next_to(self, points: np.ndarray) -> np.ndarray:
-        """For every probe, the larger of the weights of the two nodes next to each point.
-
-        It bounds the quadrature error of the share of eigenvalues up to a point; 0 for a probe
-        whose quadrature is exact.
+        """For every probe, the larger weight of the two nodes next to each point; 0 where it is
+        exact.
         """
         bounds = [
             _larger(w)[np.searchsorted(theta, points, side="right")] * (not exact)
@@ -277,11 +275,9 @@ def _variation(
 ) -> np.ndarray:
     """A bound on the error of a Gauss quadrature of a Gaussian, at each point t of ``at``.
 
-    The integrand is f(x) = exp(-((t - x) / width)^2 / 2). The exact distribution function of the
-    eigenvalues differs from that of the quadrature in a gap between two of its nodes by at most the
-    larger weight of the two. Integrated by parts, the error is at most the sum over gaps of that
-    weight times the variation of f in the gap. The axis begins at ``edge``, where the value of f
-    counts as variation, too.
+    Integrated by parts, the error is at most the sum over the gaps between nodes of the larger
+    weight of the two times the variation of f(x) = exp(-((t - x) / width)^2 / 2) in the gap. The
+    axis begins at ``edge``, where the value of f counts as variation, too.
     """
     larger = _larger(weights)
     ends = np.concatenate([[edge], nodes, [math.inf]])
@@ -297,12 +293,10 @@ def _variation(
 def _steepest_in_decades(points: np.ndarray, width: float, edge: float) -> float:
     """The largest derivative by lambda of width f(lambda), for the Gaussians f around ``points``.
 
-    f = exp(-t^2 / 2) with t = (log10(lambda) - x) / width, for an eigenvalue lambda above 10^edge
-    and a point x of ``points``; x and ``edge`` are in decades. Every eigenvalue moves by at most
-    the change e of the matrix in norm (Weyl), so the mean of f over the eigenvalues moves by at
-    most e times the largest |df / dlambda|. Times ``width`` that is
-    |t| exp(-t^2 / 2 - a t) 10^-x / log(10) with a = width log(10), which is largest at
-    t = (-a +- (a^2 + 4)^(1/2)) / 2, or at the edge where that lies between the two.
+    f = exp(-t^2 / 2) with t = (log10(lambda) - x) / width, for lambda above 10^edge and a point x,
+    both in decades. Times ``width`` the derivative is |t| exp(-t^2 / 2 - a t) 10^-x / log(10) with
+    a = width log(10), which is largest at t = (-a +- (a^2 + 4)^(1/2)) / 2, or at the edge where
+    that lies between the two.
     """
     a = width * math.log(10)
     root = math.sqrt(a**2 + 4)

@@ -76,9 +76,8 @@ def hutch_plus_plus(
 ) -> TraceEstimate:
     """tr(Q^T A Q), plus the mean of g^T P A P g over vectors g of random signs, with P = I - Q Q^T.
 
-    A third of the products serves to find Q, a third to compute the first term and a third to
-    estimate the second. Q (n, k) is an orthonormal basis of A S for a Gaussian S (n, k). With
-    k = n, P is zero, and the only error left is rounding.
+    Each takes a third of the products, and so does Q (n, k), an orthonormal basis of A S for a
+    Gaussian S (n, k). With k = n, P is zero, and the only error left is rounding.
     """
     size, third = op.shape[0], probes // 3
     sketch = rng.standard_normal((min(third, size), size))  # S^T

@@ -84,10 +84,7 @@ def standard_error(values: np.ndarray) -> float:
 
 
 def spread_of_mean(samples: np.ndarray) -> np.ndarray:
-    """The standard error of the mean of ``samples`` over their first axis; infinite for one.
-
-    It is computed so that no square underflows.
-    """
+    """The standard error of the mean of ``samples`` over their first axis; infinite for one."""
     if len(samples) == 1:
         return np.full(samples.shape[1:], np.inf)
     # A power of two near the largest sample, so that a division by it is exact.
@@ -103,9 +100,8 @@ def beyond_chance(
 
     A sample is a polynomial of ``degree`` in independent random signs. Unless it is constant, it
     differs from any given value with a probability of at least 2^-degree (the minimum distance of
-    Reed-Muller codes). So all samples of a number that is not constant are equal, up to their
-    ``rounding``, with a chance of at most (1 - 2^-degree)^(samples - 1). Summed over the numbers,
-    this chance has to be at most ``_BY_CHANCE`` for a spread of zero to be believed.
+    Reed-Muller codes). So all samples of one of the numbers are equal, up to their ``rounding``,
+    with a chance of at most (1 - 2^-degree)^(samples - 1).
     """
     spreads = np.asarray(spread)
     chance = spreads.size * (1 - 0.5**degree) ** (samples - 1)

@@ -110,11 +110,7 @@ class _Compressed:
     mixed_products: np.ndarray  # Q^T A p (k, rank)
 
     def forms(self, left_out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """x^T A x and |x|^2 for every test vector w = Q c + p.
-
-        x is p plus the part of Q c along the directions ``left_out`` (k, directions, rank), which
-        are orthonormal for every w.
-        """
+        """x^T A x and |x|^2 for each w = Q c + p; x is p and the part of Q c along ``left_out``."""
         weights = (left_out @ self.coordinates[:, :, None])[:, :, 0]
         along = (weights[:, None] @ left_out)[:, 0]  # (k, rank): the part of c along ``left_out``
         linear = 2 * (along * self.mixed_products).sum(axis=1)
@@ -124,10 +120,9 @@ class _Compressed:
     def estimates(self, left_out: np.ndarray, dimension: int) -> np.ndarray:
         """For every test vector w = Q c + p the estimate t of tr A (k,).
 
-        The trace on a subspace of span Q with the orthonormal basis U is exact, and w estimates
-        that on its complement, which has ``dimension`` dimensions: t = tr(U^T A U) + dimension x^T
-        A x / |x|^2 for the part x of w that is orthogonal to U. In span Q, U is orthogonal to the
-        orthonormal directions ``left_out`` (k, directions, rank).
+        t = tr(U^T A U) + dimension x^T A x / |x|^2 for the part x of w that is orthogonal to the
+        orthonormal basis U of a subspace of span Q. There U is orthogonal to the orthonormal
+        directions ``left_out`` (k, directions, rank).
         """
         form, squared_length = self.forms(left_out)
         trace_left_out = ((left_out @ self.matrix) * left_out).sum(axis=(1, 2))

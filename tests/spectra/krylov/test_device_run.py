@@ -32,10 +32,8 @@ def _pairs(matrix, k=4, dtype=_DOUBLE, sign=-1.0, rtol=None, rows=20, exact=None
         assert v.dtype == dtype
         return jnp.matmul(stored, v, precision="highest")
 
-    guess = module.ritz_vectors(
-        product, form, k, sign=sign, rtol=rtol, rows=rows, dtype=dtype, **options
-    )
-    values, residuals = module.checked_vectors(exact or product, form, guess.vectors, dtype)
+    guess = module.ritz_vectors(product, form, k, sign=sign, rtol=rtol, rows=rows, **options)
+    values, residuals = module.checked_vectors(exact or product, form, guess.vectors)
     order = np.argsort(-values, kind="stable")
     found = SimpleNamespace(
         values=values[order],
@@ -238,10 +236,9 @@ def test_no_second_basis_is_held():
         sign=-1.0,
         rtol=1e-3,
         rows=10,
-        dtype=_SINGLE,
         stop=lambda: len(largest) > 15,
     )
     assert max(largest) - before < 11.5 * row.nbytes  # ten in the basis, and the product's
     largest.clear()
-    module.checked_vectors(product, form, guess.vectors, _SINGLE)
+    module.checked_vectors(product, form, guess.vectors)
     assert max(largest) - before < 3 * row.nbytes  # without the basis
