@@ -106,7 +106,6 @@ _MOVED = {
         "balanced",
         "bounds",
         "leaky_relu_gauss_newton",
-        "linear_cnn_gauss_newton",
         "linear_gauss_newton",
         "rank_sensitivity",
         "sum_of_kroneckers",

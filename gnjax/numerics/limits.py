@@ -43,8 +43,6 @@ class Limits:
       linearisation_bytes: the most memory that a linearised network may take.
       kernel_bytes: the most memory that those parts of a Jacobian may take from which a network's
         kernel is formed at once.
-      chain_bytes: the most memory that the partial products of a linear network's weights may take,
-        for several strengths of its skips together.
 
     >>> small = gnjax.Limits(matrix_rows=2)
     >>> gnjax.condition_number(np.eye(3), method="dense", limits=small)  # doctest: +ELLIPSIS
@@ -65,7 +63,6 @@ class Limits:
     rows_bytes: float | None = None
     linearisation_bytes: float = 3e9
     kernel_bytes: float = 3e9  # one layer of ResNet20, with 36,864 weights, for 10,000 outputs fits
-    chain_bytes: float = 2**30
     vectors: int | None = None
 
     def basis_rows(self, size: int, itemsize: int = 8) -> int:

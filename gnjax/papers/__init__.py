@@ -14,7 +14,7 @@ from gnjax.papers.closed_form.leaky_relu import (
     leaky_relu_gauss_newton,
     leaky_relu_gauss_newtons,
 )
-from gnjax.papers.closed_form.linear_cnn import linear_cnn_gauss_newton, toeplitz
+from gnjax.papers.closed_form.toeplitz import toeplitz
 from gnjax.papers.kronecker.factors import KroneckerFactors
 from gnjax.papers.kronecker.operator import SumOfKroneckers, sum_of_kroneckers
 
@@ -27,7 +27,6 @@ __all__ = [
     "bounds",
     "leaky_relu_gauss_newton",
     "leaky_relu_gauss_newtons",
-    "linear_cnn_gauss_newton",
     "linear_gauss_newton",
     "linear_gauss_newtons",
     "normalised",

@@ -62,8 +62,17 @@ class RankSensitivity(Result):
         size = len(self.values)
         around_gap = range(self.largest_gap - _AROUND, self.largest_gap + _AROUND + 1)
         ranks = sorted({1, max(self.floor_rank, 1), size, *around_gap} & set(self.ranks.tolist()))
-        header = f"{'rank':>7} {'eigenvalue':>11} {'gap':>9} {'kappa':>11}  interval"
-        return "\n".join([header, *(self._line(rank) for rank in ranks)])
+        marks = ((self.largest_gap, "largest gap"), (self.floor_rank, "last above the floor"))
+        lines = [f"{'rank':>7} {'eigenvalue':>11} {'gap':>9} {'kappa':>11}  interval"]
+        for rank in ranks:
+            at = rank - 1
+            gap = f"{self.gaps[at]:9.3g}" if at < len(self.gaps) else f"{'':>9}"
+            notes = ", ".join(text for marked_rank, text in marks if marked_rank == rank)
+            lines.append(
+                f"{rank:7d} {self.values[at]:11.4g} {gap} {self.kappa[at]:11.4g}  "
+                f"[{self.low[at]:.4g}, {self.high[at]:.4g}]  {notes}".rstrip()
+            )
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         return (
@@ -88,17 +97,6 @@ class RankSensitivity(Result):
         axes.set_xlabel("assumed rank")
         axes.set_ylabel("kappa")
         write_title(axes, text)
-
-    def _line(self, rank: int) -> str:
-        """The row of the table for one rank."""
-        at = rank - 1
-        gap = f"{self.gaps[at]:9.3g}" if at < len(self.gaps) else f"{'':>9}"
-        marks = ((self.largest_gap, "largest gap"), (self.floor_rank, "last above the floor"))
-        notes = ", ".join(text for marked_rank, text in marks if marked_rank == rank)
-        return (
-            f"{rank:7d} {self.values[at]:11.4g} {gap} {self.kappa[at]:11.4g}  "
-            f"[{self.low[at]:.4g}, {self.high[at]:.4g}]  {notes}"
-        ).rstrip()
 
 
 def rank_sensitivity(spectrum: Spectrum) -> RankSensitivity:
@@ -143,11 +141,9 @@ def rank_sensitivity(spectrum: Spectrum) -> RankSensitivity:
 def _intervals(
     values: np.ndarray, errors: np.ndarray, resolved: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper bounds (n,) on kappa_r = lambda_1 / lambda_r for r = 1 .. n.
+    """Bounds (n,) on kappa_r: (lambda_1 -+ e_1) / (lambda_r +- e_r), at least 1, and 1 for r = 1.
 
-    They are (lambda_1 -+ e_1) / (lambda_r +- e_r) for the ``values`` lambda and their ``errors`` e,
-    at least 1, and 1 for r = 1. The upper bound is infinite where lambda_r is not ``resolved``,
-    which means larger than its error, and both are nan if lambda_1 is not.
+    The upper one is infinite where lambda_r is not ``resolved``; both are nan if lambda_1 is not.
     """
     if not resolved[0]:
         return np.full(len(values), np.nan), np.full(len(values), np.nan)

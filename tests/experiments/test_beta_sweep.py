@@ -17,8 +17,7 @@ from experiments import beta_sweep, whitening_sweep
 from experiments.beta_sweep import EXPERIMENT
 from experiments.shared.linear_network import initial_weights
 from experiments.shared.whitened import whitened
-from gnjax import Limits, data, papers
-from gnjax.papers.closed_form import from_weights as closed_form
+from gnjax import data, papers
 from gnjax.papers.closed_form.from_weights import linear_gauss_newtons
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim
 from sweeps.config import ConfigError
@@ -35,10 +34,9 @@ def draw(seed: int, *widths: int) -> list[np.ndarray]:
     return [rng.standard_normal(shape) for shape in shapes]
 
 
-# One batch of betas -----------------------------------------------------------------------------
+# Several betas ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("limit", [0, 2**30], ids=["one after the other", "batched"])
 @given(
     seed=st.integers(0, 2**32 - 1),
     depth=st.sampled_from([1, 2, 4]),
@@ -47,14 +45,12 @@ def draw(seed: int, *widths: int) -> list[np.ndarray]:
 )
 @settings(max_examples=12, deadline=None)
 def test_every_beta_has_the_matrix_of_equation_7(
-    limit: int, seed: int, depth: int, width: int, raw: bool
+    seed: int, depth: int, width: int, raw: bool
 ) -> None:
     weights = draw(seed, 4, *[width] * (depth - 1), 3)
     rows = np.random.default_rng(seed + 1).standard_normal((9, 4))
     covariance = rows.T @ rows / 9 if raw else None
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(closed_form, "LIMITS", Limits(chain_bytes=limit))
-        ops = list(linear_gauss_newtons(weights, SKIPS, covariance))
+    ops = list(linear_gauss_newtons(weights, SKIPS, covariance))
     assert len(ops) == len(SKIPS)
     for skip, op in zip(SKIPS, ops, strict=True):
         expected = references.linear_gauss_newton(weights, covariance, skip)
@@ -65,21 +61,6 @@ def test_every_beta_has_the_matrix_of_equation_7(
         assert op.factors.right_ranks == alone.factors.right_ranks
         assert op.factors.whitened is not raw
         np.testing.assert_allclose(op.stored_error, alone.stored_error, rtol=1e-6)
-
-
-def test_products_above_the_limit_are_not_batched(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        pytest.fail("batched above the limit")
-
-    monkeypatch.setattr(closed_form, "_batched_products", refuse)
-    weights = draw(0, 4, 5, 3)
-    stored = sum(w.nbytes for w in weights) - 8 * (4 * 5 + 5 * 3)
-    stored += 8 * (3 * 5 + 3 * 3 + 4 * 4 + 4 * 5)  # S_1, S_2, T_1, T_2
-    monkeypatch.setattr(closed_form, "LIMITS", Limits(chain_bytes=2 * stored - 1))
-    assert len(list(linear_gauss_newtons(weights, (0.0, 1.0)))) == 2
-    monkeypatch.setattr(closed_form, "LIMITS", Limits(chain_bytes=2 * stored))
-    with pytest.raises(pytest.fail.Exception, match="batched"):
-        next(linear_gauss_newtons(weights, (0.0, 1.0)))
 
 
 def test_a_bad_beta_is_refused_before_any_work() -> None:

@@ -13,7 +13,7 @@ from flax import nnx
 from gnjax.models import CNN, MLP, LinearCNN, freeze_statistics
 from gnjax.models.mlp import mlp_weights
 from gnjax.models.parts import normalisation
-from gnjax.papers.closed_form.linear_cnn import toeplitz
+from gnjax.papers import toeplitz
 from gnjax.papers.closed_form.normalised import layer_norm_gauss_newton
 from tests.models import outputs
 

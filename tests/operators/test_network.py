@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import gnjax
 from gnjax import papers
-from gnjax.models import MLP, LinearCNN, linear
+from gnjax.models import MLP, linear
 from gnjax.networks import layers
 from tests.networks import CASES
 from tests.references import hessian, outputs_and_jacobian
@@ -262,17 +262,6 @@ def test_custom_loss_weighs_by_its_output_hessian():
     b = np.diag(np.cosh(np.asarray(f) - y).ravel())
     op = gnjax.gauss_newton(model, x, loss=loss, y=y, side="parameters")
     _close(op.as_matrix(), j.T @ b @ j / len(x))
-
-
-def test_a_linear_cnn_has_the_form_of_appendix_b():
-    model = LinearCNN(12, 3, filters=2, kernel=4, stride=2, key=jax.random.key(3))
-    x = np.random.default_rng(2).standard_normal((40, 12))
-    whole = gnjax.eigenvalues(gnjax.gauss_newton(model, x)).values
-    form = papers.linear_cnn_gauss_newton(
-        model.kernels[...], model.head[...], 12, x.T @ x / 40, stride=2
-    )
-    few = min(form.shape[0], len(whole))
-    _close(gnjax.eigenvalues(form).values[:few], whole[:few], rtol=1e-9)
 
 
 def _deficient(spread):

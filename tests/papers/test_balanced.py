@@ -144,7 +144,7 @@ def test_the_number_of_nonzero_eigenvalues_is_r_times_d0_plus_dl_minus_r(net, se
     depth, inputs, outputs = len(widths) - 1, widths[0], widths[-1]
     found = balanced.eigenvalues(values, depth, 1.0, inputs, outputs)
     rank = np.count_nonzero(values)
-    expected = balanced.nonzero(inputs, outputs, rank) if depth > 1 else inputs * outputs
+    expected = rank * (inputs + outputs - rank) if depth > 1 else inputs * outputs
     assert np.count_nonzero(found) == expected
     weights = sampled(jax.random.key(seed), widths, values)
     gram = references.linear_gauss_newton(weights)
@@ -152,7 +152,6 @@ def test_the_number_of_nonzero_eigenvalues_is_r_times_d0_plus_dl_minus_r(net, se
 
 
 def test_the_paper_counts_only_r_squared_of_them():
-    assert balanced.nonzero(7, 4, 2) == 18
     found = balanced.eigenvalues([1.0, 0.5], 3, 1.0, 7, 4)
     assert np.count_nonzero(found) == 18
     assert np.count_nonzero(balanced.eigenvalues([1.0, 0.5], 3)) == 4  # r^2
@@ -246,9 +245,9 @@ def test_eq_15_and_16_for_two_layers_of_any_widths(widths, seed):
     vectors = pairs.vectors(x)
     assert_allclose(vectors.T @ vectors, np.eye(inputs * outputs), atol=1e-12)
     assert_allclose(gram @ vectors, vectors * pairs.values[None, :], atol=1e-10 * pairs.values[0])
-    ranks = min(inputs, hidden), min(hidden, outputs)
+    zero = (inputs - min(inputs, hidden)) * (outputs - min(hidden, outputs))
     kept = np.count_nonzero(pairs.values > 1e-12 * pairs.values[0])
-    assert kept == balanced.nonzero(inputs, outputs, *ranks)
+    assert kept == inputs * outputs - zero
 
 
 @settings(max_examples=25)
@@ -467,7 +466,6 @@ def test_sharpness_takes_the_grid_of_a_contour():
         (lambda: balanced.eigenvalues([1.0], 2.5), "integer"),
         (lambda: balanced.eigenvalues([1.0], 2, 0.0), "must be positive"),
         (lambda: balanced.eigenvalues([1.0, 0.5], 2, 1.0, 1, 3), "more than inputs=1"),
-        (lambda: balanced.nonzero(3, 2, 3), "do not lie within"),
         (lambda: balanced.trace([np.eye(2)], 2.0, covariance=np.eye(2)), "the covariance alone"),
         (lambda: balanced.trace([np.eye(2), np.eye(3)]), "W2 has 3 columns"),
         (lambda: balanced.least_sharpness(np.ones((3, 2)), np.ones((3, 1)), 2), "orthogonalise"),

@@ -9,7 +9,7 @@ sigma_i.
 """
 
 from gnjax.models.initializers import balanced as sample
-from gnjax.papers.balanced.balanced_spectrum import bound, eigenvalues, nonzero, trace
+from gnjax.papers.balanced.balanced_spectrum import bound, eigenvalues, trace
 from gnjax.papers.balanced.minima import (
     layer_singular_values,
     least_sharpness,
@@ -26,7 +26,6 @@ __all__ = [
     "layer_singular_values",
     "least_sharpness",
     "minimiser",
-    "nonzero",
     "printed_sharpness",
     "sample",
     "shallow",

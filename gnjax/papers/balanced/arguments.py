@@ -10,15 +10,6 @@ from gnjax.numerics.validation import check_finite_number, check_matrix
 _NOT_WHITE = 1e-6  # the largest entry that x^T x / (n sigma_x^2) - I may have
 
 
-def check_singular_values(values: ArrayLike) -> np.ndarray:
-    """The values as an array; a ValueError where one of them is negative or not finite."""
-    array = np.asarray(values, float)
-    if array.ndim != 1 or not len(array) or not np.isfinite(array).all() or (array < 0).any():
-        msg = f"singular_values must be a list of finite, non-negative numbers, got {values}"
-        raise ValueError(msg)
-    return array
-
-
 def padded(squares: np.ndarray, size: int | None, name: str) -> np.ndarray:
     """Squared singular values with zeros appended, or zeros dropped, to have ``size`` entries.
 

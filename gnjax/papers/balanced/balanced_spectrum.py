@@ -12,7 +12,6 @@ from gnjax.numerics.outward import raised
 from gnjax.papers.balanced.arguments import (
     check_depth,
     check_scale,
-    check_singular_values,
     padded,
 )
 from gnjax.papers.bounds.enclosures import extreme_singular_values
@@ -33,9 +32,10 @@ def eigenvalues(
     network with balanced layers, W_{l+1}^T W_{l+1} = W_l W_l^T, which then have the same singular
     values sigma_i. The sum is computed for every input direction i and output direction j, and
     0^0 = 1 where a singular value is 0. The paper stops at i, j <= r, but for sigma_j = 0 the term
-    sigma_i^{2(L-1)} remains. Eq 9a adds terms that are not negative, so it is accurate everywhere.
-    The quotient of Eq 9b would lose all digits where sigma_i is close to sigma_j; its limit there
-    is L sigma^{2(L-1)} (printed as sigma^2(L-1)).
+    sigma_i^{2(L-1)} remains: for L >= 2 and r non-zero sigma_i, r (d_0 + d_L - r) eigenvalues are
+    not zero, where the paper counts r^2. Eq 9a adds terms that are not negative, so it is accurate
+    everywhere. The quotient of Eq 9b would lose all digits where sigma_i is close to sigma_j; its
+    limit there is L sigma^{2(L-1)} (printed as sigma^2(L-1)).
 
     Args:
       singular_values: those of every layer, with or without the zeros.
@@ -49,7 +49,12 @@ def eigenvalues(
     >>> gnjax.eigenvalues(gnjax.papers.linear_gauss_newton(weights)).values.round(9).tolist()
     [8.0, 5.0, 5.0, 2.0]
     """
-    values, scale = check_singular_values(singular_values), check_scale(sigma_x)
+    values, scale = np.asarray(singular_values, float), check_scale(sigma_x)
+    if values.ndim != 1 or not len(values) or not np.isfinite(values).all() or (values < 0).any():
+        msg = (
+            f"singular_values must be a list of finite, non-negative numbers, got {singular_values}"
+        )
+        raise ValueError(msg)
     squares = values**2
     first = padded(squares, inputs, "inputs")[:, None]  # (d_0, 1)
     last = padded(squares, outputs, "outputs")[None, :]  # (1, d_L)
@@ -57,24 +62,6 @@ def eigenvalues(
     for layer in range(1, check_depth(depth) + 1):
         total = total * first + last ** (layer - 1)
     return scale**2 * np.sort(total, axis=None)[::-1]
-
-
-def nonzero(inputs: int, outputs: int, rank: int, last: int | None = None) -> int:
-    """How many eigenvalues are not 0 for L >= 2: d_0 d_L - (d_0 - r)(d_L - r) = r (d_0 + d_L - r).
-
-    They are those of the Gauss-Newton matrix of a balanced linear network with d_0 ``inputs``, d_L
-    ``outputs`` and layers of the rank r. The paper counts r^2. For two layers that are not
-    balanced, ``rank`` is the rank r_1 of W_1 and ``last`` the rank r_2 of W_2, and the number is
-    d_0 d_2 - (d_0 - r_1)(d_2 - r_2).
-
-    >>> gnjax.papers.balanced.nonzero(inputs=5, outputs=4, rank=3)
-    18
-    """
-    last = rank if last is None else last
-    if not (0 <= rank <= inputs and 0 <= last <= outputs):
-        msg = f"ranks {rank} and {last} do not lie within {inputs} inputs and {outputs} outputs"
-        raise ValueError(msg)
-    return inputs * outputs - (inputs - rank) * (outputs - last)
 
 
 def trace(

@@ -6,13 +6,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from gnjax.numerics.certificate import MEASURED, PROVED, Error
 from gnjax.numerics.decompositions import lapack
-from gnjax.numerics.decompositions.triangular import triangular_factor
 from gnjax.numerics.outward import above, below, lowered, raised
 from gnjax.numerics.rounding import (
     gamma,
@@ -27,7 +25,6 @@ _Array = NDArray[np.float64]
 
 _LARGE = 200  # with so many rows, all singular values take longer than the extreme ones
 _GRAM_CONDITION = 1e6
-_BESIDE = 1e-8  # relative distance of the bound above the largest eigenvalue
 _FAR = 1e3  # the error of an eigenvalue above so many errors is less than a thousandth
 _DOUBLE = np.dtype(np.float64)
 
@@ -42,12 +39,12 @@ class ExtremeSingularValues:
 
     @property
     def above(self) -> float:
-        """An upper bound on the largest one."""
+        """An upper bound on the largest."""
         return raised(self.largest + self.error)
 
     @property
     def below(self) -> float:
-        """A lower bound on the smallest one, not below 0."""
+        """A lower bound on the smallest, not below 0."""
         return lowered(max(self.smallest - self.error, 0.0))
 
     @property
@@ -60,9 +57,7 @@ def extreme_singular_values(matrix: ArrayLike, stored_error: float = 0.0) -> Ext
     """The extreme singular values of an exact matrix, from ``matrix`` as it is stored.
 
     The two differ by at most ``stored_error`` in the 2-norm, which is added to the error of the
-    singular values. The smallest one is 0 for a matrix with fewer columns than rows. For a large
-    matrix the largest one is the root of an eigenvalue of its Gram matrix, and so is the smallest
-    one of a well-conditioned matrix, which still has nine correct digits.
+    singular values. The smallest one is 0 for a matrix with fewer columns than rows.
     """
     host = np.asarray(matrix, np.float64)
     rows, columns = host.shape
@@ -76,12 +71,11 @@ def extreme_singular_values(matrix: ArrayLike, stored_error: float = 0.0) -> Ext
 
 
 def _of_large(matrix: _Array) -> tuple[float, float, float] | None:
-    """The largest and the smallest singular value of a large matrix, and the error of both.
+    """The largest and the smallest singular value of ``matrix`` A, and the error of both.
 
-    ``matrix`` A has no more rows than columns. Both are roots of eigenvalues of A A^T where its
-    condition number is so small that rounding, which is relative to the largest, leaves digits of
-    the smallest. Elsewhere the smallest is found by an inverse, which also gives a lower bound on
-    it, and None is returned where that fails. A diagonal matrix has no error.
+    A has no more rows than columns. Both are roots of eigenvalues of A A^T, and None is returned
+    where its condition number is so large that rounding, which is relative to the largest, leaves
+    few digits of the smallest. A diagonal matrix has no error.
     """
     rows, columns = matrix.shape
     diagonal = np.abs(np.diagonal(matrix))
@@ -89,40 +83,10 @@ def _of_large(matrix: _Array) -> tuple[float, float, float] | None:
         return float(diagonal.max()), float(diagonal.min()), 0.0
     values = lapack.symmetric_eigenvalues(matrix @ matrix.T)
     least, top = float(values[0]), float(values[-1])
-    if least * _GRAM_CONDITION > top:
-        rounding = (spectral_error(rows, _DOUBLE) + columns * unit_roundoff(_DOUBLE)) * top
-        return math.sqrt(top), math.sqrt(least), rounding / math.sqrt(least)
-    value_and_bound = _smallest_by_inverse(matrix)
-    if value_and_bound is None:
+    if least * _GRAM_CONDITION <= top:
         return None
-    value, bound = value_and_bound
-    rounding = 2 * spectral_error(columns, _DOUBLE) * math.sqrt(top)
-    return math.sqrt(top), value, rounding + value - bound
-
-
-def _smallest_by_inverse(matrix: _Array) -> tuple[float, float] | None:
-    """The smallest singular value of ``matrix`` M, and a lower bound on it, both but for rounding.
-
-    It is 1 / ||R^{-1}||_2 for M^T = Q R, and ||R^{-1}||_2^2 is the largest eigenvalue of
-    K = R^{-T} R^{-1}. An iteration finds an eigenvalue. That none is larger than c, a number just
-    above it, is sure where c I - K has a Cholesky factor. This takes a third of the time of all
-    singular values. None for a matrix that is singular to working precision.
-    """
-    from scipy.sparse import linalg as sparse  # 0.1 s of import, which not every user needs
-
-    inverse, zero = scipy.linalg.lapack.dtrtri(triangular_factor(matrix.T).T, lower=1)
-    with np.errstate(over="ignore", invalid="ignore"):
-        gram = inverse @ inverse.T
-    if zero or not np.isfinite(gram).all():
-        return None
-    start = np.random.default_rng(0).standard_normal(len(gram))
-    try:
-        (top,) = sparse.eigsh(gram, k=1, which="LA", v0=start, return_eigenvectors=False)
-    except sparse.ArpackNoConvergence:
-        return None
-    edge = float(top) * (1 + _BESIDE)
-    _, failed = scipy.linalg.lapack.dpotrf((edge * np.eye(len(gram)) - gram).T, lower=1)
-    return None if failed else (1 / math.sqrt(top), 1 / math.sqrt(edge))
+    rounding = (spectral_error(rows, _DOUBLE) + columns * unit_roundoff(_DOUBLE)) * top
+    return math.sqrt(top), math.sqrt(least), rounding / math.sqrt(least)
 
 
 @dataclass(frozen=True)
@@ -134,15 +98,10 @@ class Eigenvalues:
 
     @property
     def intervals(self) -> list[tuple[float, float]]:
-        return [_interval(value, self.error) for value in self.values]
-
-    @property
-    def largest(self) -> tuple[float, float]:
-        return _interval(self.values[-1], self.error)
-
-    @property
-    def smallest(self) -> tuple[float, float]:
-        return _interval(self.values[0], self.error)
+        """The lower and the upper end of each eigenvalue, rounded outwards."""
+        if self.error == 0:
+            return [(value, value) for value in self.values.tolist()]
+        return [(below(v - self.error), above(v + self.error)) for v in self.values.tolist()]
 
 
 def enclosed_eigenvalues(matrix: _Array) -> Eigenvalues:
@@ -176,12 +135,6 @@ def enclosed_eigenvalues(matrix: _Array) -> Eigenvalues:
 
 def _norm(matrix: _Array) -> float:
     return raised(float(np.linalg.norm(matrix)) * (1 + gamma(matrix.size, _DOUBLE)))
-
-
-def _interval(value: float, error: float) -> tuple[float, float]:
-    if error == 0:
-        return float(value), float(value)
-    return below(float(value - error)), above(float(value + error))
 
 
 @dataclass(frozen=True)

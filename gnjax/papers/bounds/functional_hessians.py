@@ -73,7 +73,8 @@ def functional_hessian(
     values, error, part = _residual_values(outer, inner, teacher, residual)
     nonzero = values[values > error]
     omega = singular_values(residual @ np.asarray(covariance, np.float64))
-    rank = _count(omega) if sigma.singular else len(nonzero)
+    above_rounding = omega > len(omega) * np.finfo(float).eps * omega[0]
+    rank = int(above_rounding.sum()) if sigma.singular else len(nonzero)
     kappa = float(omega[0] / omega[rank - 1]) if rank and omega[rank - 1] > 0 else math.nan
     parts = certificate(part, sigma.part)
     reason = "Sigma is singular, where Eq 18 can fail" if sigma.singular else ""
@@ -88,11 +89,10 @@ def functional_hessian(
 def _residual_values(
     outer: np.ndarray, inner: np.ndarray, teacher: np.ndarray, residual: np.ndarray
 ) -> tuple[np.ndarray, float, Error]:
-    """The singular values of ``residual`` = W V - Z, how far they can be from exact, and why.
+    """The singular values of ``residual`` = W V - Z, their error, and the same with its reason.
 
     ``outer``, ``inner`` and ``teacher`` are W, V and Z. The error is the rounding of the product
-    and the difference, gamma (||W||_F ||V||_F + ||Z||_F), and that of LAPACK. The last result is
-    the same number with its reason, as a part of a certificate.
+    and the difference, gamma (||W||_F ||V||_F + ||Z||_F), and that of LAPACK.
     """
     values = singular_values(residual)
     product_rounding = gamma(outer.shape[1] + 1, residual.dtype) * (
@@ -105,7 +105,3 @@ def _residual_values(
     if not (values > error).all():
         reason = "the rank of W V - Z is the number of singular values above rounding"
     return values, error, Error(error, MEASURED, reason=reason)
-
-
-def _count(values: np.ndarray) -> int:
-    return int((values > len(values) * np.finfo(float).eps * values[0]).sum())

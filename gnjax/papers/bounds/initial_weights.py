@@ -45,7 +45,7 @@ def gaussian_singular_values(rows: int, columns: int, t: float) -> tuple[float, 
         msg = f"a matrix needs rows and columns, got {rows} x {columns}"
         raise ValueError(msg)
     t = _check_t(t)
-    # A square root is correctly rounded, so that the next number is beyond the exact one.
+    # A square root is correctly rounded: the next number is beyond the exact one.
     wide, narrow = above(math.sqrt(rows)), below(math.sqrt(rows))
     root = above(math.sqrt(columns))
     low = max(below(below(narrow - root) - t), 0.0)
@@ -73,8 +73,7 @@ def gaussian_init(
     >>> gnjax.papers.bounds.gaussian_init(10, 5, 20, 1.0, 1.0, cov_cond=1.0, t=5.0).value is None
     True
     """
-    _check_sizes(d, k, m)
-    var_v, var_w, cov_cond = _check_scales(var_v, var_w, cov_cond)
+    var_v, var_w, cov_cond = _checked(d, k, m, var_v, var_w, cov_cond)
     t = _check_t(t)
     intervals = [gaussian_singular_values(m, n, t) for n in (k, d)]  # of W, then of V
     bottoms, tops = ([interval[side] ** 2 for interval in intervals] for side in (0, 1))
@@ -106,8 +105,7 @@ def asymptotic(d: int, k: int, m: int, var_v: float, var_w: float, cov_cond: flo
     >>> round(gnjax.papers.bounds.asymptotic(100, 100, 10_000, 1.0, 1.0, cov_cond=1.0).value, 6)
     1.493827
     """
-    _check_sizes(d, k, m)
-    var_v, var_w, cov_cond = _check_scales(var_v, var_w, cov_cond)
+    var_v, var_w, cov_cond = _checked(d, k, m, var_v, var_w, cov_cond)
     ratios = [above(math.sqrt(above(n / m))) for n in (k, d)]
     bottoms = [
         0.0 if n == m else max(below(1 - r), 0.0) ** 2 for n, r in zip((k, d), ratios, strict=True)
@@ -136,8 +134,7 @@ def wide_init(d: int, m: int, cov_cond: float, t: float) -> float:
     >>> round(gnjax.papers.bounds.wide_init(100, 10_000, cov_cond=2.0, t=0.0), 6)
     2.987654
     """
-    _check_sizes(d, 1, m)
-    _, _, cov_cond = _check_scales(1.0, 1.0, cov_cond)
+    _, _, cov_cond = _checked(d, 1, m, 1.0, 1.0, cov_cond)
     most, least = (math.sqrt(m) + sign * (math.sqrt(d) + _check_t(t)) for sign in (1, -1))
     return cov_cond * (most / least) ** 2 if least > 0 else math.inf
 
@@ -149,14 +146,13 @@ def _check_t(t: float) -> float:
     return float(t)
 
 
-def _check_sizes(d: int, k: int, m: int) -> None:
+def _checked(
+    d: int, k: int, m: int, var_v: float, var_w: float, cov_cond: float
+) -> tuple[float, float, float]:
+    """The variances of the weights and kappa(Sigma) as floats, or why an argument is refused."""
     if min(d, k, m) < 1:
         msg = f"d, k and m must be at least 1, got d={d}, k={k}, m={m}"
         raise ValueError(msg)
-
-
-def _check_scales(var_v: float, var_w: float, cov_cond: float) -> tuple[float, float, float]:
-    """The variances of the weights and kappa(Sigma) as floats, within their ranges."""
     for name, value in (("var_v", var_v), ("var_w", var_w)):
         if check_finite_number(name, value) < 0:
             msg = f"{name} is a variance and must not be negative, got {value}"

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import Certificate, certificate
 from gnjax.numerics.outward import lowered, raised
-from gnjax.papers.bounds.enclosures import ExtremeSingularValues, extreme_singular_values
+from gnjax.papers.bounds.enclosures import extreme_singular_values
 from gnjax.papers.closed_form.leaky_relu import leaky_layer
 
 
@@ -79,21 +79,11 @@ def leaky_relu(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> LeakyR
             f"(slope={layer.slope}, d={layer.inputs.shape[0]}, k={outputs})"
         )
     value = None if reason else raised(largest / smallest)
-    estimate = _printed_estimate(layer.slope, data, outer, extreme_singular_values(layer.before.T))
-    parts = certificate(data.part, outer.part, hidden.part)
-    return LeakyReluBound(value, estimate, largest, smallest, not reason, reason, parts)
-
-
-def _printed_estimate(slope: float, *parts: ExtremeSingularValues) -> float | None:
-    """The paper's second bound on kappa(G), Eqs 25 and 26; None where its denominator is 0.
-
-    With the singular values of X, W and V X, the ``parts``, it is
-
-        (s_max^2(X) s_max^2(W) + s_max^2(V X)) / (slope^2 (s_min^2(X) s_min^2(W) + s_min^2(V X))).
-
-    A smallest singular value that is not above its error counts as 0.
-    """
-    data, outer, linear = (part.largest**2 for part in parts)
+    # The paper's second bound, in which a smallest singular value not above its error counts as 0.
+    parts = data, outer, extreme_singular_values(layer.before.T)
+    tops = [part.largest**2 for part in parts]
     least = [part.smallest**2 if part.below > 0 else 0.0 for part in parts]
-    denominator = slope**2 * (least[0] * least[1] + least[2])
-    return (data * outer + linear) / denominator if denominator > 0 else None
+    denominator = layer.slope**2 * (least[0] * least[1] + least[2])
+    estimate = (tops[0] * tops[1] + tops[2]) / denominator if denominator > 0 else None
+    rests_on = certificate(data.part, outer.part, hidden.part)
+    return LeakyReluBound(value, estimate, largest, smallest, not reason, reason, rests_on)

@@ -97,8 +97,7 @@ def linear_on_each(
     >>> raw.convex == gnjax.papers.bounds.linear(weights, np.diag([4., 3, 2, 1])).convex
     True
     """
-    factors = linear_factors(weights, None, skip)
-    return _bounds_of(factors, covariances)
+    return _bounds_of(linear_factors(weights, None, skip), covariances)
 
 
 def of_operator(op: LinearGaussNewton) -> LinearBound:
@@ -144,10 +143,10 @@ def _bounds_of(
 def _bound(lefts: _Side, rights: _Side, sigma: Condition, product_error: Error) -> LinearBound:
     """The bounds of Lemma 2 on kappa(G), from extreme singular values.
 
-    ``lefts`` are those of S_l = W_L .. W_{l+1} and ``rights`` those of T_l^T = W_{l-1} .. W_1 for
-    all l, and ``sigma`` is kappa(Sigma). With M_l and m_l the products of their largest and of
-    their smallest, the convex bound is kappa(Sigma) sum_l M_l^2 / sum_l m_l^2, and ``maximum`` is
-    kappa(Sigma) max_l M_l^2 / m_l^2. Where a product has no full rank, neither is stated.
+    ``lefts`` are those of S_l = W_L .. W_{l+1} and ``rights`` those of T_l^T = W_{l-1} .. W_1, and
+    ``sigma`` is kappa(Sigma). With M_l and m_l the products of their largest and of their smallest,
+    the convex bound is kappa(Sigma) sum_l M_l^2 / sum_l m_l^2, and the maximum is kappa(Sigma)
+    max_l M_l^2 / m_l^2.
     """
     tops, bottoms = _products_of_ends(lefts, rights)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -174,28 +173,21 @@ def _bound(lefts: _Side, rights: _Side, sigma: Condition, product_error: Error) 
 def _products_of_ends(lefts: _Side, rights: _Side) -> tuple[np.ndarray, np.ndarray]:
     """Bounds above sigma_max(S_l) sigma_max(T_l) and below sigma_min(S_l) sigma_min(T_l): (L,).
 
-    ``lefts`` has the singular values of S_l, the product of the layers after the l-th, and
-    ``rights`` those of T_l, of the layers before it. Both are divided by one power of two, so that
-    their squares do not under- or overflow.
+    Both are divided by one power of two, so that their squares do not under- or overflow.
     """
-    left_power, right_power = (_exponent(side) for side in (lefts, rights))
-    tops, bottoms = [], []
-    for left, right in zip(lefts, rights, strict=True):
-        tops.append(math.ldexp(left.above, -left_power) * math.ldexp(right.above, -right_power))
-        bottoms.append(math.ldexp(left.below, -left_power) * math.ldexp(right.below, -right_power))
-    return np.array(tops) * (1 + _MARGIN), np.array(bottoms) / (1 + _MARGIN)
-
-
-def _exponent(side: _Side) -> int:
-    largest = max(e.above for e in side)
-    return math.frexp(largest)[1] if math.isfinite(largest) else 0
+    tops = bottoms = np.ones(len(lefts))
+    for side in (lefts, rights):
+        largest = max(e.above for e in side)
+        power = math.frexp(largest)[1] if math.isfinite(largest) else 0
+        tops = tops * [math.ldexp(e.above, -power) for e in side]
+        bottoms = bottoms * [math.ldexp(e.below, -power) for e in side]
+    return tops * (1 + _MARGIN), bottoms / (1 + _MARGIN)
 
 
 def _layer_weights(lefts: _Side, rights: _Side) -> np.ndarray:
     """The weights gamma_l = alpha_l / sum alpha of Lemma 2, (L,), nan where all alpha are 0.
 
-    alpha_l is the product of the squared smallest singular values of the layers after the l-th
-    (``lefts``) and before it (``rights``). The logarithms do not under- or overflow.
+    Their logarithms do not under- or overflow.
     """
     with np.errstate(divide="ignore"):
         logs = 2 * np.log([[e.smallest for e in side] for side in (lefts, rights)]).sum(axis=0)
@@ -205,11 +197,7 @@ def _layer_weights(lefts: _Side, rights: _Side) -> np.ndarray:
 
 
 def _why_not_applicable(lefts: _Side, rights: _Side) -> str:
-    """Why Lemma 2 does not apply: the products of layers that may have no full rank; or "".
-
-    A lower bound of 0 on the smallest singular value says so. ``lefts`` are the singular values of
-    the products after each layer, and ``rights`` those before it.
-    """
+    """Which products of layers may have no full rank, so that Lemma 2 does not apply; or ""."""
     for name, side in (("W^{L:l+1}", lefts), ("W^{1:l-1}", rights)):
         layers = [str(layer) for layer, extremes in enumerate(side, start=1) if extremes.below == 0]
         if layers:

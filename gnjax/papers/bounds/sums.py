@@ -52,8 +52,8 @@ def weyl(a: ArrayLike, b: ArrayLike) -> Sides:
     crossed = list(zip(first.intervals, reversed(second.intervals), strict=True))
     top = max(below(a + b) for (a, _), (b, _) in crossed)
     bottom = min(above(a + b) for (_, a), (_, b) in crossed)
-    least = below(first.smallest[0] + second.smallest[0])
-    most = above(first.largest[1] + second.largest[1])
+    least = below(first.intervals[0][0] + second.intervals[0][0])
+    most = above(first.intervals[-1][1] + second.intervals[-1][1])
     lower = max(1.0, below(top / bottom)) if bottom > 0 else 1.0
     upper = max(1.0, above(most / least)) if least > 0 and math.isfinite(most) else None
     part = Error(raised(first.error + second.error), reason="rounding of the eigenvalues")

@@ -52,17 +52,15 @@ def worst_errors(
 
     where e_P and e_W are the errors of P and of the stored W. A product with the identity is exact.
     """
-    chain = [_layer(layers, index, skip) for index in range(len(layers.stored))]
+    chain = []  # W_l + beta I in float64, and how far it is from what is stored
+    for index, stored in enumerate(layers.stored):
+        w = np.asarray(stored, np.float64)
+        w = w + skip * np.eye(*w.shape) if skip else w
+        chain.append((w, layers.error(index, skip)))
     backward = [(w.T, e) for w, e in chain[:0:-1]]
     left = _chain_errors(0.0, lefts[::-1], backward, exact=True)
     right = _chain_errors(root.error, rights, chain[:-1], exact=root.matrix is None)
     return ProductErrors(tuple(left[::-1]), tuple(right))
-
-
-def _layer(layers: Layers, index: int, skip: float) -> tuple[np.ndarray, float]:
-    """W_l + beta I in float64, as it is stored up to e_W."""
-    w = np.asarray(layers.stored[index], np.float64)
-    return w + skip * np.eye(*w.shape) if skip else w, layers.error(index, skip)
 
 
 def _chain_errors(
@@ -77,7 +75,11 @@ def _chain_errors(
     """
     errors = [error]
     for step, ((w, layer_error), product) in enumerate(zip(chain, products[:-1], strict=True)):
-        norm, frobenius = _norms(w)
+        frobenius = frobenius_norm(w)
+        # LAPACK's proofs give its error as a polynomial of low degree in n times eps; ten times
+        # n^2 eps is far above what was ever seen.
+        lost = 1 + 10 * max(w.shape) ** 2 * float(np.finfo(np.float64).eps)
+        norm = min(float(np.linalg.norm(w, 2)) * lost, frobenius)
         size, rounding = frobenius_norm(product), 0.0
         if not (exact and step == 0):
             rounding = gamma(w.shape[1], product.dtype) * size * (frobenius + layer_error)
@@ -85,17 +87,6 @@ def _chain_errors(
         error = raised(error * (norm + layer_error) + (size + error) * layer_error + rounding)
         errors.append(error)
     return errors
-
-
-def _norms(w: np.ndarray) -> tuple[float, float]:
-    """Upper bounds on ||W||_2 and ||W||_F.
-
-    LAPACK's proofs give an error of the first that is a polynomial of low degree in the size n,
-    times eps. Ten times n^2 eps is taken, which is far above what was ever seen.
-    """
-    lost = 1 + 10 * max(w.shape) ** 2 * float(np.finfo(np.float64).eps)
-    frobenius = frobenius_norm(w)
-    return min(float(np.linalg.norm(w, 2)) * lost, frobenius), frobenius
 
 
 def probed_errors(
@@ -144,9 +135,7 @@ def probed_errors(
             right[1] = layers.error(0, skip)  # T_2 is a copy of W_1^T
     else:
         right = [raised(e + root.error * n) for e, n in zip(right, norms[:, 0], strict=True)]
-    return ProductErrors(_finite(left[::-1]), _finite(right), PROBABLE, checks * FAILURE)
-
-
-def _finite(bounds: list[float]) -> tuple[float, ...]:
-    """Replace nan, which comes from overflow, by an infinite bound."""
-    return tuple(math.inf if math.isnan(b) else b for b in bounds)
+    left, right = (  # nan comes from overflow
+        [math.inf if math.isnan(bound) else bound for bound in side] for side in (left, right)
+    )
+    return ProductErrors(tuple(left[::-1]), tuple(right), PROBABLE, checks * FAILURE)

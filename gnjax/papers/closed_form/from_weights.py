@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -14,12 +13,10 @@ from gnjax.numerics.host import (
     all_finite,
     by_numpy,
     identity,
-    on_cpu,
     on_device,
     stacked,
     times,
 )
-from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.outward import frobenius_norm, raised, stored_bound, underflow
 from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_finite_number
@@ -38,7 +35,6 @@ from gnjax.papers.kronecker.operator import sum_error
 _WORST_CASE_UP_TO = 256
 
 _Products = tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]  # S_1 .. S_L and T_1 .. T_L
-_Identity = Callable[..., jax.Array]
 
 
 def linear_gauss_newton(
@@ -73,8 +69,7 @@ def linear_gauss_newtons(
 ) -> Iterator[LinearGaussNewton]:
     """``linear_gauss_newton`` of the same weights at each beta of ``skips``, in their order.
 
-    The products of all betas are one batched computation. If they take more than a gigabyte,
-    they are computed one beta after the other, so that only one network is stored at a time.
+    Each network is formed when it is asked for, so that only one is stored at a time.
 
     >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
     >>> first, second = gnjax.papers.linear_gauss_newtons(weights, skips=(0.0, 1.0))
@@ -85,7 +80,7 @@ def linear_gauss_newtons(
     layers = checked_layers(weights)
     betas = [check_finite_number("skip", skip) for skip in skips]
     root = square_root(covariance, layers.inputs, layers.dtype)
-    return map(from_factors, _factors_by_skip(layers, betas, root))
+    return (from_factors(_factors(layers, beta, root)) for beta in betas)
 
 
 def linear_factors(
@@ -98,44 +93,16 @@ def linear_factors(
     """
     layers, skip = checked_layers(weights), check_finite_number("skip", skip)
     root = square_root(covariance, layers.inputs, layers.dtype)
-    return _factors(layers, skip, root, _products(layers.stored, skip, root.matrix))
+    return _factors(layers, skip, root)
 
 
-def _factors_by_skip(
-    layers: Layers, skips: list[float], root: CovarianceRoot
-) -> Iterator[KroneckerFactors]:
-    """The factors S_l and T_l of a linear network for every beta of ``skips``.
+def _factors(layers: Layers, skip: float, root: CovarianceRoot) -> KroneckerFactors:
+    """S_l and T_l as of :func:`linear_factors`, refused where they have Inf or NaN.
 
-    Their products are computed together if they fit into ``LIMITS.chain_bytes``, else one beta
-    after the other. ``root`` is Sigma^{1/2}.
+    The rounding is bounded by the worst case for narrow layers, and else measured with random
+    vectors.
     """
-    if len(skips) * _product_bytes(layers.stored) > LIMITS.chain_bytes:
-        for skip in skips:
-            yield _factors(layers, skip, root, _products(layers.stored, skip, root.matrix))
-        return
-    several = _batched_products(layers.stored, on_device(skips, layers.dtype), root.matrix)
-    for skip, products in zip(skips, several, strict=True):
-        yield _factors(layers, skip, root, products)
-
-
-def _product_bytes(weights: list[jax.Array]) -> int:
-    """The bytes of all S_l = W_L .. W_{l+1} (k, a_l) and T_l = (W_{l-1} .. W_1)^T (d, a_{l-1})."""
-    outputs, inputs = weights[-1].shape[0], weights[0].shape[1]
-    return weights[0].dtype.itemsize * sum(
-        outputs * after + inputs * before for after, before in (w.shape for w in weights)
-    )
-
-
-def _factors(
-    layers: Layers, skip: float, root: CovarianceRoot, products: _Products
-) -> KroneckerFactors:
-    """The ``products`` S_l and T_l of layers with bounds on their rounding and on their ranks.
-
-    ``root`` is Sigma^{1/2}, and ``skip`` times the identity was added to each layer. The rounding
-    is bounded by the worst case for narrow layers, and else measured with random vectors. Products
-    with Inf or NaN are refused.
-    """
-    lefts, rights = products
+    lefts, rights = _products(layers.stored, skip, root.matrix)
     if not all(map(all_finite, (*lefts, *rights))):
         msg = (
             f"the products of layers are beyond the largest {layers.dtype}; divide the weights by "
@@ -174,7 +141,7 @@ def _rank_bounds(layers: Layers, skip: float, root: CovarianceRoot) -> tuple[tup
 
 
 def from_factors(factors: KroneckerFactors) -> LinearGaussNewton:
-    """G = sum_l (S_l S_l^T) (x) (T_l T_l^T) of a linear network, with a bound on its rounding."""
+    """G = sum_l (S_l S_l^T) (x) (T_l T_l^T) of a linear network."""
     lefts = tuple(times(s, s, transposed=True) for s in factors.lefts)
     first, *later = factors.rights
     first = first if factors.whitened else times(first, first, transposed=True)  # I I^T = I
@@ -190,66 +157,23 @@ def from_factors(factors: KroneckerFactors) -> LinearGaussNewton:
     return LinearGaussNewton(stacked(lefts), stacked(rights), stored_error, factors)
 
 
-def _with_skip(weight: jax.Array, skip: float) -> jax.Array:
-    """W_l + beta I for beta = ``skip`` and I of the shape of W_l, (a_l, a_{l-1})."""
-    if skip == 0.0:
-        return weight
-    if on_cpu(weight):
-        return on_device(np.asarray(weight) + skip * np.eye(*weight.shape, dtype=weight.dtype))
-    return _shifted(weight, skip)
-
-
-@jax.jit
-def _shifted(weight: jax.Array, skip: jax.Array | float) -> jax.Array:
-    return weight + skip * jnp.eye(weight.shape[0], weight.shape[1], dtype=weight.dtype)
-
-
 def _products(weights: list[jax.Array], skip: float, root: jax.Array | None) -> _Products:
-    layers = [_with_skip(w, skip) for w in weights]
-    return _left_products(layers, identity), _right_products(layers, root, identity)
+    """S_l = W_L .. W_{l+1} and T_l = Sigma^{1/2} (W_{l-1} .. W_1)^T, with beta I added to each W_l.
 
-
-@jax.jit
-def _batched_products(
-    weights: list[jax.Array], skips: jax.Array, root: jax.Array | None
-) -> list[_Products]:
-    """S_l and T_l of a linear network for every beta of ``skips``, in one compiled computation.
-
-    beta I is added to each of the ``weights`` W_l, and ``root`` is Sigma^{1/2}, None for I.
+    beta is ``skip``, and ``root`` Sigma^{1/2}; without it T_1 is the identity.
     """
-
-    def at(skip: jax.Array) -> _Products:
-        layers = [_shifted(w, skip) for w in weights]
-        return _left_products(layers, jnp.eye), _right_products(layers, root, jnp.eye)
-
-    lefts, rights = jax.vmap(at)(skips)
-    return [(tuple(s[i] for s in lefts), tuple(t[i] for t in rights)) for i in range(len(skips))]
-
-
-def _left_products(layers: list[jax.Array], unit: _Identity) -> tuple[jax.Array, ...]:
-    """S_l = W_L .. W_{l+1} for l = 1 .. L, with S_L = I made by ``unit``."""
-    last = layers[-1]
-    products = [unit(last.shape[0], dtype=last.dtype)]
-    for depth, w in enumerate(layers[:0:-1]):
-        products.append(times(products[-1], w) if depth else w)
-    return tuple(products[::-1])
-
-
-def _right_products(
-    layers: list[jax.Array], root: jax.Array | None, unit: _Identity
-) -> tuple[jax.Array, ...]:
-    """T_l = Sigma^{1/2} (W_{l-1} .. W_1)^T for l = 1 .. L, with T_1 = Sigma^{1/2} = ``root``.
-
-    Without a root it is the identity, made by ``unit``, and T_2 is W_1^T itself.
-    """
-    first = layers[0]
-    products = [unit(first.shape[1], dtype=first.dtype) if root is None else root]
-    for depth, w in enumerate(layers[:-1]):
-        copied = depth == 0 and root is None  # nothing is to be multiplied
-        products.append(
-            on_device(by_numpy(w).T) if copied else times(products[-1], w, transposed=True)
-        )
-    return tuple(products)
+    layers = weights
+    if skip:
+        layers = [on_device(by_numpy(w) + skip * np.eye(*w.shape, dtype=w.dtype)) for w in weights]
+    first, last = layers[0], layers[-1]
+    lefts = [identity(last.shape[0], last.dtype)]
+    for w in layers[:0:-1]:
+        lefts.append(w if len(lefts) == 1 else times(lefts[-1], w))
+    rights = [identity(first.shape[1], first.dtype) if root is None else root]
+    for w in layers[:-1]:
+        copied = root is None and len(rights) == 1  # nothing is to be multiplied
+        rights.append(on_device(by_numpy(w).T) if copied else times(rights[-1], w, transposed=True))
+    return tuple(lefts[::-1]), tuple(rights)
 
 
 def _gram_errors(factors: tuple[jax.Array, ...], errors: jax.Array) -> list[float]:

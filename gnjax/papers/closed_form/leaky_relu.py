@@ -114,18 +114,16 @@ def leaky_relu_gauss_newtons(
         if _is_small(layer, limits):
             yield _factored(layer)
             continue
-        both_pass = _both_pass(layer) if both_pass is None else both_pass
-        matrix = _form(
-            layer.outer, layer.inputs, _passes(layer), layer.hidden, layer.slope, both_pass
-        )
+        passes = on_device((by_numpy(layer.before) >= 0).astype(layer.outer.dtype))
+        both_pass = _gram_of_paths(layer.outer, passes) if both_pass is None else both_pass
+        matrix = _form(layer.outer, layer.inputs, passes, layer.hidden, layer.slope, both_pass)
         yield Dense(matrix, stored_bound(_form_error(layer), matrix.dtype))
 
 
 def _is_small(layer: LeakyLayer, limits: Limits) -> bool:
-    """Whether J is small enough for its singular values, by ``limits.factor_work``.
+    """Whether J (k n, m (min(d, n) + k)) is small enough for its singular values.
 
-    J has k n rows and, once X has been reduced to at most n rows, m (min(d, n) + k) columns. If
-    it is not small and J J^T has more than ``limits.matrix_rows`` rows, a ValueError says so.
+    A J that is not small is refused if J J^T has more than ``limits.matrix_rows`` rows.
     """
     hidden, samples = layer.hidden.shape
     outputs = layer.outer.shape[0]
@@ -142,11 +140,7 @@ def _is_small(layer: LeakyLayer, limits: Limits) -> bool:
 
 
 def leaky_layer(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> LeakyLayer:
-    """The checked network F(x) = W sigma(V x), with its slopes and activations on X (d, n).
-
-    The error of the activations is that of V X, which is gamma_n |V| |X| by rounding, and what
-    storing V, X and the slope in the working precision rounds.
-    """
+    """The checked network F(x) = W sigma(V x), with its slopes and activations on X (d, n)."""
     inner, outer, inputs = (check_matrix(name, x) for name, x in (("V", V), ("W", W), ("X", X)))
     slope = check_finite_number("slope", slope)
     if not 0 <= slope <= 1:
@@ -182,8 +176,7 @@ def _activations(
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """V X, sigma'(V X), sigma(V X), and sigma'(V X) o |V| |X|, each (m, n).
 
-    ``inner`` is V (m, d), ``inputs`` X (d, n), and ``slope`` that of sigma for negative arguments.
-    The last result bounds, times gamma, the rounding of sigma(V X).
+    The last, times gamma, bounds the rounding of sigma(V X).
     """
     before = jnp.matmul(inner, inputs, precision="highest")
     slopes = jnp.where(before >= 0, 1.0, slope).astype(before.dtype)
@@ -192,10 +185,7 @@ def _activations(
 
 
 def _factored(layer: LeakyLayer) -> Factored:
-    """J J^T as an operator with the factor J of Lemma 3 and a bound on its error.
-
-    X enters by X^T X alone, and is replaced by a factor of this with at most n rows.
-    """
+    """J J^T by the factor J of Lemma 3, for a factor of X^T X with at most n rows in place of X."""
     data = np.asarray(layer.inputs).T  # (n, d); X enters Eq 10 as X^T X alone
     compaction = compaction_error(data.shape, data.dtype, float(np.linalg.norm(data)))
     inputs = on_device(compact(data).T)
@@ -212,8 +202,6 @@ def _jacobian(
     """The Jacobian J of all outputs by V and then by W, (n k, m d + m k).
 
     The row of output c on sample j has w_ci Lambda^i_jj x_aj for V_ia, and sigma(V X)_ij for W_ci.
-    ``outer`` is W (k, m), ``inputs`` X (d, n), ``slopes`` Lambda^i_jj (m, n) and ``hidden``
-    sigma(V X) (m, n).
     """
     samples, outputs = inputs.shape[1], outer.shape[0]
     first = jnp.einsum("ci,ij,aj->jcia", outer, slopes, inputs, precision="highest")
@@ -240,22 +228,11 @@ def _jacobian_error(layer: LeakyLayer, inputs: jax.Array, compaction: float) -> 
     return raised(error + layer.hidden_error)
 
 
-def _passes(layer: LeakyLayer) -> jax.Array:
-    """s (m, n): 1 where z_ij >= 0, and 0 elsewhere, so that Lambda^i_jj = a + (1 - a) s_ij."""
-    return on_device((by_numpy(layer.before) >= 0).astype(layer.outer.dtype))
-
-
-def _both_pass(layer: LeakyLayer) -> jax.Array:
-    """sum_i w_ci w_ei s_ij s_il, (n, k, n, k), over the units i that pass both samples j and l."""
-    return _gram_of_paths(layer.outer, _passes(layer))
-
-
 @jax.jit
 def _gram_of_paths(outer: jax.Array, passes: jax.Array) -> jax.Array:
     """P P^T with the indices (j, c, l, e), (n, k, n, k), for P_(jc),i = w_ci passes_ij.
 
-    ``outer`` is W (k, m), and ``passes`` (m, n) is 1 where unit i has a positive slope of 1 on
-    sample j, and 0 elsewhere.
+    ``outer`` is W (k, m), and ``passes`` (m, n) is 1 where z_ij >= 0, and 0 elsewhere.
     """
     units, samples = passes.shape
     outputs = outer.shape[0]
@@ -311,7 +288,8 @@ def _form_error(layer: LeakyLayer) -> float:
     outer, inputs = frobenius_norm(layer.outer), frobenius_norm(layer.inputs)
     hidden, error_of_hidden = frobenius_norm(layer.hidden), layer.hidden_error
     # ||J_V||_F^2, with room for its own rounding.
-    energy = frobenius_norm(_weighted_slopes(layer.outer, layer.inputs, layer.slopes)) ** 2
+    lengths = jnp.linalg.norm(layer.outer, axis=0), jnp.linalg.norm(layer.inputs, axis=0)
+    energy = frobenius_norm(lengths[0][:, None] * layer.slopes * lengths[1][None, :]) ** 2
     energy *= 1 + gamma(4 * (units + samples), dtype)
     lost = abs(layer.slope - float(np.asarray(layer.slope, dtype)))
     shift = layer.inputs_error * outer + (inputs + layer.inputs_error) * layer.outer_error
@@ -324,10 +302,3 @@ def _form_error(layer: LeakyLayer) -> float:
     flushed = underflow(4 * (units + 2), rows**2, dtype) * (inputs**2 + 1)
     flushed += underflow(layer.inputs.shape[0], samples**2, dtype) * (outer**2 + 1) * rows
     return raised(error + flushed)
-
-
-@jax.jit
-def _weighted_slopes(outer: jax.Array, inputs: jax.Array, slopes: jax.Array) -> jax.Array:
-    """|w_i| Lambda^i_jj |x_j|, (m, n)."""
-    lengths = jnp.linalg.norm(outer, axis=0)[:, None], jnp.linalg.norm(inputs, axis=0)[None, :]
-    return lengths[0] * slopes * lengths[1]

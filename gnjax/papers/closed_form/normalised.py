@@ -91,7 +91,9 @@ def batch_norm_gauss_newton(
         by_inner = by_inner - units[:, :, None] * (units @ affine)[:, None, :]
         by_inner[:, -1] = 0
     factor = _one_by_one(net.outer, by_inner / deviations[:, None, None], units)
-    return _stored(factor, _batch_norm_error(net, root, root_error, deviations) + _rounding(factor))
+    error = _batch_norm_error(net, root, root_error, deviations)
+    error += 2 * unit_roundoff(factor.dtype) * float(np.linalg.norm(factor))  # of the last product
+    return _stored(factor, error)
 
 
 def layer_norm_gauss_newton(
@@ -158,7 +160,7 @@ def layer_norm_rank(d: int, k: int, m: int, n: int, epsilon: float) -> int:
 
 
 def _stored(factor: _Array, error: float) -> Factored:
-    """The factor in the working precision; the rounding of this step is added to its error."""
+    """J J^T for the factor J in the working precision, whose rounding is added to its error."""
     array = on_device(factor, real_dtype())
     total = raised(error + conversion_error(factor, array))
     return Factored(array, stored_bound(total, array.dtype), MEASURED)
@@ -188,8 +190,8 @@ def _checked(V: ArrayLike, W: ArrayLike, x: ArrayLike, epsilon: float) -> _Netwo
 def _root(x: _Array, mean: _Array) -> tuple[_Array, float]:
     """R (r, d) with R^T R = X_c^T X_c / n, and a bound on ||stored - exact||_F.
 
-    X_c = x - 1 ``mean``^T are the centred samples (n, d). X_c has at most the rank r = min(n - 1,
-    d - c), c the number of constant features: its rows add up to zero, and those columns are zero.
+    X_c = x - 1 ``mean``^T (n, d) has at most the rank r = min(n - 1, d - c), c the number of
+    constant features: its rows add up to zero, and those columns are zero.
     """
     constant = (x == x[:1]).all(axis=0)
     centred = np.where(constant, 0.0, x - mean) / len(x) ** 0.5
@@ -204,10 +206,9 @@ def _root(x: _Array, mean: _Array) -> tuple[_Array, float]:
 def _batch_norm_error(net: _Network, root: _Array, root_error: float, deviations: _Array) -> float:
     """A bound on ||computed factor - exact||_F of BatchNorm's matrix, but for its last product.
 
-    R, with R^T R the covariance of the samples, is within ``root_error`` of the exact one, and s_i
-    are the ``deviations`` of the hidden units. The factor has the blocks w_i (x) D_i, e_c (x) u_i
-    and w_i (x) u_i, with u_i = R v_i / s_i. With e_i the share of s_i by which R v_i is off, u_i
-    moves by 2 e_i and the block D_i by (root_error + 5 e_i ||[R; mean^T]||) / s_i.
+    R is within ``root_error`` of the exact one, and s_i are the ``deviations``. With e_i the share
+    of s_i by which R v_i is off, u_i moves by 2 e_i, and the block D_i, by which w_i (x) D_i
+    depends on v_i, by (root_error + 5 e_i ||[R; mean^T]||) / s_i.
     """
     size = float(np.linalg.norm(net.x)) / len(net.x) ** 0.5  # the Frobenius norm of [R; mean^T]
     product = spectral_error(net.x.shape[1], net.x.dtype) * size
@@ -217,17 +218,11 @@ def _batch_norm_error(net: _Network, root: _Array, root_error: float, deviations
     return float(np.sqrt((lengths * by_inner**2 + (lengths + outputs) * 4 * shares**2).sum()))
 
 
-def _rounding(factor: _Array) -> float:
-    """A bound on the rounding of the last product in all entries."""
-    return 2 * unit_roundoff(factor.dtype) * float(np.linalg.norm(factor))
-
-
 def _one_by_one(outer: _Array, by_inner: _Array, units: _Array) -> _Array:
     """The factor of BatchNorm's matrix (k (r + 1), ..), the derivatives by V, W, gamma and beta.
 
     Its blocks are w_i (x) D_i, e_c (x) u_i, w_i (x) u_i and w_i (x) e_0, for the columns w_i of
-    ``outer`` (k, m), D_i of ``by_inner`` (m, r + 1, d), u_i of ``units`` (m, r + 1), unit vectors
-    e_c, and the coordinate e_0 of the constant, which is the last.
+    ``outer`` (k, m), D_i of ``by_inner`` (m, r + 1, d) and u_i of ``units`` (m, r + 1).
     """
     outputs, size = len(outer), units.shape[1]
     blocks = [
@@ -242,8 +237,7 @@ def _one_by_one(outer: _Array, by_inner: _Array, units: _Array) -> _Array:
 def _layer_norm_outputs(rows: _Array, outputs: _Array) -> _Array:
     """Phi / sqrt(n), (n k, k d + n + k), by which LayerNorm's outputs change with A, b and dc.
 
-    Output c of sample j changes by (A y_j)_c - b_j f_jc + dc_c, with ``rows`` y (n, d) and
-    ``outputs`` f (n, k).
+    Output c of sample j changes by (A y_j)_c - b_j f_jc + dc_c: ``rows`` y and ``outputs`` f.
     """
     (n, d), k = rows.shape, outputs.shape[1]
     phi = np.zeros((n, k, k * d + n + k), rows.dtype)
@@ -258,9 +252,7 @@ def _layer_norm_outputs(rows: _Array, outputs: _Array) -> _Array:
 def _layer_norm_moves(outer: _Array, centred: _Array, rows: _Array) -> _Array:
     """T: how A, b and dc (rows) change with V, W, gamma and beta (columns), for LayerNorm.
 
-    A = W P dV + dW M + W diag(dgamma) M, b_j = h_j^T dV y_j / m and dc = W dbeta, with ``outer`` W
-    (k, m), ``centred`` M (m, d), h_j = M y_j and ``rows`` y (n, d). The columns for V and W are in
-    an orthonormal basis of the q directions of W P and M among the m hidden units.
+    The columns for V and W are in an orthonormal basis of the q directions of W P and M.
     """
     (k, m), d, n = outer.shape, centred.shape[1], len(rows)
     spanned = np.concatenate([(outer - outer.mean(axis=1, keepdims=True)).T, centred], axis=1)
@@ -281,9 +273,8 @@ def _layer_norm_moves(outer: _Array, centred: _Array, rows: _Array) -> _Array:
 def _layer_norm_error(net: _Network, rows: _Array, triangle: _Array, moves: _Array) -> float:
     """A bound on how far the singular values of the factor are from those of J / sqrt(n).
 
-    Relative to s_j, the error of M x_j is a few roundings of |V| |x_j|, from which y_j, h_j and f_j
-    have their errors. These are multiplied by the norms of Phi and T, and so is the rounding of
-    Q R and of the product.
+    The error of M x_j relative to s_j is a few roundings of |V| |x_j|. It is multiplied by the
+    norms of Phi and T, and so is the rounding of Q R and of the product.
     """
     # The largest ||V||_F |x_j| / (m^{1/2} s_j): the rounding of M x_j in units of eps m^{1/2} s_j.
     reach = float((np.linalg.norm(rows, axis=1) * np.linalg.norm(net.inner)).max())

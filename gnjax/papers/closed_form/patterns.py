@@ -62,18 +62,15 @@ def path_counts(chain: Sequence[Pattern], starts: NDArray[np.bool_]) -> tuple[in
     counts = [int(starts.sum())]
     reached = ends = starts
     for layer, edges in enumerate(chain, start=1):
+        everywhere = np.ones_like(reached)
         reached, ends = _reachable(edges, reached), _prolonged(edges, ends)
         most = min(counts[-1], int(reached.sum()))
         if ends.sum() < most:
-            most = min(most, int(_prolonged(edges, _all(edges)).sum()))
+            most = min(most, int(_prolonged(edges, everywhere).sum()))
         if ends.sum() < most and _size(chain[:layer]) <= _LARGEST_FLOW:
             most, ends = _flow(chain[:layer], starts)
         counts.append(most)
     return tuple(counts)
-
-
-def _all(edges: Pattern) -> NDArray[np.bool_]:
-    return np.ones(edges[1] if isinstance(edges, tuple) else edges.shape[1], bool)
 
 
 def _reachable(edges: Pattern, units: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -83,10 +80,9 @@ def _reachable(edges: Pattern, units: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _prolonged(edges: Pattern, ends: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Prolong as many of the disjoint paths as possible by a layer; return their new ends.
+    """The new ends (rows,) of the disjoint paths, as many as possible prolonged by a layer.
 
-    The paths end in the units where ``ends`` (columns,) is True, and ``edges`` (rows, columns) is
-    True where an edge leads on. At most as many go on as a matching of units has pairs.
+    They end in the units ``ends`` (columns,), and as many go on as a matching of units has pairs.
     """
     if isinstance(edges, tuple):
         return np.arange(edges[0]) < ends.sum()

@@ -39,7 +39,10 @@ def closed_form_spectrum(factors: KroneckerFactors) -> Spectrum:
     """
     k, d = (side[0].shape[0] for side in (factors.lefts, factors.rights))
     of_right, right_error = _sigma(factors.rights[-1], factors.right_errors[-1])
-    rests_on = _certificate(factors)
+    of_products = Error(
+        0.0, factors.evidence, factors.failure, "rounding of the products of layers"
+    )
+    rests_on = certificate(LAPACK_ROUNDING, of_products)
     if len(factors.lefts) == 1:
         values = np.tile(_padded(of_right, d), k)
         return squares(values, right_error + iteration_errors(values), "closed_form", rests_on)
@@ -58,19 +61,13 @@ def closed_form_spectrum(factors: KroneckerFactors) -> Spectrum:
     return Spectrum(sums[order], errors[order], "closed_form", rests_on)
 
 
-def _certificate(factors: KroneckerFactors) -> Certificate:
-    reason = "rounding of the products of layers"
-    return certificate(LAPACK_ROUNDING, Error(0.0, factors.evidence, factors.failure, reason))
-
-
 def _blocks(
     factors: KroneckerFactors, of_left: np.ndarray, left_error: float, rests_on: Certificate
 ) -> Spectrum:
     """The squares of the singular values of [sigma_i T_1, T_2] for every sigma_i of W_2.
 
-    ``of_left`` (k,) are the singular values sigma_i of W_2, within ``left_error``, and T_1 and T_2
-    are the right factors. A change of sigma_i, T_1 or T_2 moves the singular values by at most the
-    norm of what it changes in the block.
+    ``of_left`` (k,) are the singular values sigma_i of W_2, within ``left_error``. A change of
+    sigma_i, T_1 or T_2 moves the singular values by at most the norm of its change in the block.
     """
     first, second = (np.asarray(t) for t in factors.rights)
     sigma = [singular_values(np.concatenate([s * first, second], axis=1)) for s in of_left]
@@ -121,8 +118,8 @@ def _cost(problem: Problem) -> float:
 def _ends(problem: Problem) -> Ends | None:
     """Both ends of the spectrum from the closed form; None if no eigenvalue is surely positive.
 
-    With singular values known to e, the error of a zero is e^2, and an eigenvalue can be
-    distinguished from zero, above its own error, from ``FLOOR_OF_SQUARES`` times e^2 on.
+    Of singular values known to e, the error of a zero is e^2, and an eigenvalue can be told from
+    zero from ``FLOOR_OF_SQUARES`` times e^2 on.
     """
     ends = ends_of_spectrum(problem, closed_form_spectrum(_factors(problem)))
     return None if ends is None else replace(ends, floor=FLOOR_OF_SQUARES * ends.floor)

@@ -7,7 +7,6 @@ import pytest
 import gnjax
 from gnjax import papers
 from gnjax.papers.closed_form import leaky_relu, normalised
-from gnjax.papers.closed_form.linear_cnn import linear_cnn_gauss_newton
 from tests.precision import single_precision
 
 pytestmark = pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
@@ -18,7 +17,6 @@ _V, _W, _X = (
     _rng.standard_normal((2, 7)),
     _rng.standard_normal((5, 3)),
 )
-_WIDE = _rng.standard_normal((2, 3))
 _SIGMA = _X.T @ _X / 5
 
 _CASES = {
@@ -29,16 +27,8 @@ _CASES = {
     "batch": lambda limits: normalised.batch_norm_gauss_newton(_V, _W, _X),
     "frozen": lambda limits: normalised.batch_norm_gauss_newton(_V, _W, _X, statistics="frozen"),
     "layer": lambda limits: normalised.layer_norm_gauss_newton(_V, _W, _X),
-    "cnn": lambda limits: linear_cnn_gauss_newton(_WIDE, _rng_head(), 6, limits=limits),
-    "cnn, Sigma": lambda limits: linear_cnn_gauss_newton(
-        _WIDE[:, :2], _rng_head()[:, :4], 3, _SIGMA, limits=limits
-    ),
     "sum": lambda limits: papers.linear_gauss_newton([_V, _W], _SIGMA, 1 / 3),
 }
-
-
-def _rng_head():
-    return np.random.default_rng(1).standard_normal((2, 8))
 
 
 @pytest.mark.parametrize("formed", [False, True])
