@@ -138,7 +138,8 @@ class BlockSpectra(Result):
         share, error = self.off_block_share, self.off_block_error
         width = max(len(block.name) for block in self.blocks)
         rows = (
-            f"  {block.name:{width}}  {block.parameters:>9}  {block.trace:>10.4g}  {_kappa(block)}"
+            f"  {block.name:{width}}  {block.parameters:>9}  {block.trace:>10.4g}  "
+            + ("indefinite" if block.condition is None else short(block.condition, 6))
             for block in self.blocks
         )
         return "\n".join(
@@ -239,11 +240,7 @@ def block_spectra(
 def _blocks(
     op: Any, by: Any, labels: Any, centred: bool, limits: Limits
 ) -> tuple[list[str], Sequence[int | None], list[int], DiagonalBlocks]:
-    """(names, terms, parameters, blocks) for the arguments of :func:`block_spectra`.
-
-    For each block: its name; how many samples or tokens it comes from, None for a block of
-    parameters; how many parameters it acts on; and the block itself as an operator.
-    """
+    """Of each block: its name, its samples or tokens (or None), its parameters, and an operator."""
     check_known("block_spectra", op)
     net = network_of(on_parameters(op), "blocks are")
     if labels is not None:
@@ -270,10 +267,7 @@ def _blocks(
 def _entries_by_label(
     net: Network, paths: list[str], by: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
-    """For each label, the indices of its entries in the flat vector of parameters.
-
-    ``by`` has the labels of the parameters by their paths; all others have the label "others".
-    """
+    """For each label in ``by``, and for "others", the indices of its entries of all parameters."""
     labels_of_leaves = []
     unknown = [path for path in by if path not in paths]
     if unknown:
@@ -318,9 +312,7 @@ def _block(
 ) -> BlockSpectrum:
     """The spectrum and kappa of a block with ``parameters`` rows and at most the rank ``bound()``.
 
-    ``op`` is a matrix with the same non-zero eigenvalues that may have fewer rows. The other
-    eigenvalues of the block are zero. kappa is None where the least eigenvalue is certainly
-    negative.
+    ``op`` has the same non-zero eigenvalues, and may have fewer rows.
     """
     spectrum = eigenvalues(op, limits=limits)
     condition = None
@@ -329,8 +321,3 @@ def _block(
     if len(spectrum) < parameters:
         spectrum = with_zeros(spectrum, parameters)
     return BlockSpectrum(name, parameters, spectrum, condition)
-
-
-def _kappa(block: BlockSpectrum) -> str:
-    """The kappa of a block for a table, in six digits; "indefinite" where it has none."""
-    return "indefinite" if block.condition is None else short(block.condition, 6)

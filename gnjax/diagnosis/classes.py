@@ -58,7 +58,8 @@ def class_shares(
         return ()
     class_of_label, names = _classes_or_bands(labels, classes)
     class_of_row = np.repeat(class_of_label, len(jacobian) // labels.size)
-    shares_of_rows = [_shares_of_rows(jacobian @ vectors) for vectors in (top, bottom)]
+    squares = [np.square(jacobian @ vectors) for vectors in (top, bottom)]
+    shares_of_rows = [(s / s.sum(axis=0)).mean(axis=1) for s in squares]
     total = int((class_of_label >= 0).sum())
     return tuple(
         ClassShare(
@@ -73,23 +74,10 @@ def class_shares(
 
 
 def _classes_or_bands(labels: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """The index of each label's class (-1 for none), and the names that the indices belong to.
-
-    ``classes`` are the different labels. If there are more than 12, they are put into five bands
-    by their frequency, and the indices are those of the bands.
-    """
+    """The index of each label's class, or of its band, (-1 for none), and the names by index."""
     flat = labels.ravel()
     if len(classes) <= _CLASSES:
         indices = np.searchsorted(classes, flat)
         return np.where(flat < 0, -1, indices), [str(label) for label in classes.tolist()]
     middle = [f"band {band + 1}" for band in range(1, _BANDS - 1)]
     return frequency_bands(flat, _BANDS), ["most frequent", *middle, "rarest"]
-
-
-def _shares_of_rows(images: np.ndarray) -> np.ndarray:
-    """The share of each row in the squared length of a column, averaged over the columns.
-
-    The columns are J v for eigenvectors v, (rows of J, eigenvectors). The shares add up to 1.
-    """
-    squares = np.square(images)
-    return np.asarray((squares / squares.sum(axis=0)).mean(axis=1))

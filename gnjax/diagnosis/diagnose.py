@@ -251,11 +251,9 @@ def _fits(op: NetworkGram, limits: Limits) -> bool:
 def _fields_of_both_ends(
     problem: ModelOnData, op: NetworkGram, condition: ConditionNumber, advance: Callable[[], None]
 ) -> dict[str, Any]:
-    """The fields of a diagnosis that are computed from the eigenvectors at both ends.
+    """The fields that follow from a decomposition of the Jacobian, and the measured remedies.
 
-    The Jacobian, scaled and weighted by the loss, is decomposed. The remedies are measured, among
-    them a learning rate of its own for the layer that is most sensitive. ``advance()`` moves the
-    progress bar by one stage.
+    ``advance()`` moves the progress bar by one stage.
     """
     factor = op.factor()
     jacobian = factor.T if op.side == "parameters" else factor
@@ -280,9 +278,8 @@ def _fields_of_both_ends(
 def _fields_of_top(
     largest_side: int, problem: ModelOnData, op: NetworkGram, advance: Callable[[], None]
 ) -> dict[str, Any]:
-    """The fields of a diagnosis where only eigenvectors of the largest eigenvalue are computed.
+    """The fields where the smaller side of the Jacobian is above ``largest_side``: no remedies.
 
-    No remedy is measured, as the smaller side of the Jacobian is above ``largest_side``.
     ``advance()`` moves the progress bar by one stage.
     """
     reason = f"measured while the smaller side of the Jacobian is at most {largest_side}"

@@ -21,7 +21,6 @@ from gnjax.diagnosis.monitor_products import (
     half_random,
     inverse_root,
     quadratic_forms,
-    random_start,
     scaled_product,
 )
 from gnjax.diagnosis.monitor_row import MonitorRow
@@ -240,16 +239,19 @@ class Monitor:
         H is ``op``, and the diagonal of P^{-1/2} is given where the third matrix is wanted. The run
         of H starts from its eigenvector of the last row, that of G from the one of H just found,
         and the third from its own of the last row. At every tenth row the starts are half random
-        and the runs may take all steps; at others they take few. So it is looked for an
-        eigenvalue that has grown beyond the one that is followed, with an eigenvector of its own.
+        and the runs may take all steps, so that an eigenvalue which has become the largest is seen.
         """
-        last_vector = self._vectors.get("hessian")
-        is_cold = last_vector is None or row_number % _RENEWED == 0
-        start = partial(half_random, np.uint32(row_number)) if is_cold else _unchanged
+        vector = self._vectors.get("hessian")
+        is_cold = vector is None or row_number % _RENEWED == 0
         track_fully = partial(tracked, rtol=self._rtol, steps=self._steps)
         track = track_fully if is_cold else partial(track_fully, steps=self._warm_steps)
-        assert self._hessian is not None
-        vector = random_start(self._hessian) if last_vector is None else last_vector
+
+        def start(last: jax.Array) -> jax.Array:
+            """The last eigenvector, or half of it and half of a random vector."""
+            return half_random(np.uint32(row_number), last) if is_cold else last
+
+        if vector is None:
+            vector = jax.random.normal(jax.random.key(0), (op.shape[0],), op.dtype)
         runs = {"hessian": track(partial(curvature_product, op), start(vector))}
         hessian_vector = runs["hessian"].vector
         if self._gram is not None:
@@ -267,9 +269,8 @@ class Monitor:
     def _renew_operators(self, model: Any) -> None:
         """Make H, and G if it is wanted, of this model.
 
-        Where the model has the structure of the last one, they have its network at other
-        parameters, so that nothing is compiled anew. Otherwise vectors and roundings of the last
-        one are forgotten.
+        Of a model with the structure of the last one they have its network at other parameters, so
+        that nothing is compiled anew. Otherwise the last vectors and roundings are forgotten.
         """
         net = None
         if self._hessian is not None:
@@ -306,28 +307,21 @@ class Monitor:
             or row_number - rounding.row >= _RENEWED
             or not norm <= 2 * rounding.scale  # also where the norm is nan
         ):
-            measured = self._measured_rounding(name, inverse_root_of_metric)
+            op = self._gram if name == "gauss_newton" else self._hessian
+            assert op is not None
+            work = HESSIAN * op.net.written * op.net.batch
+            scaling = None
+            if name == "preconditioned":
+                assert inverse_root_of_metric is not None
+                scaling = partial(jnp.multiply, inverse_root_of_metric)
+            multiply = Partial(curvature_product, op)
+            measured = product_error(multiply, op.shape[0], op.dtype, work=work, scaling=scaling)
             rounding = _Rounding(measured, norm, row_number)
             self._roundings[name] = rounding
         return residual + rounding.error
 
-    def _measured_rounding(self, name: str, inverse_root_of_metric: jax.Array | None) -> Error:
-        """The rounding of products with the matrix ``name``, measured by trials."""
-        op = self._gram if name == "gauss_newton" else self._hessian
-        assert op is not None
-        work = HESSIAN * op.net.written * op.net.batch
-        scaling = None
-        if name == "preconditioned":
-            assert inverse_root_of_metric is not None
-            scaling = partial(jnp.multiply, inverse_root_of_metric)
-        multiply = Partial(curvature_product, op)
-        return product_error(multiply, op.shape[0], op.dtype, work=work, scaling=scaling)
-
     def _with_condition(self, row: MonitorRow) -> MonitorRow:
-        """The row with kappa of G and its certificate; the row as it is where none is wanted.
-
-        Where the caller did not say, kappa is wanted if the smaller side of G has at most 100 rows.
-        """
+        """The row with kappa of G and its certificate; the row as it is where none is wanted."""
         op = self._gram
         if op is None or self._wants_kappa is False:
             return row
@@ -341,13 +335,8 @@ class Monitor:
         )
 
 
-def _unchanged(vector: jax.Array) -> jax.Array:
-    """The vector itself: a start that is not mixed with a random one."""
-    return vector
-
-
 def _check(x: Any, *, every: int, rtol: float, probes: int, steps: int, warm_steps: int) -> None:
-    """Refuse arguments of :class:`Monitor` that are batches, or counts below their least value."""
+    """Refuse arguments of :class:`Monitor` that are batches or a model, or out of their range."""
     if is_batches(x):
         msg = "a monitor measures on one batch, and x is a sequence of batches; pass one of them"
         raise ValueError(msg)
@@ -376,14 +365,10 @@ def _row(
     curvature: float | None,
     trace_samples: jax.Array | None,
 ) -> MonitorRow:
-    """The row of a step, from what was measured at it.
+    """The row of a step, from the Lanczos run of each matrix and the error of its value.
 
-    Args:
-      step: the number of the step.
-      runs, errors: the Lanczos run of each matrix by its name, and the error of its value.
-      rests_on: the certificate of the row.
-      curvature: u^T H u / u^T u along the update u; None where no update was given.
-      trace_samples: z^T H z for random vectors z; None where no trace is wanted.
+    ``curvature`` is u^T H u / u^T u along the update u, and ``trace_samples`` are z^T H z for
+    random vectors z; None where they are not wanted. ``rests_on`` is the certificate of the row.
     """
     hessian_run = runs["hessian"]
     # An error without its residual is the rounding of a quotient x^T H x / x^T x, such as that of

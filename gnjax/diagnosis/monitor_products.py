@@ -17,11 +17,6 @@ from gnjax.operators.of_networks.hessian import NetworkHessian
 from gnjax.operators.protocol import Operator
 
 
-def random_start(op: NetworkHessian) -> jax.Array:
-    """The random vector (p,) from which the first run of a monitor starts."""
-    return jax.random.normal(jax.random.key(0), (op.shape[0],), op.dtype)
-
-
 def inverse_root(op: NetworkHessian, metric: Any) -> jax.Array | None:
     """The diagonal of P^{-1/2} for a metric P, or for the state of an optimiser.
 

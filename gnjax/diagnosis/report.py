@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gnjax.conditioning.answer import ASSUMED, is_assumed, short, without_smallest
@@ -15,7 +14,7 @@ from gnjax.diagnosis.remedies.learning_rate import own_rate
 from gnjax.diagnosis.remedies.suggestion import HELPS, Suggestion, count_of
 
 if TYPE_CHECKING:
-    from gnjax.diagnosis.diagnose import Diagnosis, LayerShare
+    from gnjax.diagnosis.diagnose import Diagnosis
 
 _FOUR_DIGITS = 1e-4  # four digits are certain if the relative width of the interval is at most this
 _WIDTH = 80
@@ -127,9 +126,12 @@ def _rates(diagnosis: Diagnosis) -> str:
     for matrix, limit in known.items():
         name = {"G": "the Gauss-Newton matrix G", "H": "the Hessian H"}[matrix]
         lines.append(f"  with {name}: stable below 2 / lambda_max({matrix}) = {limit:.4g}")
+    rate = f"{diagnosis.rate:.4g}"
+    if diagnosis.rate >= 0.999:
+        rate = f"1 - {2 / (diagnosis.condition.value + 1):.3g}"
     lines += _filled(
         f"with G at its best constant rate, {best:.4g}, each step multiplies the error by {bound}"
-        f"(kappa - 1) / (kappa + 1) = {_contraction(diagnosis)}: one more decimal digit takes "
+        f"(kappa - 1) / (kappa + 1) = {rate}: one more decimal digit takes "
         f"{bound}{diagnosis.steps_per_decade:.3g} steps"
     )
     # lambda_max(G) of a part of the samples may be smaller than that of all
@@ -145,13 +147,6 @@ def _rates(diagnosis: Diagnosis) -> str:
     return "\n".join(lines)
 
 
-def _contraction(diagnosis: Diagnosis) -> str:
-    """The rate (kappa - 1) / (kappa + 1), written as 1 - 2 / (kappa + 1) where it is close to 1."""
-    if diagnosis.rate < 0.999:
-        return f"{diagnosis.rate:.4g}"
-    return f"1 - {2 / (diagnosis.condition.value + 1):.3g}"
-
-
 def _layers(diagnosis: Diagnosis) -> str:
     """A table of the layers' shares of both ends, and a sentence on what it shows.
 
@@ -160,7 +155,9 @@ def _layers(diagnosis: Diagnosis) -> str:
     room = max(shutil.get_terminal_size().columns, _WIDTH) - _COLUMNS
     whole = [layer.name for layer in diagnosis.layers]
     names = dict(zip(whole, shortened(whole, room), strict=True))
-    telling = _most_telling(diagnosis.layers)
+    by_share = sorted(diagnosis.layers, key=lambda layer: -max(layer.top, layer.bottom or 0.0))
+    most = {layer.name for layer in by_share[:_LAYERS]}
+    telling = [layer for layer in diagnosis.layers if layer.name in most]
     width = max(len("layer"), *(len(names[layer.name]) for layer in telling))
     lines = [
         f"{'layer':{width}}  {'parameters':>11}  {'lambda_max':>10}  {'lambda_min':>10}  "
@@ -223,13 +220,6 @@ def _change(suggestion: Suggestion) -> str:
     return f"from {short(suggestion.before)} to {short(suggestion.after)}"
 
 
-def _most_telling(layers: Sequence[LayerShare]) -> list[LayerShare]:
-    """The layers with the largest shares of either eigenvalue, in their original order."""
-    ranked = sorted(layers, key=lambda layer: -max(layer.top, layer.bottom or 0.0))
-    names = {layer.name for layer in ranked[:_LAYERS]}
-    return [layer for layer in layers if layer.name in names]
-
-
 def _classes(diagnosis: Diagnosis) -> str:
     """A table of the classes' shares of both ends; "" without classes."""
     if not diagnosis.classes:
@@ -257,28 +247,20 @@ def _remedies(diagnosis: Diagnosis) -> str:
         lines += [*_filled(_numbers(suggestion)), *_filled(suggestion.reason, 4)]
     for suggestion in not_helping:
         lines += _filled(f"does not help here ({suggestion.verdict}): {_numbers(suggestion)}")
-    for reason, names in _by_reason(diagnosis).items():
+    left_out: dict[str, list[str]] = {}  # the names by the reason
+    for remedy in diagnosis.left_out:
+        left_out.setdefault(remedy.reason, []).append(remedy.name)
+    for reason, names in left_out.items():
         lines += _filled(f"not measured: {', '.join(names)}: {reason}")
     return "\n".join(lines)
 
 
 def _mark(diagnosis: Diagnosis) -> str:
-    """A note that says what * means; "" if no kappa of a layer or of a remedy has that mark.
-
-    It stands behind a kappa whose rank is assumed, from a gap in the spectrum.
-    """
+    """A note that says what * means; "" if no kappa of a layer or of a remedy has that mark."""
     conditions = [layer.block for layer in diagnosis.layers]
     for suggestion in diagnosis.suggestions:
         conditions += [suggestion.before, suggestion.after]
     return "\n".join(_filled(ASSUMED, 0)) if any(map(is_assumed, conditions)) else ""
-
-
-def _by_reason(diagnosis: Diagnosis) -> dict[str, list[str]]:
-    """The names of the remedies that were not measured, by the reason for it."""
-    names: dict[str, list[str]] = {}
-    for remedy in diagnosis.left_out:
-        names.setdefault(remedy.reason, []).append(remedy.name)
-    return names
 
 
 def _numbers(suggestion: Suggestion) -> str:

@@ -48,15 +48,10 @@ def part_of_samples(problem: ModelOnData, op: NetworkGram, rows: int) -> tuple[M
 
 @dataclass(frozen=True)
 class _OutputsAtTokens:
-    """The outputs of a model at some of its tokens.
+    """The outputs of a model at some of its tokens; it compares by value, to be compiled once."""
 
-    Attributes:
-      tokens: the indices of the tokens, in the order of all tokens of a sample.
-      axes: how many axes of tokens follow the axis of the samples.
-    """
-
-    tokens: tuple[int, ...]
-    axes: int
+    tokens: tuple[int, ...]  # their indices among all tokens of a sample
+    axes: int  # of tokens, behind the axis of the samples
 
     def __call__(self, apply: Any, params: Any, x: Any) -> jax.Array:
         """The outputs (n, chosen tokens, ...) of ``apply`` at the inputs x."""

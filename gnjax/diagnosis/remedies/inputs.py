@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.conditioning.condition_number import ConditionNumber, condition_number
+from gnjax.conditioning.condition_number import condition_number
 from gnjax.data.transforms import standardise, whiten
 from gnjax.diagnosis.remedies.suggestion import Baseline, ModelOnData, NotMeasurableError, Remedy
 from gnjax.numerics.host import on_device
@@ -19,17 +19,13 @@ from gnjax.operators.stored.matrices import factored
 
 def standardised(problem: ModelOnData, baseline: Baseline) -> Remedy:
     """Inputs of which every feature has mean 0 and variance 1 over the samples."""
-    flat = flat_inputs(baseline.op)
-    changed = _with_inputs(problem, baseline.op, standardise(flat))
-    return Remedy("standardised inputs", _by_covariance(flat), (("", changed.kappa),))
+    flat = _flat_inputs(baseline.op)
+    return _on_inputs("standardised inputs", problem, baseline.op, flat, standardise(flat))
 
 
 def whitened(problem: ModelOnData, baseline: Baseline) -> Remedy:
-    """Inputs whose covariance is the identity on its range, by ZCA.
-
-    It is refused for samples that are all linearly independent.
-    """
-    flat = flat_inputs(baseline.op)
+    """Inputs whose covariance is the identity on its range, by ZCA."""
+    flat = _flat_inputs(baseline.op)
     white = whiten(flat, method="zca")
     if white.rank == len(flat):
         msg = (
@@ -37,11 +33,10 @@ def whitened(problem: ModelOnData, baseline: Baseline) -> Remedy:
             "them orthogonal to each other; give more samples than dimensions"
         )
         raise NotMeasurableError(msg)
-    changed = _with_inputs(problem, baseline.op, white.inputs)
-    return Remedy("whitened inputs", _by_covariance(flat), (("", changed.kappa),))
+    return _on_inputs("whitened inputs", problem, baseline.op, flat, white.inputs)
 
 
-def flat_inputs(op: NetworkGram) -> np.ndarray:
+def _flat_inputs(op: NetworkGram) -> np.ndarray:
     """The inputs as an array of float64 (samples, features); refused where they are no numbers."""
     if not isinstance(op.net.x, jax.Array):
         msg = "inputs of several arrays do not have a single covariance"
@@ -52,20 +47,14 @@ def flat_inputs(op: NetworkGram) -> np.ndarray:
     return np.asarray(op.net.x, np.float64).reshape(op.net.samples, -1)
 
 
-def _with_inputs(problem: ModelOnData, op: NetworkGram, flat: np.ndarray) -> ModelOnData:
-    """The problem with the inputs of ``flat``, (samples, features), in their former shape."""
-    return replace(problem, x=on_device(flat.reshape(op.net.x.shape), op.net.x.dtype))
-
-
-def _by_covariance(flat: np.ndarray) -> str:
-    """Why another scale of inputs may help, with kappa of the covariance of these inputs."""
-    sigma = _covariance_condition(flat)
-    return (
+def _on_inputs(
+    name: str, problem: ModelOnData, op: NetworkGram, flat: np.ndarray, changed: np.ndarray
+) -> Remedy:
+    """The remedy ``name``: inputs ``changed`` in place of ``flat``, both (samples, features)."""
+    x = on_device(changed.reshape(op.net.x.shape), op.net.x.dtype)
+    sigma = condition_number(factored(flat.T / math.sqrt(len(flat))))  # of x^T x / n
+    reason = (
         "for linear networks kappa(G) <= kappa(Sigma) x a factor of the weights (Lemma 2); here "
         f"kappa(Sigma) {'=' if sigma.bounded else '>='} {sigma.value:.3g}"
     )
-
-
-def _covariance_condition(flat: np.ndarray) -> ConditionNumber:
-    """kappa of Sigma = x^T x / n for the inputs x, (n, features), from singular values of x."""
-    return condition_number(factored(flat.T / math.sqrt(len(flat))))
+    return Remedy(name, reason, (("", replace(problem, x=x).kappa),))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.diagnosis.remedies.suggestion import (
@@ -16,14 +16,19 @@ from gnjax.diagnosis.remedies.suggestion import (
 )
 from gnjax.operators.metrics.kronecker import kfac
 from gnjax.operators.metrics.with_metric import preconditioned
+from gnjax.operators.of_networks.network_gram import NetworkGram
+from gnjax.operators.protocol import Operator
 
 _DAMPING = 1e-4  # of lambda_max
 
 
 def diagonal_metric(problem: ModelOnData, baseline: Baseline) -> Remedy:
     """P = diag(G) + damping I, approximated by methods with a learning rate for each parameter."""
-    kappa = partial(_kappa_in_metric, problem, baseline, "diagonal", _damping(baseline))
-    return Remedy("the metric diag(G)", _reason("one rate for each parameter"), (("", kappa),))
+    damping = _DAMPING * baseline.condition.lambda_max
+    metric = partial(preconditioned, metric="diagonal", damping=damping)
+    return _in_metric(
+        "the metric diag(G)", "one rate for each parameter", metric, problem, baseline
+    )
 
 
 def kronecker_metric(problem: ModelOnData, baseline: Baseline) -> Remedy:
@@ -34,30 +39,24 @@ def kronecker_metric(problem: ModelOnData, baseline: Baseline) -> Remedy:
     if not baseline.op.net.layered:
         msg = "no layer of a known type was found in the model"
         raise NotMeasurableError(msg)
-    damping = _damping(baseline)
-    kappa = partial(_kappa_in_metric, problem, baseline, kfac(baseline.op, damping=damping), None)
-    reason = _reason("Kronecker factors of every layer, as K-FAC and Shampoo have them")
-    return Remedy("the metric of K-FAC", reason, (("", kappa),))
+    factors = kfac(baseline.op, damping=_DAMPING * baseline.condition.lambda_max)
+    metric = partial(preconditioned, metric=factors)
+    steps = "Kronecker factors of every layer, as K-FAC and Shampoo have them"
+    return _in_metric("the metric of K-FAC", steps, metric, problem, baseline)
 
 
-def _reason(metric: str) -> str:
-    """What a step in this metric is, for the report."""
-    return f"steps along P^-1 g: {metric}, damped by {_DAMPING:g} lambda_max"
+def _in_metric(
+    name: str,
+    steps: str,
+    metric: Callable[[NetworkGram], Operator],
+    problem: ModelOnData,
+    baseline: Baseline,
+) -> Remedy:
+    """The remedy of ``metric``: kappa of P^{-1/2} G P^{-1/2} on its range, for G on parameters."""
 
+    def kappa() -> ConditionNumber:
+        op = metric(replace(baseline.op, side="parameters"))
+        return condition_number(op, rtol=RTOL, seed=problem.seed)
 
-def _damping(baseline: Baseline) -> float:
-    """What is added to the diagonal of a metric: 1e-4 lambda_max(G)."""
-    return _DAMPING * baseline.condition.lambda_max
-
-
-def _kappa_in_metric(
-    problem: ModelOnData, baseline: Baseline, metric: Any, damping: float | None
-) -> ConditionNumber:
-    """kappa of P^{-1/2} G P^{-1/2} on its range, for the Gauss-Newton matrix G on parameters.
-
-    ``metric`` is P or names it, as for :func:`gnjax.preconditioned`. ``damping`` is None where P
-    has it already.
-    """
-    op = replace(baseline.op, side="parameters")
-    options = {} if damping is None else {"damping": damping}
-    return condition_number(preconditioned(op, metric, **options), rtol=RTOL, seed=problem.seed)
+    reason = f"steps along P^-1 g: {steps}, damped by {_DAMPING:g} lambda_max"
+    return Remedy(name, reason, (("", kappa),))

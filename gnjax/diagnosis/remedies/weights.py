@@ -22,7 +22,6 @@ from gnjax.diagnosis.remedies.suggestion import (
 )
 from gnjax.networks import layers
 from gnjax.networks.forms.samples import one_sample
-from gnjax.networks.layer_types import Use
 from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import natural_order
 from gnjax.numerics.host import on_device
@@ -57,10 +56,7 @@ def skips(problem: ModelOnData, baseline: Baseline) -> Remedy:
 def _with_skip(
     problem: ModelOnData, op: NetworkGram, indices: list[int], beta: float
 ) -> ModelOnData:
-    """The problem with beta added to the diagonal of some matrices among the parameters.
-
-    They are the leaves with these ``indices`` of the tree of parameters that ``op`` holds.
-    """
+    """The problem with beta added to the diagonals of the leaves of parameters at ``indices``."""
     leaves = list(op.net.leaves)
     for index in indices:
         rows, columns = leaves[index].shape
@@ -71,34 +67,27 @@ def _with_skip(
 def _square_kernels(op: NetworkGram) -> list[int]:
     """The indices of the leaves that are square matrices of dense layers, used once for a sample.
 
-    Leaves are the arrays of the tree of parameters. Of those that are reshaped before they are
-    used, the shape is not that of the layer, and they are left out.
+    Of leaves that are reshaped before they are used, the shape is not that of the layer.
     """
+    trace = layers.traced_layers(op.net.one, op.net.leaves, one_sample(op.net.x))
+    uses = [layer.only_use for layer in trace.layers]
     return sorted(
         use.leaf
-        for use in dense_layers(op)
-        if use.positions == 1
+        for use in uses
+        if use is not None
+        and use.kind == "dot_general"
+        and not use.loops
+        and use.groups == use.positions == 1
         and use.sizes.inputs == use.sizes.outputs
         and op.net.leaves[use.leaf].shape == use.sizes[1:]
     )
 
 
-def dense_layers(op: NetworkGram) -> list[Use]:
-    """The dense layers outside loops whose parameter is used once, in the order of their use."""
-    trace = layers.traced_layers(op.net.one, op.net.leaves, one_sample(op.net.x))
-    uses = [layer.only_use for layer in trace.layers]
-    return [
-        use
-        for use in uses
-        if use is not None and use.kind == "dot_general" and not use.loops and use.groups == 1
-    ]
-
-
 def _linear_chain(op: NetworkGram) -> list[jax.Array]:
     """W_1 .. W_L, each (a_{l-1}, a_l), if the model is x -> x W_1 .. W_L; else an empty list.
 
-    Whether it is, is found by comparing outputs: the product of all parameters in the order of
-    their names, as they are or transposed, must have the outputs of the model.
+    The product of all parameters in the order of their names, as they are or transposed, must then
+    have the outputs of the model.
     """
     net = op.net
     if any(leaf.ndim != 2 for leaf in net.leaves) or getattr(net.x, "ndim", 0) != 2:
@@ -107,17 +96,12 @@ def _linear_chain(op: NetworkGram) -> list[jax.Array]:
     kernels = [leaf for _, leaf in sorted(named_leaves, key=lambda pair: natural_order(pair[0]))]
     outputs = net.outputs(net.leaves, net.x)
     for chain in (kernels, [kernel.T for kernel in kernels]):
-        if _fits_together(chain, net.x.shape[1], net.k):
+        fit = all(first.shape[1] == second.shape[0] for first, second in pairwise(chain))
+        if fit and (chain[0].shape[0], chain[-1].shape[1]) == (net.x.shape[1], net.k):
             difference = jnp.abs(_product(chain, net.x) - outputs).max()
             if float(difference) <= _SAME_OUTPUT * float(jnp.abs(outputs).max()):
                 return chain
     return []
-
-
-def _fits_together(chain: list[jax.Array], inputs: int, outputs: int) -> bool:
-    """Whether the product W_1 .. W_L exists and has the shape (inputs, outputs)."""
-    fits = all(first.shape[1] == second.shape[0] for first, second in pairwise(chain))
-    return fits and chain[0].shape[0] == inputs and chain[-1].shape[1] == outputs
 
 
 def _product(chain: Sequence[jax.Array], x: jax.Array) -> jax.Array:
@@ -153,10 +137,9 @@ def _median_kappa(problem: ModelOnData, chain: list[jax.Array], factor: int) -> 
 
 
 def _gaussian_chain(chain: list[jax.Array], factor: int, seed: list[int]) -> list[jax.Array]:
-    """W_1 .. W_L with new Gaussian entries and ``factor`` times the hidden widths of the chain.
+    """W_1 .. W_L, (inputs, outputs), with new Gaussian entries and ``factor`` times hidden widths.
 
-    The matrices are (inputs, outputs) of their layer. The mean square of the entries times the
-    inputs is as in the chain, for each of them.
+    The mean square of the entries times the inputs is as in the chain, for each of them.
     """
     rng = np.random.default_rng(seed)
     last = len(chain) - 1
