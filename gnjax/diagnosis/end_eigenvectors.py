@@ -29,11 +29,8 @@ def end_eigenvectors(
 
     ``values`` are the eigenvalues from the largest down. ``top`` and ``bottom`` are eigenvectors
     (p, m) of the largest and of the smallest non-zero eigenvalue, one for each of its m
-    repetitions. They are v = J^T u for the left singular vectors u of J, and not of length 1.
-
-    The u come from a singular value decomposition of J, or of a triangular factor with the same u
-    where J is wide. Where kappa is small, they are eigenvectors of J J^T, which take a fraction of
-    the time, and whose eigenvalues are accurate only to within eps lambda_max.
+    repetitions. They are v = J^T u for the left singular vectors u of J, and not of length 1. Where
+    kappa is small, the u are eigenvectors of J J^T, which take a fraction of the time.
     """
     rows, parameters = jacobian.shape
     if rows < parameters and condition.resolved and condition.value < _SMALL_KAPPA:
@@ -47,11 +44,7 @@ def end_eigenvectors(
 
 
 def top_eigenvectors(op: NetworkGram, seed: int) -> np.ndarray:
-    """Eigenvectors (p, m) of G for its largest eigenvalue with m repetitions, by block Lanczos.
-
-    For an operator J J^T on the outputs they are v = J^T u from its eigenvectors u, and not of
-    length 1.
-    """
+    """Eigenvectors (p, m) of G for its largest eigenvalue, of any lengths, by block Lanczos."""
 
     def enough(run: krylov.Run) -> bool:
         """Whether the residual of the largest Ritz pair is small enough."""
@@ -80,18 +73,13 @@ def rescaling_curvature(net: Network, jacobian: np.ndarray, bottom: np.ndarray) 
 
     Such a direction w = R c multiplies each array by a factor of its own: R has one column for each
     array, with its weights as entries. The answer is the least |J w|^2 over those with v . w = 1,
-    where v is the eigenvector of lambda_min:
+    where v is the first eigenvector in ``bottom`` (p, m), those of G = J^T J for lambda_min:
 
         1 / (r^T (R^T J^T J R)^+ r) with r = R^T v.
 
     It is at least lambda_min, because |J w|^2 >= lambda_min (v . w)^2. And a non-zero eigenvalue is
     at most as large: |J w|^2 / |u|^2 is a Rayleigh quotient of the part u of w in the range of J^T,
     and |u| >= v . u = 1.
-
-    Args:
-      net: the network, whose parameters are the weights.
-      jacobian: J, (rows, p).
-      bottom: eigenvectors (p, m) of G = J^T J for lambda_min, of any lengths; v is the first one.
     """
     v = bottom[:, 0] / np.linalg.norm(bottom[:, 0])
     weights = np.asarray(gather(net, net.leaves), np.float64)

@@ -71,7 +71,6 @@ def layer_shares(
     rank_bounds = cache(partial(entry_rank_bounds, op.net, columns))  # of all layers together
 
     def bound_of(index: int) -> RankBound:
-        """The bound on the rank of J's columns for the layer of this number."""
         return rank_bounds()[index]
 
     longest_side = LIMITS.small_rows if len(names) > 1 else 0
@@ -86,11 +85,7 @@ def layer_shares(
 
 
 def _share_of_squares(vectors: np.ndarray, chosen: np.ndarray) -> float:
-    """The squared length of the chosen entries of a vector, divided by that of all its entries.
-
-    The vectors are columns, (p, m), and the answer is the mean over them. ``chosen`` are indices of
-    rows.
-    """
+    """The squared length of a vector's ``chosen`` entries over that of all; the mean of columns."""
     squares = np.square(vectors)
     return float((squares[chosen].sum(axis=0) / squares.sum(axis=0)).mean())
 
@@ -104,9 +99,8 @@ def most_sensitive(layers: Sequence[LayerShare]) -> LayerShare | None:
 def shortened(names: Sequence[str], width: int) -> list[str]:
     """The names with at most ``width`` letters each, of which no two become the same.
 
-    Of a longer name its beginning and its end are kept, as the path of a layer begins with the
-    part of the model and ends with the layer. The cut is in the middle, or as near to it as leaves
-    all names distinct. Where no cut does, names that would become the same stay whole.
+    A longer name is cut in its middle, or as near to it as leaves all names distinct. Where no cut
+    does, names that would become the same stay whole.
     """
     kept = max(width - len(_CUT), 2)
     heads = sorted(range(1, kept), key=lambda head: abs(2 * head - kept))

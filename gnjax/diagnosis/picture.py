@@ -67,19 +67,13 @@ def write_title(axes: Axes, text: str) -> None:
 
 
 def explain_mark(axes: Axes, conditions: Sequence[ConditionNumber | None]) -> None:
-    """Write below the axes what the mark * of :func:`short` means, if one of the kappas has it.
-
-    The mark is on a kappa at a rank that is only assumed.
-    """
+    """Write below the axes what the mark * of :func:`short` means, if one of the kappas has it."""
     if any(map(is_assumed, conditions)):
         write_below(axes, "* at an assumed rank: kappa may be larger")
 
 
 def write_below(axes: Axes, text: str) -> None:
-    """Write a grey text below the axes and what is there already, in lines like a title's.
-
-    It ends where the axes end on the right, so that long names of layers can be over it.
-    """
+    """Write a grey text below the axes and what is there already, in lines like a title's."""
     above = axes.get_xlabel()
     label = axes.set_xlabel("", loc="right", color=_GREY, fontsize="small")
     _write_lines(label, text, axes)
@@ -136,10 +130,7 @@ def _step(texts: Sequence[str], points: float) -> int:
 
 
 def _in_lines(name: str, letters: int) -> str:
-    """A name in lines of so many letters, which end after a slash, a point or an underscore.
-
-    A part that is longer than a line is cut.
-    """
+    """A name in lines of so many letters, which end after a slash, a point or an underscore."""
     lines = [""]
     for part in re.findall(rf"[^/._]{{1,{letters - 1}}}[/._]?|[/._]", name):
         if lines[-1] and len(lines[-1] + part) > letters:
@@ -177,12 +168,7 @@ def _spectrum(axes: Axes, diagnosis: Diagnosis) -> None:
 
 
 def _mark_floor(axes: Axes, condition: ConditionNumber) -> None:
-    """A dashed line at the floor, below which no eigenvalue can be told from zero.
-
-    Of a floor far below the eigenvalues, as that of squared singular values often is, the number
-    alone is written, with an arrow that points down. An axis that reached down to it would leave
-    the spectrum a narrow band at the top.
-    """
+    """A dashed line at the floor; of one far below the eigenvalues the number alone."""
     if condition.floor <= 0:
         return
     if condition.floor * _NEAR >= condition.lambda_min:

@@ -19,10 +19,9 @@ def part_of_samples(problem: ModelOnData, op: NetworkGram, rows: int) -> tuple[M
     """A problem on a part of the data whose Jacobian has at most ``rows`` rows.
 
     Returns the problem and a description of the part in words, or the whole problem and "" where
-    no such part can be taken. The part consists of samples at equal distances. If a single sample
-    has too many rows, and each of its tokens has a label, it consists of tokens of one sample, also
-    at equal distances. The model still sees the other tokens. ``op`` is the Gauss-Newton matrix of
-    the whole problem.
+    no such part can be taken. The part consists of samples at equal distances, or, where a single
+    sample has too many rows and a label for each token, of tokens of one sample. The model still
+    sees the other tokens. ``op`` is the Gauss-Newton matrix of the whole problem.
     """
     n, rows_per_sample = op.net.samples, op.net.rows
     if op.net.coupled:  # an output depends on other samples, so that a part is another model

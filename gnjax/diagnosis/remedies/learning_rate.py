@@ -23,10 +23,8 @@ _FACTORS = (0.25, 1 / 16)  # of the learning rate of the layer
 def own_learning_rate(problem: ModelOnData, baseline: Baseline) -> Remedy:
     """A learning rate s eta for the layer l that is most sensitive, for several s below 1.
 
-    Every other layer keeps the rate eta. It is the same as gradient descent on theta' with
-    theta_l = sqrt(s) theta'_l for the parameters of the layer, so that its columns of the Jacobian
-    are multiplied by sqrt(s). G_l becomes s G_l, and to first order d ln kappa / d ln s is the
-    layer's share of lambda_max less its share of lambda_min.
+    It is gradient descent on theta' with theta_l = sqrt(s) theta'_l, so that the layer's columns of
+    the Jacobian are multiplied by sqrt(s), and G_l becomes s G_l.
     """
     if not baseline.suspect_parameters:
         msg = "no layer has a much larger share of lambda_max than of lambda_min"

@@ -149,9 +149,8 @@ def block_condition(
 ) -> ConditionNumber:
     """kappa of J_b J_b^T, where ``jacobian`` is J_b: columns of the Jacobian of ``op``.
 
-    The columns may be scaled, each by a factor of at most 1. The error of the whole Jacobian is
-    then a bound on that of J_b. ``limit()`` is a bound on the rank of J_b; it is asked only where
-    not all eigenvalues are certified to be positive.
+    The columns may be scaled by factors of at most 1, so that the error of the whole Jacobian
+    bounds theirs. ``limit()`` bounds the rank of J_b, and is asked only where it is needed.
     """
     # J_b J_b^T and J_b^T J_b have the same kappa: the smaller one is formed.
     wide = jacobian if jacobian.shape[0] <= jacobian.shape[1] else jacobian.T

@@ -127,12 +127,7 @@ def _factors(layers: Layers, skip: float, root: CovarianceRoot) -> KroneckerFact
 
 
 def _rank_bounds(layers: Layers, skip: float, root: CovarianceRoot) -> tuple[tuple[int, ...], ...]:
-    """Bounds (L,) on the ranks of S_l = W_L .. W_{l+1} and of T_l = Sigma^{1/2} (W_{l-1} .. W_1)^T.
-
-    The rank of a product is at most the number of disjoint paths through its layers, along entries
-    that are not zero: to the outputs for S_l, and for T_l from the inputs that Sigma has. That of
-    T_l is also at most the rank of Sigma.
-    """
+    """Bounds (L,) on the ranks of S_l and T_l: the numbers of disjoint paths, and Sigma's rank."""
     edges = [pattern(np.asarray(w), skip) for w in layers.originals]
     outputs = np.ones(layers.stored[-1].shape[0], bool)
     lefts = path_counts([transposed(e) for e in edges[:0:-1]], outputs)[::-1]

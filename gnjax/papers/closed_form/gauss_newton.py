@@ -34,11 +34,9 @@ class LinearGaussNewton(SumOfKroneckers):
     factors: KroneckerFactors
 
     def facts(self) -> Facts:
-        """What is known of the operator, beside what is known of any sum of Kronecker products.
+        """Those of any sum, and what its layers prove.
 
-        This is a proved bound on the rank, which is the rank for almost all weights (where
-        ``factors.assumed``, for the numerical rank of Sigma that was assumed), a factor J with
-        G = J J^T, the restriction to the range, and methods of its own to compute kappa.
+        The bound on the rank is the rank for almost all weights.
         """
         return replace(
             super().facts(),
@@ -56,10 +54,7 @@ class LinearGaussNewton(SumOfKroneckers):
         return Error(super().error(norm).value, evidence, failure, reason)
 
     def _exponents(self) -> list[tuple[int | None, int | None]]:
-        """e with 2^e near A_l = S_l S_l^T and near B_l = T_l T_l^T, for every l; None for zeros.
-
-        They are twice those of S_l and T_l, as the products may underflow where the factors do not.
-        """
+        """Twice those of S_l and T_l, as A_l and B_l may underflow where these do not."""
         sides = (
             [largest_exponent(s) for s in side]
             for side in (self.factors.lefts, self.factors.rights)

@@ -45,11 +45,6 @@ class Map:
     matrix: NDArray
     skip: float = 0.0
 
-    def norm(self) -> float:
-        """An upper bound on ||W + beta I||_F."""
-        squared = _norm(self.matrix) * (1 + gamma(self.matrix.size, _DOUBLE))
-        return raised(squared + abs(self.skip) * min(self.matrix.shape) ** 0.5)
-
     def times(self, vectors: _Array) -> _Array:
         """(W + beta I) on columns (n, b), in float64."""
         image = np.asarray(self.matrix, np.float64) @ vectors
@@ -126,7 +121,9 @@ def middle_norms(steps: Sequence[Map], first: int, seed: int) -> _Array:
     blocks: dict[int, _Array] = {}  # W_a .. W_(b+1) on the random columns that start behind b
     factors: dict[int, float] = {}
     for a, step in enumerate(steps, start=1):
-        frobenius, columns = step.norm(), step.matrix.shape[1]
+        columns = step.matrix.shape[1]
+        frobenius = _norm(step.matrix) * (1 + gamma(step.matrix.size, _DOUBLE))
+        frobenius = raised(frobenius + abs(step.skip) * min(step.matrix.shape) ** 0.5)
         if first <= a - 1 <= depth - 2:
             blocks[a - 1], factors[a - 1] = probes(columns, seed + a)
         for b, image in blocks.items():
@@ -146,9 +143,8 @@ def middle_norms(steps: Sequence[Map], first: int, seed: int) -> _Array:
 def apply(step: Map, vectors: Vectors) -> Vectors:
     """(W + beta I) (y + c) in about twice the working precision, with the error of this step alone.
 
-    ``vectors`` are y + c: y has few bits, so that W = H + R with few bits in H gives H y exactly,
-    and c is the small rest. In the same way beta is split for the part of the identity. The sum of
-    the exact products is again split into a part of few bits and a rest.
+    beta is split as W is, for the part of the identity. The sum of the exact products is again
+    split into a part of few bits and a rest.
     """
     main, rest, norm, low = _split_product(step.matrix, vectors)
     y, c = _norm(vectors.main), _norm(vectors.rest)
@@ -177,8 +173,8 @@ def apply(step: Map, vectors: Vectors) -> Vectors:
 def _split_product(matrix: NDArray, vectors: Vectors) -> tuple[_Array, _Array, float, float]:
     """H y exactly, R y + W c, and bounds on ||W||_F and ||R||_F, for W = H + R and y + c.
 
-    ``matrix`` is W, and ``vectors`` have y as ``main`` and c as ``rest``. Each row of H has so few
-    bits that H y, a sum of as many terms as W has columns, is exact in the 53 bits of float64.
+    Each row of H has so few bits that H y, a sum of as many terms as W has columns, is exact in the
+    53 bits of float64.
     """
     rows, columns = matrix.shape
     bits = 53 - _BITS - math.ceil(math.log2(columns + 1))
@@ -200,12 +196,9 @@ def _split_product(matrix: NDArray, vectors: Vectors) -> tuple[_Array, _Array, f
 
 
 def _leading(rows: _Array, bits: int) -> _Array:
-    """Every row rounded to multiples of 2^-bits times the power of two above its largest entry.
-
-    A large number is added and subtracted again, after which only these leading bits are left.
-    """
+    """Every row rounded to multiples of 2^-bits times the power of two above its largest entry."""
     _, exponents = np.frexp(np.abs(rows).max(axis=1, keepdims=True))
-    shift = np.ldexp(1.5, exponents + 52 - bits)
+    shift = np.ldexp(1.5, exponents + 52 - bits)  # added and subtracted, it leaves leading bits
     leading = rows + shift
     leading -= shift
     return leading

@@ -44,9 +44,7 @@ class Layers:
     def error(self, index: int, skip: float) -> float:
         """A bound on the error in Frobenius norm of the stored W_l + beta I, for l = ``index`` + 1.
 
-        The conversion of beta = ``skip`` to the working precision moves the diagonal, of length r,
-        by r^{1/2} |beta - stored beta|. The rounding of the sums moves it by at most
-        eps (||diag W|| + r^{1/2} |stored beta|).
+        beta = ``skip`` is rounded to the working precision, and so are the sums on the diagonal.
         """
         if skip == 0.0:
             return self.errors[index]
@@ -59,10 +57,7 @@ class Layers:
 
 
 def checked_layers(weights: Sequence[ArrayLike]) -> Layers:
-    """W_1 .. W_L as given and in the working precision, and how far the two differ.
-
-    Matrices whose shapes do not chain are refused.
-    """
+    """W_1 .. W_L as given and in the working precision, refused where their shapes do not chain."""
     arrays = check_weights(weights)
     originals = tuple(w if isinstance(w, jax.Array) else np.asarray(w) for w in weights)
     errors = tuple(conversion_error(w, s) for w, s in zip(originals, arrays, strict=True))

@@ -215,8 +215,8 @@ def _jacobian_error(layer: LeakyLayer, inputs: jax.Array, compaction: float) -> 
 
     The block of V is the Khatri-Rao product of X and W with slopes of at most 1. With the errors
     E_X of ``inputs``, ``compaction`` included, and E_W of W it moves by at most
-    ||E_X|| ||W|| + ||X|| ||E_W|| + ||E_X|| ||E_W||, and by the roundings of each entry, also of the
-    slope. The block of W moves by the error of the activations.
+    ||E_X|| ||W|| + ||X|| ||E_W|| + ||E_X|| ||E_W||, and by roundings. That of W moves by the error
+    of the activations.
     """
     dtype = layer.outer.dtype
     outer, data = frobenius_norm(layer.outer), frobenius_norm(inputs)
@@ -279,10 +279,9 @@ def _form_error(layer: LeakyLayer) -> float:
     """A bound on the error of :func:`_form`, by rounding and by the errors of the stored W and X.
 
     The matrix is J_V J_V^T + Gamma (x) I, where J_V is the Jacobian by V. If J_V moves by s, the
-    first term moves by at most (2 ||J_V|| + s) s, and Gamma in the same way. The rounding of the
-    first term is at most gamma |J_V| |J_V|^T entry by entry, also where it is put together from the
-    terms for each slope, none of which has a negative factor. Its norm is at most ||J_V||_F^2,
-    computed unit by unit as sum_ij |w_i|^2 (Lambda^i_jj)^2 |x_j|^2.
+    first term moves by at most (2 ||J_V|| + s) s, and Gamma in the same way. Its rounding is at
+    most gamma |J_V| |J_V|^T entry by entry, as no term of a slope has a negative factor, with a
+    norm of at most ||J_V||_F^2 = sum_ij |w_i|^2 (Lambda^i_jj)^2 |x_j|^2.
     """
     dtype, (units, samples) = layer.outer.dtype, layer.slopes.shape
     outer, inputs = frobenius_norm(layer.outer), frobenius_norm(layer.inputs)

@@ -67,19 +67,14 @@ class Staircase:
     right_rounding: float
 
     def error(self, left_norms: _Array, right_norms: _Array) -> float:
-        """How far sum_l A_l (x) B_l is from its restriction, for ||A_l||_F and ||B_l||_F.
-
-        If S_l moves by e, its distance from the space it is restricted to, A_l = S_l S_l^T moves by
-        a_l = (2 ||S_l|| + e) e and its share of rounding, B_l by b_l in the same way, and their
-        product by a_l ||B_l|| + ||A_l|| b_l + a_l b_l.
-        """
+        """How far sum_l A_l (x) B_l is from its restriction, for ||A_l||_F and ||B_l||_F."""
         a = _gram_distance(left_norms, self.left_distances, self.left_rounding)
         b = _gram_distance(right_norms, self.right_distances, self.right_rounding)
         return raised(float((a * right_norms + left_norms * b + a * b).sum()))
 
 
 def _gram_distance(norms: _Array, distances: _Array, rounding: float) -> _Array:
-    """How far each Gram matrix A_l moves, from ||A_l||_F and the distance that S_l moves."""
+    """How far each A_l = S_l S_l^T moves, from ||A_l||_F and the distance that S_l moves."""
     norms = np.asarray(norms, np.float64)
     return (2 * np.sqrt(norms) + distances) * distances + rounding * norms
 
@@ -87,11 +82,9 @@ def _gram_distance(norms: _Array, distances: _Array, rounding: float) -> _Array:
 def adapt(factors: KroneckerFactors) -> Staircase:
     """The factors S_l and T_l in orthonormal bases of R^k and R^d that follow their column spaces.
 
-    The column spaces of S_l grow with l, and those of T_l shrink. That of S_l lies in the span of
-    the first u_l vectors of the left basis, and that of T_l in that of the first v_l of the right
-    one, for the bounds u_l and v_l on their ranks. So sum_l (S_l S_l^T) (x) (T_l T_l^T) is zero but
-    for a staircase of pairs of basis vectors. Rows that are exactly zero are left out exactly;
-    other directions are found by rotations.
+    The column space of S_l lies in the span of the first u_l vectors of the left basis, and that of
+    T_l in that of the first v_l of the right one, for the bounds u_l and v_l on their ranks. Rows
+    that are exactly zero are left out exactly; other directions are found by rotations.
     """
     lefts, left_distances, left_rounding = _adapted(factors.lefts[::-1], factors.left_ranks[::-1])
     rights, right_distances, right_rounding = _adapted(factors.rights, factors.right_ranks)
@@ -114,9 +107,8 @@ def _adapted(
 ) -> tuple[tuple[_Array, ...], _Array, float]:
     """Factors (n, a_l) in one orthonormal basis; the first ranks[l] vectors span their columns.
 
-    The column spaces and ``ranks`` shrink along the tuple. Where a rank drops, rows of zeros are
-    left out first. If that is not enough, the remaining rows are rotated so that the column spaces
-    of all later factors lie in the first ranks[l] rows.
+    Where a rank drops, rows of zeros are left out first. If that is not enough, the remaining rows
+    are rotated so that the column spaces of all later factors lie in the first ranks[l] rows.
 
     Returns:
       the factors in the new coordinates (ranks[l], a_l), the Frobenius norms of what was left out
@@ -144,11 +136,7 @@ def _adapted(
 
 
 def _longest_lived_first(factors: list[_Array]) -> list[_Array]:
-    """The factors (rows, a_l) with their rows in a common new order.
-
-    The later in the list a row is zero for good, the earlier it comes, so that rows that are zero
-    from some factor on are the last ones of that factor.
-    """
+    """The factors with their rows in a new order: the later a row is zero for good, the earlier."""
     nonzero = np.stack([f.any(axis=1) for f in factors])  # (L, rows)
     lives = np.where(nonzero, np.arange(1, len(factors) + 1)[:, None], 0).max(axis=0)
     order = np.argsort(-lives, kind="stable")
@@ -167,8 +155,8 @@ def _rotation(factors: list[_Array], rank: int) -> _Array:
     """An orthogonal matrix whose first columns span the column spaces of all the factors.
 
     The left singular vectors of the first factor, which has the largest space, are tried first. If
-    its singular values differ much, they can be too inaccurate for the later factors. Then the
-    vectors are those of all factors side by side, each scaled to norm 1.
+    they are too inaccurate for the later ones, they are those of all factors side by side, each
+    scaled to norm 1.
     """
     rotation = _left_vectors(factors[0])
     tolerance = _CLOSE * spectral_error(max(factors[0].shape), factors[0].dtype)

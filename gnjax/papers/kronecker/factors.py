@@ -90,8 +90,7 @@ class KroneckerFactors:
 def of_kroneckers(factors: KroneckerFactors) -> Factorisation:
     """J = [S_1 (x) T_1, .., S_L (x) T_L], so that J J^T = sum_l S_l S_l^T (x) T_l T_l^T.
 
-    A factor S (k, a) or T (d, a') with more columns than rows is replaced by the transposed R of
-    S^T = Q R, since R^T R = S S^T. J is formed when the result's ``form`` is called.
+    A factor S with more columns than rows is replaced by the transposed R of S^T = Q R.
     """
     pairs = list(zip(factors.lefts, factors.rights, strict=True))
     rows = pairs[0][0].shape[0] * pairs[0][1].shape[0]
@@ -107,9 +106,8 @@ def of_kroneckers(factors: KroneckerFactors) -> Factorisation:
 def _kronecker_error(factors: KroneckerFactors) -> Error:
     """A bound on the error of J = [S_1 (x) T_1, .., S_L (x) T_L] in the 2-norm.
 
-    It is the root of the sum of squares of the errors of all S (x) T. With errors e of S and f of
-    T, one of these is at most e ||T|| + (||S|| + e) f, and the rounding of the product. A factor
-    with more columns than rows is compacted first by a QR factorisation, whose error is measured.
+    With errors e of S and f of T, that of S (x) T is at most e ||T|| + (||S|| + e) f, and the
+    rounding of the product. The QR factorisation of a wide factor has a measured error.
     """
     squared, compacted = 0.0, False
     sides = zip(

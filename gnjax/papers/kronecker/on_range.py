@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.rounding import LAPACK_ROUNDING
@@ -13,7 +14,8 @@ from gnjax.operators.algebra import Algebra
 from gnjax.operators.facts import Facts, error_of
 from gnjax.papers.kronecker.operator import SumOfKroneckers
 from gnjax.papers.kronecker.packed import packed_product
-from gnjax.papers.kronecker.reduced_sum import Reduced, packed_matrix
+from gnjax.papers.kronecker.reduced_sum import Reduced
+from gnjax.spectra.whole import host_matrix
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,14 +47,16 @@ class OnRange(Algebra):
         return packed_product(self.reduced.operator, self.reduced.groups, rows).T.reshape(v.shape)
 
     def as_matrix(self) -> jax.Array:
-        return jnp.asarray(packed_matrix(self.reduced))
+        """The dense matrix (n, n), whose rows are the entries of the staircase, row after row."""
+        groups, d = self.reduced.groups, self.reduced.operator.rights.shape[-1]
+        lengths = np.repeat([columns for _, columns in groups], [rows for rows, _ in groups])
+        inside = np.concatenate([row * d + np.arange(size) for row, size in enumerate(lengths)])
+        matrix, _ = host_matrix(self.reduced.operator)
+        whole = len(inside) == len(matrix)
+        return jnp.asarray(matrix if whole else matrix[np.ix_(inside, inside)])
 
     def error(self, norm: float) -> Error:
-        """How far an eigenvalue can be from that of the exact matrix, for the 2-norm ``norm``.
-
-        It is the error of the restricted sum, with the evidence of the whole one's. If the basis of
-        the range came from singular vectors, LAPACK's rounding is a part of the evidence.
-        """
+        """The error of the restricted sum, with the evidence of the whole one's."""
         error_on_range = error_of(self.reduced.operator, norm).value
         error = error_of(self.whole, norm).to(error_on_range)
         return error + LAPACK_ROUNDING if self.reduced.rotated else error

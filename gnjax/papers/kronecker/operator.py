@@ -79,11 +79,7 @@ class SumOfKroneckers(Algebra):
         ]
 
     def _trace(self) -> tuple[float, Error]:
-        """The trace sum_l tr A_l tr B_l, and its rounding.
-
-        A sum of products of n terms in float64 has an error of at most gamma_n times the sum of
-        their absolute values.
-        """
+        """The trace sum_l tr A_l tr B_l, and its rounding in float64."""
         sides = [np.asarray(side, np.float64) for side in (self.lefts, self.rights)]
         lefts, rights = (np.trace(side, axis1=1, axis2=2) for side in sides)
         outer, inner = (np.abs(np.diagonal(s, axis1=1, axis2=2)).sum(axis=1) for s in sides)
@@ -135,8 +131,7 @@ class SumOfKroneckers(Algebra):
 def _product(lefts: jax.Array, rights: jax.Array, v: jax.Array) -> jax.Array:
     """sum_l A_l (x) B_l on columns v (k d, b), or on one vector (k d,).
 
-    A column is a (k, d) matrix M row by row, and its image is sum_l A_l M B_l. All B_l are applied
-    by one (L d, d) by (d, k b) product, in O(L k d^2) operations for each column.
+    All B_l are applied by one (L d, d) by (d, k b) product.
     """
     depth, k, _ = lefts.shape
     d = rights.shape[-1]
@@ -190,11 +185,7 @@ def sum_of_kroneckers(lefts: Sequence[ArrayLike], rights: Sequence[ArrayLike]) -
 def _symmetric_terms(
     name: str, matrices: Sequence[ArrayLike]
 ) -> tuple[tuple[jax.Array, ...], tuple[float, ...]]:
-    """The symmetric parts of ``matrices``, and how far each as stored is from the original's.
-
-    They are the A_l or the B_l of a sum of Kronecker products, called ``name`` where one is
-    refused.
-    """
+    """The symmetric parts of ``matrices``, and how far each as stored is from the original's."""
     arrays = [check_matrix(name, matrix) for matrix in matrices]
     for matrix in arrays:
         if matrix.shape != arrays[0].shape or matrix.ndim != 2 or len(set(matrix.shape)) != 1:
@@ -214,9 +205,8 @@ def sum_error(
 ) -> float:
     """A bound on the error of sum_l A_l (x) B_l, from the norms and errors of stored A_l and B_l.
 
-    ``lefts`` and ``rights`` are their Frobenius norms, ``left_errors`` a_l and ``right_errors``
-    b_l. The exact A_l has norm at most ||A_l|| + a_l, so that A_l (x) B_l moves by
-    a_l ||B_l|| + (||A_l|| + a_l) b_l. To this comes the rounding of the terms and of their sum,
+    With the Frobenius norms ``lefts`` and ``rights`` and the errors a_l and b_l, A_l (x) B_l moves
+    by a_l ||B_l|| + (||A_l|| + a_l) b_l. To this comes the rounding of the terms and of their sum,
     which forming the matrix adds.
     """
     total = 0.0

@@ -1,7 +1,4 @@
-"""Vectors on a staircase of basis vectors: its rows have different lengths.
-
-They are stored (packed) one after the other.
-"""
+"""Vectors on a staircase of basis vectors: its rows, of different lengths, one after the other."""
 
 from __future__ import annotations
 
@@ -25,12 +22,7 @@ TermGroups = tuple[tuple[int, int], ...]
 def packed_product(
     op: SumOfKroneckers, groups: TermGroups, rows: jax.Array | np.ndarray
 ) -> jax.Array:
-    """G = sum_l A_l (x) B_l on packed vectors, (b, n) to (b, n), on the range of G.
-
-    A packed vector has the entries of a (k, d) matrix that lie in a staircase: ``groups`` are
-    (rows, columns) of its runs of rows of equal length. It is filled up with zeros, multiplied by
-    G, and packed again.
-    """
+    """G = sum_l A_l (x) B_l on packed vectors, (b, n) to (b, n), filled up with zeros to (k, d)."""
     d = op.rights.shape[-1]
     parts = parts_of(groups, jnp.asarray(rows))
     padded = [jnp.pad(part, ((0, 0), (0, 0), (0, d - part.shape[-1]))) for part in parts]
@@ -46,16 +38,12 @@ def packed_product(
 
 
 def packed(parts: Iterable[jax.Array]) -> jax.Array:
-    """Pack the matrices (b, rows, columns) of every group into vectors (b, n)."""
+    """The vectors (b, n) of the matrices (b, rows, columns) of every group."""
     return jnp.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
 
 
 def parts_of(groups: TermGroups, rows: _Rows) -> list[_Rows]:
-    """Unpack vectors (b, n) into the matrices (b, rows, columns) of every group.
-
-    A packed vector has these matrices one after the other, each row by row, for the groups
-    (rows, columns).
-    """
+    """The matrices (b, rows, columns) of every group, of which packed vectors (b, n) consist."""
     parts: list[_Rows] = []
     offset = 0
     for count, columns in groups:

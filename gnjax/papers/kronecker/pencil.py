@@ -60,12 +60,7 @@ class Compression:
 
 
 def compressions(reduced: Reduced) -> tuple[Compression, ...]:
-    """The mean of sum_l (A_l)_ii B_l over the rows i of each group, by its eigenpairs.
-
-    G = sum_l A_l (x) B_l has the diagonal blocks sum_l (A_l)_ii B_l. On its range, the staircase,
-    the rows i of a group (rows, columns) have the same number of columns. The means are a
-    preconditioner for G, as the A_l are near multiples of the identity.
-    """
+    """The mean of the diagonal blocks sum_l (A_l)_ii B_l of G over the rows i of each group."""
     diagonals = np.diagonal(np.asarray(reduced.operator.lefts), axis1=1, axis2=2)  # (L, k)
     several, row = [], 0
     for rows, columns in reduced.groups:
@@ -93,22 +88,20 @@ class KroneckerEnd:
 
     @property
     def rounding(self) -> float:
-        """About |G w computed - G w| for unit vectors w: some eps times the norm of G.
+        """About |G w computed - G w| for unit vectors w, with the rounding of products with R.
 
-        ||G|| is about that of its compressions, the block means that the preconditioner R is made
-        of. The rounding of products with R and R^T is included.
+        ||G|| is about that of its compressions.
         """
         largest = max(float(np.abs(c.values).max()) for c in self.compressed)
         rows = self.reduced.operator.lefts.shape[-1]
         return _UNITS * rows**0.5 * float(jnp.finfo(self.reduced.operator.dtype).eps) * largest
 
     def start(self) -> tuple[KroneckerPencil, np.ndarray]:
-        """The pencil, and vectors e (x) v to begin with, for an end of G = sum_l A_l (x) B_l.
+        """The pencil, and vectors to begin with.
 
-        v is an extreme eigenvector of a compression of G, and e that of sum_l (v^T B_l v) A_l. The
-        shift of the preconditioner lies just outside of the outermost Ritz value of these vectors.
-        The shift of the pencil is 0 at the smallest end, where ``sign`` is 1, and far above every
-        eigenvalue at the largest, where it is -1.
+        The shift of the preconditioner lies just outside of the outermost Ritz value of these
+        vectors. That of the pencil is 0 at the smallest end, where ``sign`` is 1, and far above
+        every eigenvalue at the largest, where it is -1.
         """
         rows = _start(self.reduced, self.compressed, self.sign)
         forms = self.products(rows).forms
@@ -121,11 +114,7 @@ class KroneckerEnd:
         return Products(images, images @ rows.T)
 
     def admissible(self, shift: float) -> float:
-        """The shift, moved outwards if needed so that sign (D - shift I) is positive definite.
-
-        D is the compression of G in each group, of which the preconditioner is made. A little
-        distance from its spectrum is kept, relative to ||D||.
-        """
+        """The shift, moved outwards if needed so that sign (D - shift I) is positive definite."""
         edge = min(float((self.sign * c.values).min()) for c in self.compressed)
         width = max(float(np.abs(c.values).max()) for c in self.compressed)
         return self.sign * min(self.sign * shift, edge - _MARGIN * width)
@@ -155,11 +144,7 @@ class KroneckerPencil:
     def congruence(
         self, rows: np.ndarray, beside: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """C v, R v and G R v for every row v of ``rows`` (b, n).
-
-        C = R^T sign (G - shift I) R for the preconditioner R. With orthonormal rows X in
-        ``beside``, (I - X^T X) R takes the place of R.
-        """
+        """C v, R v and G R v for every row v; with rows X in ``beside``, of (I - X^T X) R for R."""
         reduced = self.end.reduced
         removed = np.zeros((_BLOCK, reduced.size))  # of one shape, as JAX compiles for each
         if beside is not None:
@@ -193,10 +178,10 @@ class KroneckerPencil:
         return self._rotated(rows, -1)
 
     def moved(self, count: int, longest: float, size: float) -> float:
-        """A bound on what rounding does to C in a Lanczos run of ``count`` products, in the 2-norm.
+        """What rounding does to C in a Lanczos run of ``count`` products, in the 2-norm.
 
         A product moves C v by at most ||R|| times the rounding of G R v, which is relative to
-        |R v| <= ``longest``. R is a rotation and a scaling, whose rounding is about as large.
+        |R v| <= ``longest``.
         """
         del size
         return 2 * self.inverse * self.end.rounding * longest * count**0.5
@@ -206,12 +191,7 @@ class KroneckerPencil:
         return zip(parts, self.end.compressed, self.scales, strict=True)
 
     def _rotated(self, rows: np.ndarray, power: int) -> np.ndarray:
-        """R^T on each row for ``power`` 1, and R^{-1} for -1.
-
-        In each group of entries R is Q (sign (Lambda - s))^{-1/2} for the eigenpairs Lambda, Q of
-        its compression of G. For every group, ``_parts`` yields the entries (b, group rows,
-        columns) of the b rows, the eigenpairs, and the ``scales`` (sign (Lambda - s))^{-1/2}.
-        """
+        """R^T on each row for ``power`` 1, and R^{-1} for -1."""
         rotated_parts = (
             (part @ np.asarray(pairs.vectors)) * np.asarray(scales) ** power
             for part, pairs, scales in self._parts(rows)
@@ -220,11 +200,9 @@ class KroneckerPencil:
 
 
 def _pencil(end: KroneckerEnd, shift: float) -> KroneckerPencil:
-    """C for a shift outside of the spectrum of the compressions, with the preconditioner R.
+    """C for a shift outside of the spectrum of the compressions.
 
-    In each group, with the eigenpairs Lambda, Q of the compression of G, R is
-    Q (sign (Lambda - shift))^{-1/2}. The rounding of C, ``noise``, grows with the condition number
-    of R R^T.
+    The rounding of C, ``noise``, grows with the condition number of R R^T.
     """
     gaps = [end.sign * (c.values - shift) for c in end.compressed]
     widest = max(float(gap.max() / gap.min()) for gap in gaps)
@@ -257,10 +235,7 @@ def _congruence(
 
     The n entries of v are a matrix (group rows, columns) for each of the ``groups``, one after the
     other. R maps every row of such a matrix by Q S, with the group's ``vectors`` Q and the diagonal
-    ``scales`` S = (sign (Lambda - s))^{-1/2}. Lambda and Q are the eigenpairs of the mean of the
-    group's diagonal blocks of G, and s is the shift of the preconditioner, not ``shift``. With rows
-    X = ``removed``, (I - X^T X) R takes the place of R. They are orthonormal or zero, and zero rows
-    change nothing: they fill X up, as JAX compiles for each shape.
+    ``scales`` S. With the rows X = ``removed``, orthonormal or zero, (I - X^T X) R stands for R.
     """
     parts = parts_of(groups, jnp.asarray(rows))
     scaled_parts = [part * s for part, s in zip(parts, scales, strict=True)]
@@ -282,11 +257,10 @@ def _times(part: jax.Array, matrix: jax.Array) -> jax.Array:
 
 
 def _start(reduced: Reduced, compressed: tuple[Compression, ...], sign: float) -> np.ndarray:
-    """Packed vectors (b, n) near the end of the spectrum of G, from which a search begins.
+    """Packed vectors u (x) v (b, n) near the end of the spectrum of G, to begin a search with.
 
-    They are u (x) v in the group of rows whose compression of G has the outermost eigenvalue, at
-    the end that ``sign`` says. v are the outermost eigenvectors of that compression, and u is that
-    of sum_l (v^T B_l v) A_l, the restriction of G to all u (x) v.
+    v are the outermost eigenvectors of the compression of G with the outermost eigenvalue, and u is
+    that of sum_l (v^T B_l v) A_l, the restriction of G to all u (x) v.
     """
     group = int(np.argmin([(sign * c.values).min() for c in compressed]))
     rows, columns = reduced.groups[group]

@@ -9,7 +9,7 @@ from gnjax.conditioning.methods import Method, inverse
 from gnjax.conditioning.methods.krylov import MISSED_AT_EITHER_END, OVERHEAD
 from gnjax.numerics.certificate import Error, certificate
 from gnjax.operators.facts import symmetry_of
-from gnjax.papers.kronecker import ends as certified_ends
+from gnjax.papers.kronecker import pencil
 from gnjax.papers.kronecker.on_range import OnRange
 from gnjax.papers.kronecker.operator import product_rounding
 from gnjax.spectra.krylov.missed import chance
@@ -19,7 +19,7 @@ _PRODUCTS = 600.0  # the number of products that a run is assumed to make, to es
 
 
 def _refuses(problem: Problem) -> str:
-    """Why the method has no answer, or "": it has none for an assumed rank below the rank bound."""
+    """Why the method has no answer, or ""."""
     if problem.rank in (None, problem.rank_bound):
         return ""
     return (
@@ -39,10 +39,10 @@ def _cost(problem: Problem) -> float:
 def _ends(problem: Problem) -> Ends | None:
     """The largest and the smallest non-zero eigenvalue of G = sum_l A_l (x) B_l, with bounds.
 
-    G is restricted to the largest range that structure allows, of dimension ``rank_bound``, so that
-    the smallest eigenvalue there is lambda_rank. Where the terms are far from their mean, the
-    rounding of preconditioned products can hide that it is positive; then a factorisation of the
-    matrix answers, if that is small enough. None where no eigenvalue exceeds its error.
+    G is restricted to the largest range that structure allows, of dimension ``rank_bound``. Where
+    the terms are far from their mean, the rounding of preconditioned products can hide that the
+    smallest eigenvalue is positive; then a factorisation of the matrix answers, if that is small
+    enough. None where no eigenvalue exceeds its error.
     """
     if problem.rank_bound == 0:
         return None
@@ -50,7 +50,7 @@ def _ends(problem: Problem) -> Ends | None:
     small: OnRange = op.on_range()
     rounding = product_rounding(small.reduced.operator)
     error = small.error(0.0) + Error(rounding, reason="rounding of a product")
-    top, bottom = certified_ends(
+    top, bottom = pencil.ends(
         small.reduced, rtol=problem.rtol, missed=MISSED_AT_EITHER_END / 2, seed=problem.seed
     )
     if top.ritz <= error.value:

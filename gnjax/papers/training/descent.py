@@ -100,10 +100,7 @@ def _descend(
     gaps: jax.Array,
     rate: ArrayLike,
 ) -> Path:
-    """The path of :func:`descend`: a scan over the kept epochs, with a loop between each two.
-
-    ``gaps`` (kept,) are the numbers of epochs from each kept one to the next, from 0 on.
-    """
+    """A scan over the kept epochs, with a loop over the ``gaps`` (kept,) of epochs between them."""
     dtype = jnp.result_type(*jax.tree.leaves(params))
 
     def segment(state: _State, gap: jax.Array) -> tuple[_State, Path]:
@@ -116,11 +113,7 @@ def _descend(
 
 
 def _epoch(loss: DescentLoss, halving: Halving | None, data: Data, state: _State) -> _State:
-    """The state after one epoch of gradient descent, a step with the whole data.
-
-    At every ``halving.every``-th epoch the loss is tested first: the rate halves unless the loss
-    has improved by the share ``halving.improvement`` since the last test.
-    """
+    """The state after one step with the whole data, before which the rate may halve."""
     value, gradient = jax.value_and_grad(loss)(state.params, data)
     rate, last_loss = state.rate, state.tested
     if halving is not None:

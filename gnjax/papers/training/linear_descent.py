@@ -92,21 +92,17 @@ def end_to_end(weights: Weights) -> jax.Array:
 def loss(weights: Weights, data: Moments) -> jax.Array:
     """The squared error of f(x) = W x from the moments: tr(W C W^T) / 2 - <W, B> + |Y|^2 / 2n.
 
-    W = W_L .. W_1, C = x^T x / n and B = y^T x / n. Differentiated in reverse, it multiplies the
-    gradient from the output side as well.
+    Differentiated in reverse, it multiplies the gradient from the output side as well.
     """
-    w = end_to_end(weights)
-    return jnp.vdot(w, _weighed(w, data.covariance) / 2 - data.cross) + data.energy
-
-
-def _weighed(w: jax.Array, covariance: jax.Array) -> jax.Array:
-    return w * covariance[None, :] if covariance.ndim == 1 else w @ covariance
+    w, c = end_to_end(weights), data.covariance
+    weighed = w * c[None, :] if c.ndim == 1 else w @ c
+    return jnp.vdot(w, weighed / 2 - data.cross) + data.energy
 
 
 def floor(data: Moments) -> float:
     """The smallest loss of any W, |Y|^2 / 2n - tr(B C^+ B^T) / 2, the least-squares optimum.
 
-    C = x^T x / n and B = y^T x / n. Eigenvalues of C that are rounding count as zero in C^+.
+    Eigenvalues of C that are rounding count as zero in C^+.
     """
     values, vectors = axes(data.covariance)
     nonzero = values > len(values) * np.finfo(np.float64).eps * values.max()
@@ -130,9 +126,8 @@ def principal_axes(weights: Weights, data: Moments) -> ReducedProblem:
 def row_space(weights: Weights, data: Moments) -> ReducedProblem:
     """Reduce the inputs to the min(d, k + m) directions of the rows of B and W_1, for C = c I.
 
-    C = x^T x / n and B = y^T x / n are the moments of the data, W = W_L .. W_1 and
-    S_1 = W_L .. W_2. Gradient descent moves W_1 (m, d) by a multiple of S_1^T (c W - B), whose rows
-    are combinations of those of W_1 and of B (k, d), so that it never leaves their span.
+    Gradient descent moves W_1 (m, d) by a multiple of S_1^T (c W - B), whose rows are combinations
+    of those of W_1 and of B (k, d), so that it never leaves their span.
     """
     variance = _isotropic(data.covariance)
     rows = np.concatenate([np.asarray(data.cross), np.asarray(weights[0])])
@@ -141,10 +136,7 @@ def row_space(weights: Weights, data: Moments) -> ReducedProblem:
 
 
 def _isotropic(covariance: jax.Array) -> float:
-    """c of a covariance C = c I, given whole or by its diagonal.
-
-    A C that differs from that by more than 1e-8 c in an entry is refused.
-    """
+    """c of a covariance C = c I, given whole or by its diagonal; any other C is refused."""
     c = np.asarray(covariance)
     c = np.diag(c) if c.ndim == 1 else c
     variance = float(np.trace(c) / len(c))
@@ -163,8 +155,7 @@ def _rotated(
 ) -> ReducedProblem:
     """The problem in new coordinates of the inputs, x = U_0 z for ``basis`` U_0 (d, r).
 
-    W_1 and B are multiplied by U_0. ``covariance`` is C in the new coordinates, whole or its
-    diagonal. All other layers keep their coordinates.
+    ``covariance`` is C in the new coordinates, whole or its diagonal.
     """
     first, *later = weights
     inputs = on_device(basis)
@@ -179,10 +170,9 @@ def core(weights: Weights, data: Moments, rank: int) -> ReducedProblem:
     """Shrink every hidden width to ``rank``, in coordinates in which gradient descent is the same.
 
     If the columns of W_l and the rows of W_{l+1} lie in one space of that dimension, with the
-    orthonormal basis U_l, they stay in it: W_l moves by a multiple of S_l^T E P_l^T, where
-    S_l = W_L .. W_{l+1}, P_l = W_{l-1} .. W_1 and E = W C - B, so that S_l^T begins with W_{l+1}^T
-    and P_{l+1} with W_l. The new weights are U_l^T W_l U_{l-1}. Strongly balanced weights of rank r
-    (Assumption 3) allow ``rank`` r.
+    orthonormal basis U_l, they stay in it: W_l moves by a multiple of S_l^T E P_l^T, where S_l^T
+    begins with W_{l+1}^T and P_{l+1} with W_l. The new weights are U_l^T W_l U_{l-1}. Strongly
+    balanced weights of rank r (Assumption 3) allow ``rank`` r.
     """
     hidden_bases = [_span(after, before, rank) for before, after in pairwise(weights)]
     bases = (None, *hidden_bases, None)
@@ -193,8 +183,8 @@ def core(weights: Weights, data: Moments, rank: int) -> ReducedProblem:
 def _span(after: jax.Array, before: jax.Array, rank: int) -> jax.Array:
     """Orthonormal columns U (a, rank) that span those of ``before`` and the rows of ``after``.
 
-    ``before`` (a, ..) is the layer that ends in a hidden layer of width a, and ``after`` (.., a)
-    the one that begins there. Weights that do not lie in such a space are refused.
+    These are the layers before and after a hidden layer of width a; those that lie in no such space
+    are refused.
     """
     vectors = np.concatenate([np.asarray(before), np.asarray(after).T], axis=1)
     basis = np.linalg.svd(vectors, full_matrices=False)[0][:, :rank]
@@ -215,10 +205,7 @@ def _inside(w: jax.Array, after: jax.Array | None, before: jax.Array | None) -> 
 
 
 def lift(weights: Weights, reduced: ReducedProblem) -> list[jax.Array]:
-    """The weights w_l of a reduced problem in the original coordinates, W_l = U_l w_l U_{l-1}^T.
-
-    ``reduced`` has the bases U_l; None stands for the identity.
-    """
+    """The weights w_l of a reduced problem in the original coordinates, W_l = U_l w_l U_{l-1}^T."""
     sides = zip(weights, reduced.bases, reduced.bases[1:], strict=False)
     return [
         _inside(w, None if after is None else after.T, None if before is None else before.T)

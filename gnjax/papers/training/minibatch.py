@@ -102,19 +102,14 @@ def begin(
     inputs = cast(jnp.asarray(x), dtype)
     outputs, _ = jax.eval_shape(forward, params, statistics, inputs)
     targets = check_targets(recipe.loss, y, outputs)
-    _check_that_labels_count(recipe.loss, targets)
+    if recipe.loss == "cross_entropy" and not (np.asarray(targets) >= 0).any():
+        raise ValueError(NOTHING_COUNTS)
+    if recipe.loss == "binary_cross_entropy" and (np.asarray(targets) < 0).any():
+        msg = "training on the binary cross-entropy takes labels of 0 and 1; leave out those of -1"
+        raise ValueError(msg)
     problem = TrainingProblem(forward, inputs, targets, recipe, augment)
     optimizer = optimizer_of(recipe, _steps(problem)).init(params)
     return problem, State(params, statistics, optimizer, mask, key, jnp.asarray(0))
-
-
-def _check_that_labels_count(loss: Any, targets: Any) -> None:
-    """Refuse checked targets without a label that counts, and binary ones that do not count."""
-    if loss == "cross_entropy" and not (np.asarray(targets) >= 0).any():
-        raise ValueError(NOTHING_COUNTS)
-    if loss == "binary_cross_entropy" and (np.asarray(targets) < 0).any():
-        msg = "training on the binary cross-entropy takes labels of 0 and 1; leave out those of -1"
-        raise ValueError(msg)
 
 
 def trainable(model: Any) -> tuple[_Forward, Params, Statistics]:
@@ -149,10 +144,7 @@ class _NnxForward:
     def __call__(
         self, constants: Any, params: Params, statistics: Statistics, x: jax.Array
     ) -> tuple[jax.Array, Statistics]:
-        """The outputs of the module on ``x``, and the statistics of BatchNorm after it.
-
-        ``constants`` are the module's variables that are neither parameters nor statistics.
-        """
+        """The outputs on ``x`` and the new statistics; ``constants`` are all other variables."""
         model = nnx.merge(self.graph, params, statistics, constants, copy=True)
         outputs = model(x)
         return outputs, nnx.state(model, nnx.BatchStat)
@@ -215,10 +207,10 @@ def _convolves_on_cpu(problem: TrainingProblem, state: State) -> bool:
 
 @lru_cache(maxsize=64)
 def _convolves(forward: Any, learned: Any, shapes: tuple[tuple[Any, Any], ...]) -> bool:
-    """Whether a forward pass has convolutions, from the shapes of its arrays; traced once for each.
+    """Whether a forward pass has convolutions; traced once for the shapes of its arrays.
 
-    ``forward`` and ``learned`` are the tree structures of the forward pass, with its constants, and
-    of (params, statistics). ``shapes`` has (shape, dtype) of their leaves, and last of the input.
+    ``forward`` and ``learned`` are the tree structures of the forward pass and of (params,
+    statistics), and ``shapes`` has (shape, dtype) of their leaves, and last of the input.
     """
 
     def of_leaves(*leaves: jax.Array) -> Any:
@@ -236,7 +228,7 @@ def _epochs_by_scan(
     """The state ``epochs`` later, each epoch one compiled scan, and the losses of the steps.
 
     The losses are an array (steps,) for each epoch, or (networks, steps), each the sum over the
-    samples of a step. The state is passed as leaves, which is faster (:func:`_of_leaves`).
+    samples of a step.
     """
     problem_leaves, problem_structure = jax.tree.flatten(problem)
     leaves, structure = jax.tree.flatten(state)
@@ -250,14 +242,10 @@ def _epochs_by_scan(
 def _epochs_by_loop(
     problem: TrainingProblem, state: State, epochs: int
 ) -> tuple[State, list[jax.Array]]:
-    """The state ``epochs`` later, by a Python loop of compiled steps, and the losses of the steps.
-
-    The losses are an array (steps,) for each epoch, or (networks, steps), each the sum over the
-    samples of a step. The state is passed as leaves, which is faster (:func:`_of_leaves`).
-    """
+    """The same as :func:`_epochs_by_scan`, by a Python loop of compiled steps."""
     problem_leaves, problem_structure = jax.tree.flatten(problem)
     leaves, structure = jax.tree.flatten(state)
-    one_step, losses = _of_leaves(_stacked_step, problem_structure, structure), []
+    one_step, losses = _of_leaves(_step, problem_structure, structure), []
     n, batch = len(problem.x), problem.recipe.batch
     for epoch in range(epochs):
         losses_of_steps = []
@@ -272,12 +260,11 @@ def _epochs_by_loop(
 
 @lru_cache(maxsize=16)
 def _of_leaves(function: Callable[..., Any], problem: Any, state: Any) -> Callable[..., Any]:
-    """``function`` of (problem, state, ..), compiled, with both given as lists of leaves.
+    """``function`` of (problem, state, ..) to a new state and losses, compiled, on lists of leaves.
 
-    ``problem`` and ``state`` are their tree structures. The function returns a new state, of which
-    the leaves are returned, and losses. At every call JAX would take the state of a module apart
-    and compare its structure with that of the call before, which takes longer than a step of a
-    small network of many layers.
+    ``problem`` and ``state`` are their tree structures. A state of several networks is mapped over
+    them. At every call JAX would take the state of a module apart and compare its structure with
+    that of the call before, which takes longer than a step of a small network of many layers.
     """
 
     @jax.jit
@@ -285,23 +272,17 @@ def _of_leaves(function: Callable[..., Any], problem: Any, state: Any) -> Callab
         problem_leaves: Any, leaves: Any, *arguments: Any
     ) -> tuple[list[jax.Array], jax.Array]:
         """The leaves of the new state, and the losses."""
-        new_state, losses = function(
-            jax.tree.unflatten(problem, problem_leaves),
-            jax.tree.unflatten(state, leaves),
-            *arguments,
-        )
-        return jax.tree.leaves(new_state), losses
+        before = jax.tree.unflatten(state, leaves)
+        mapped = function
+        if before.epoch.ndim:
+            mapped = jax.vmap(function, (None, 0, *(0 for _ in arguments)))
+        after, losses = mapped(jax.tree.unflatten(problem, problem_leaves), before, *arguments)
+        return jax.tree.leaves(after), losses
 
     return of_leaves
 
 
 def _scanned_epoch(problem: TrainingProblem, state: State) -> tuple[State, jax.Array]:
-    if state.epoch.ndim:
-        return jax.vmap(_scanned_one, (None, 0))(problem, state)
-    return _scanned_one(problem, state)
-
-
-def _scanned_one(problem: TrainingProblem, state: State) -> tuple[State, jax.Array]:
     """One epoch of one network: the new state, and the summed loss of each step (steps,).
 
     The full batches run in a scan, and the last batch, which may have fewer samples, after it.
@@ -319,32 +300,18 @@ def _scanned_one(problem: TrainingProblem, state: State) -> tuple[State, jax.Arr
 def _stacked_batches(
     n: int, batch: int, key: jax.Array | None, epoch: jax.Array
 ) -> list[jax.Array]:
-    """The indices of the samples in every step of an epoch: (batch,), or (networks, batch).
-
-    ``n`` is the number of samples. ``key`` and ``epoch`` have an axis for networks if several train
-    side by side.
-    """
+    """The indices of the samples in every step of an epoch: (batch,), or (networks, batch)."""
     batches_of = partial(_batches, n, batch)
     full_batches, last_batch = (jax.vmap(batches_of) if epoch.ndim else batches_of)(key, epoch)
     return [*jnp.moveaxis(full_batches, -2, 0), *([last_batch] if last_batch.size else [])]
 
 
-def _stacked_step(
-    problem: TrainingProblem, state: State, indices: jax.Array
-) -> tuple[State, jax.Array]:
-    """One step (:func:`_step`) of one network, or of several, each on indices of its own."""
-    if state.epoch.ndim:
-        return jax.vmap(_step, (None, 0, 0))(problem, state, indices)
-    return _step(problem, state, indices)
-
-
 def _batches(
     n: int, batch: int, key: jax.Array | None, epoch: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """The indices of the samples in an epoch's full batches (steps, batch), and the rest (rest,).
+    """The indices of ``n`` samples in an epoch's full batches (steps, batch), and the rest (rest,).
 
-    ``n`` is the number of samples. Their order is drawn from ``key`` and ``epoch``; with None it is
-    0 .. n - 1.
+    Their order is drawn from ``key`` and ``epoch``; with None it is 0 .. n - 1.
     """
     order = jnp.arange(n)
     if key is not None:
@@ -412,10 +379,7 @@ def evaluated(problem: TrainingProblem, state: State) -> tuple[float, float]:
 
 
 def _labels_that_count(loss: Any, y: jax.Array) -> Any:
-    """How many numbers a mean loss averages: one for each sample of ``y``.
-
-    For the cross-entropy it is one for each label that is not -1, or for each row of probabilities.
-    """
+    """How many numbers a mean loss averages: the samples of ``y``, or the labels that count."""
     if loss != "cross_entropy":
         return len(y)
     if jnp.issubdtype(y.dtype, jnp.floating):  # probabilities (n, .., classes)
@@ -424,11 +388,7 @@ def _labels_that_count(loss: Any, y: jax.Array) -> Any:
 
 
 def _right_answers(loss: Any, outputs: jax.Array, y: jax.Array) -> jax.Array:
-    """Which answers of a batch are right (..); nan where one output has no class to choose.
-
-    The outputs are (batch, .., k), and y labels (batch, ..) or targets like the outputs. No answer
-    is right for a label of -1.
-    """
+    """Which answers of a batch are right; nan where one output has no class to choose."""
     if loss == "binary_cross_entropy":
         return (outputs > 0) == (y > 0.5)
     if outputs.ndim == 1 or outputs.shape[-1] == 1:
@@ -445,7 +405,7 @@ def _summed(problem: TrainingProblem, state: State) -> tuple[State, jax.Array]:
     """
 
     def of_batch(sums: jax.Array, indices: jax.Array) -> tuple[jax.Array, None]:
-        """Add the loss and the right answers of a batch of samples to both ``sums`` (2,)."""
+        """The ``sums`` (2,) with the loss and the right answers of a batch of samples added."""
         x, y = _drawn(problem, state, indices)
         outputs, _ = problem.forward(state.params, state.statistics, x)
         losses = problem.recipe.scale * jax.vmap(sample_loss(problem.recipe.loss))(outputs, y)

@@ -51,23 +51,13 @@ def magnitude_mask(
         name = jax.tree_util.keystr(path, simple=True, separator="/")
         pruned = (leaf.ndim >= 2 or vectors) and (only is None or fnmatch.fnmatch(name, only))
         dropped = count(rate * leaf.size) if pruned else 0
-        return _largest_entries(np.asarray(leaf), dropped, rng)
+        order = np.arange(leaf.size) if rng is None else rng.permutation(leaf.size)
+        magnitudes = np.abs(np.asarray(leaf)).ravel()[order]
+        mask = np.ones(leaf.size, bool)
+        mask[order[np.argsort(magnitudes, kind="stable")][:dropped]] = False
+        return mask.reshape(leaf.shape)
 
     return jax.tree_util.tree_map_with_path(mask_of, params)
-
-
-def _largest_entries(
-    leaf: np.ndarray, dropped: int, ties: np.random.Generator | None
-) -> np.ndarray:
-    """A mask like ``leaf``, False for the ``dropped`` entries of the smallest absolute value.
-
-    Of equal ones the first are dropped, or with a generator ``ties`` those that it draws.
-    """
-    order = np.arange(leaf.size) if ties is None else ties.permutation(leaf.size)
-    mask = np.ones(leaf.size, bool)
-    by_magnitude = order[np.argsort(np.abs(leaf).ravel()[order], kind="stable")]
-    mask[by_magnitude[:dropped]] = False
-    return mask.reshape(leaf.shape)
 
 
 def remaining(mask: Params) -> int:
