@@ -36,8 +36,8 @@ from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.forms.frameworks import InputTree, Model, PyTree
 from gnjax.networks.losses import UNNAMED, Loss
 from gnjax.networks.model import check_order, functional
-from gnjax.networks.network import differentiated, parameter_names
-from gnjax.networks.parameters import Only, layer_name
+from gnjax.networks.network import differentiated
+from gnjax.networks.parameters import Only
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.operators.curvature import hessian
@@ -204,7 +204,8 @@ def diagnose(
         )
         raise ValueError(msg)
     check_order(model, x)
-    whole_problem = ModelOnData(functional(model), x, y, loss, seed, only, batch_size)
+    options = {"loss": loss, "only": only, "batch_size": batch_size}
+    whole_problem = ModelOnData(functional(model), x, y, seed, options)
     whole_gram = whole_problem.gram()
     problem, part = whole_problem, ""
     if not _fits(whole_gram, limits):
@@ -220,7 +221,9 @@ def diagnose(
             raise ValueError(msg)
         advance()
         top = _largest(whole_gram, limits) if part else condition.lambda_max
-        sharpness = None if y is None else _sharpness(whole_problem, limits)
+        sharpness = None
+        if y is not None:
+            sharpness = _largest(hessian(whole_problem.model, x, y, **options), limits)
         advance()
         # The other fields need eigenvectors: of both ends, or of the largest eigenvalue alone.
         if _fits(op, limits):
@@ -261,9 +264,7 @@ def _fields_of_both_ends(
     layers = layer_shares(op, top, bottom, jacobian)
     advance()
     suspect = most_sensitive(layers)
-    names = parameter_names(op.net) if suspect is not None else []
-    of_suspect = tuple(name for name in names if suspect and layer_name(name) == suspect.name)
-    baseline = Baseline(condition, op, jacobian, of_suspect)
+    baseline = Baseline(condition, op, jacobian, suspect.name if suspect else "")
     measured, left_out = suggestions(problem, baseline, advance)
     return {
         "layers": layers,
@@ -294,16 +295,3 @@ def _largest(op: Operator, limits: Limits) -> float:
     """The largest eigenvalue, as accurate as a learning rate needs it."""
     largest = spectrum.eigenvalues(op, k=1, which="largest", rtol=_RATE, limits=limits)
     return float(largest.values[0])
-
-
-def _sharpness(problem: ModelOnData, limits: Limits) -> float:
-    """The largest eigenvalue of the Hessian."""
-    op = hessian(
-        problem.model,
-        problem.x,
-        problem.y,
-        loss=problem.loss,
-        only=problem.only,
-        batch_size=problem.batch_size,
-    )
-    return _largest(op, limits)

@@ -26,26 +26,18 @@ def own_learning_rate(problem: ModelOnData, baseline: Baseline) -> Remedy:
     It is gradient descent on theta' with theta_l = sqrt(s) theta'_l, so that the layer's columns of
     the Jacobian are multiplied by sqrt(s), and G_l becomes s G_l.
     """
-    if not baseline.suspect_parameters:
+    if not baseline.suspect:
         msg = "no layer has a much larger share of lambda_max than of lambda_min"
         raise NotMeasurableError(msg)
     net = baseline.op.net
-    is_of_layer = np.repeat(
-        [name in baseline.suspect_parameters for name in parameter_names(net)], net.counts
-    )
-    variants = tuple(
-        (
-            f"x {factor:.3g}",
-            partial(
-                block_condition,
-                baseline.op,
-                baseline.jacobian * np.where(is_of_layer, math.sqrt(factor), 1.0),
-            ),
-        )
-        for factor in _FACTORS
-    )
+    names = [layer_name(name) for name in parameter_names(net)]
+    is_of_layer = np.repeat([name == baseline.suspect for name in names], net.counts)
+    variants = []
+    for factor in _FACTORS:
+        scaled = baseline.jacobian * np.where(is_of_layer, math.sqrt(factor), 1.0)
+        variants.append((f"x {factor:.3g}", partial(block_condition, baseline.op, scaled)))
     reason = "d ln kappa / d ln rate is its share of lambda_max less its share of lambda_min"
-    return Remedy(own_rate(layer_name(baseline.suspect_parameters[0])), reason, variants)
+    return Remedy(own_rate(baseline.suspect), reason, tuple(variants))
 
 
 def own_rate(layer: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -13,9 +14,7 @@ from gnjax.conditioning.condition_number import (
     condition_number,
     condition_of_spectrum,
 )
-from gnjax.networks.losses import Loss
 from gnjax.networks.model import Apply, Params
-from gnjax.networks.parameters import Only
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.operators.curvature import gauss_newton
@@ -63,27 +62,17 @@ Measure = Callable[[], ConditionNumber]
 
 @dataclass(frozen=True)
 class ModelOnData:
-    """A model (apply, params) on data, and the options of its Gauss-Newton matrix."""
+    """A model (apply, params) on data, and the options of its Gauss-Newton matrix and Hessian."""
 
     model: tuple[Apply, Params]
     x: ArrayLike
     y: ArrayLike | None
-    loss: Loss
     seed: int
-    only: Only | None = None
-    batch_size: int | None = None
+    options: dict[str, Any]
 
     def gram(self) -> NetworkGram:
         """The Gauss-Newton matrix, on the side of parameters or outputs that is smaller."""
-        op = gauss_newton(
-            self.model,
-            self.x,
-            self.y,
-            loss=self.loss,
-            side="auto",
-            only=self.only,
-            batch_size=self.batch_size,
-        )
+        op = gauss_newton(self.model, self.x, self.y, side="auto", **self.options)
         assert isinstance(op, NetworkGram)  # x is one batch
         return op
 
@@ -100,14 +89,13 @@ class Baseline:
       condition: kappa of G.
       op: G, whose network holds inputs and parameters in the working precision.
       jacobian: J / sqrt(n), (n k, p), weighted by the loss.
-      suspect_parameters: the paths of the parameters of the layer that is most sensitive, for which
-        a separate learning rate is tried; empty where no layer stands out.
+      suspect: the name of the layer that is most sensitive; "" where no layer stands out.
     """
 
     condition: ConditionNumber
     op: NetworkGram
     jacobian: np.ndarray
-    suspect_parameters: tuple[str, ...]
+    suspect: str
 
 
 @dataclass(frozen=True)

@@ -44,24 +44,16 @@ def skips(problem: ModelOnData, baseline: Baseline) -> Remedy:
         msg = "no dense layer maps samples to as many units, and the model is no chain of matrices"
         raise NotMeasurableError(msg)
     depth = len(indices)
-    betas = sorted({1 / depth, depth**-0.5, 1.0})
-    variants = tuple(
-        (f"beta={beta:.3g}", _with_skip(problem, op, indices, beta).kappa) for beta in betas
-    )
+    variants = []
+    for beta in sorted({1 / depth, depth**-0.5, 1.0}):
+        leaves = list(op.net.leaves)
+        for index in indices:
+            leaves[index] += beta * jnp.eye(*leaves[index].shape, dtype=op.net.dtype)
+        model = op.net.apply, jax.tree.unflatten(op.net.structure, leaves)
+        variants.append((f"beta={beta:.3g}", replace(problem, model=model).kappa))
     kernels = "every layer" if chain else count_of(depth, "square kernel")
     name = "skip connections" if depth > 1 else "skip connections beta=1"
-    return Remedy(name, f"W + beta I in place of W for {kernels} (Eq 7)", variants)
-
-
-def _with_skip(
-    problem: ModelOnData, op: NetworkGram, indices: list[int], beta: float
-) -> ModelOnData:
-    """The problem with beta added to the diagonals of the leaves of parameters at ``indices``."""
-    leaves = list(op.net.leaves)
-    for index in indices:
-        rows, columns = leaves[index].shape
-        leaves[index] += beta * jnp.eye(rows, columns, dtype=op.net.dtype)
-    return replace(problem, model=(op.net.apply, jax.tree.unflatten(op.net.structure, leaves)))
+    return Remedy(name, f"W + beta I in place of W for {kernels} (Eq 7)", tuple(variants))
 
 
 def _square_kernels(op: NetworkGram) -> list[int]:

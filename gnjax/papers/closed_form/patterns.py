@@ -63,7 +63,11 @@ def path_counts(chain: Sequence[Pattern], starts: NDArray[np.bool_]) -> tuple[in
     reached = ends = starts
     for layer, edges in enumerate(chain, start=1):
         everywhere = np.ones_like(reached)
-        reached, ends = _reachable(edges, reached), _prolonged(edges, ends)
+        if isinstance(edges, tuple):
+            reached = np.full(edges[0], reached.any())
+        else:
+            reached = edges[:, reached].any(axis=1)
+        ends = _prolonged(edges, ends)
         most = min(counts[-1], int(reached.sum()))
         if ends.sum() < most:
             most = min(most, int(_prolonged(edges, everywhere).sum()))
@@ -71,12 +75,6 @@ def path_counts(chain: Sequence[Pattern], starts: NDArray[np.bool_]) -> tuple[in
             most, ends = _flow(chain[:layer], starts)
         counts.append(most)
     return tuple(counts)
-
-
-def _reachable(edges: Pattern, units: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    if isinstance(edges, tuple):
-        return np.full(edges[0], units.any())
-    return np.asarray(edges[:, units].any(axis=1))
 
 
 def _prolonged(edges: Pattern, ends: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -119,7 +119,8 @@ def _adapted(
     dropped = np.zeros(len(factors))
     for level, rank in enumerate(ranks):
         later = [c[:size] for c in coordinates[level:]]
-        size = max(rank, _rows_in_use(later))
+        in_use = np.flatnonzero(np.any([rows.any(axis=1) for rows in later], axis=0))
+        size = max(rank, int(in_use[-1]) + 1 if len(in_use) else 0)
         later = [c[:size] for c in later]
         if rank < size:
             rotation = _rotation(later, rank)
@@ -143,12 +144,6 @@ def _longest_lived_first(factors: list[_Array]) -> list[_Array]:
     if (order == np.arange(len(order))).all():
         return factors
     return [f[order] for f in factors]
-
-
-def _rows_in_use(factors: list[_Array]) -> int:
-    """The number of rows up to the last one that is not zero in some factor."""
-    last = [np.flatnonzero(f.any(axis=1))[-1:] for f in factors]
-    return int(max((rows[0] + 1 for rows in last if len(rows)), default=0))
 
 
 def _rotation(factors: list[_Array], rank: int) -> _Array:
