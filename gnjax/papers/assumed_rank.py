@@ -124,7 +124,10 @@ def rank_sensitivity(spectrum: Spectrum) -> RankSensitivity:
     low, high = _intervals(values, errors, resolved)
     kappa = low.copy()
     np.divide(values[0], values, out=kappa, where=resolved & resolved[0])
-    gaps = _gaps(values, errors)
+    above, below = values[:-1], np.maximum(np.abs(values[1:]), errors[1:])
+    gaps = np.where(above > 0, np.inf, 1.0)
+    np.divide(above, below, out=gaps, where=below > 0)
+    gaps = np.maximum(gaps, 1.0)
     candidates = np.where(resolved[:-1], gaps, 0.0)
     return RankSensitivity(
         values=values,
@@ -154,14 +157,6 @@ def _intervals(
     np.divide(values[0] + errors[0], values - errors, out=high, where=resolved)
     low[0] = high[0] = 1.0
     return low, high
-
-
-def _gaps(values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    """The relative gaps lambda_r / max(|lambda_{r+1}|, its error), (n - 1,), at least 1."""
-    above, below = values[:-1], np.maximum(np.abs(values[1:]), errors[1:])
-    gaps = np.where(above > 0, np.inf, 1.0)
-    np.divide(above, below, out=gaps, where=below > 0)
-    return np.maximum(gaps, 1.0)
 
 
 def _check_spectrum(values: np.ndarray, errors: np.ndarray) -> None:

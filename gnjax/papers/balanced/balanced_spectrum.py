@@ -69,7 +69,6 @@ def trace(
 ) -> float:
     """Eq 7: sigma_x^2 sum_l |P_l|_F^2 |S_l|_F^2, or sum_l tr(P_l C P_l^T) |S_l|_F^2 for raw inputs.
 
-    P_l = W_{l-1} .. W_1 are the layers before the l-th, and S_l = W_L .. W_{l+1} those after it.
     This is the trace of the Gauss-Newton matrix. The full Hessian has the same trace at every
     point, however large the loss is: f is linear in each W_l, so the diagonal blocks of H - G, one
     for each layer, are zero.
@@ -96,7 +95,6 @@ def bound(
 ) -> float:
     """Eq 6: lambda_max(G) <= sigma_x^2 sum_l |P_l|_2^2 |S_l|_2^2, with equality if balanced.
 
-    P_l = W_{l-1} .. W_1 are the layers before the l-th, and S_l = W_L .. W_{l+1} those after it.
     For raw inputs with x^T x / n = C the bound is sum_l |P_l C P_l^T|_2 |S_l|_2^2. It is moved up
     by the rounding of the products and of their singular values. The arguments are those of
     :func:`trace`.
@@ -119,11 +117,7 @@ def bound(
 def _factors(
     weights: Sequence[ArrayLike], sigma_x: float, covariance: ArrayLike | None
 ) -> tuple[KroneckerFactors, float]:
-    """S_l = W_L .. W_{l+1} and C^{1/2} P_l^T, P_l = W_{l-1} .. W_1, for every l, and a scale.
-
-    The scale is sigma_x for whitened inputs, C = sigma_x^2 I, for which the factors have I in place
-    of C^{1/2}. It is 1 for inputs with a given ``covariance`` C.
-    """
+    """S_l and C^{1/2} P_l^T for every l and the scale 1; without C, S_l and P_l^T and sigma_x."""
     scale = check_scale(sigma_x)
     if covariance is None:
         return linear_factors(weights), scale

@@ -69,10 +69,10 @@ def least_sharpness(x: ArrayLike, y: ArrayLike, depth: int, sigma_x: float = 1.0
     """Eq 14 with the norm of Eq 12: the least largest eigenvalue that a global minimum can have.
 
     x (n, d_0) are whitened inputs and y (n, d_L) the labels of a linear network. Let M = W_L .. W_1
-    be the map of Eq 12, s its largest singular value, and u^T M v = s. With P_l = W_{l-1} .. W_1
-    and S_l = W_L .. W_{l+1} let a_l = |P_l v| and b_l = |S_l^T u|, so that a_1 = b_L = 1. At a
-    global minimum the Hessian H is the Gauss-Newton matrix, whose Rayleigh quotient at (x v) (x) u
-    is sigma_x^2 sum_l (a_l b_l)^2. For l < L, M = S_l P_{l+1} gives b_l a_{l+1} >= s, and so
+    be the map of Eq 12, s its largest singular value, and u^T M v = s. Let a_l = |P_l v| and
+    b_l = |S_l^T u|, so that a_1 = b_L = 1. At a global minimum the Hessian H is the Gauss-Newton
+    matrix, whose Rayleigh quotient at (x v) (x) u is sigma_x^2 sum_l (a_l b_l)^2. For l < L,
+    M = S_l P_{l+1} gives b_l a_{l+1} >= s, and so
 
         prod_l a_l b_l = a_1 (prod_{l<L} b_l a_{l+1}) b_L >= s^{L-1}.
 

@@ -38,11 +38,10 @@ class Shallow:
     sigma_x: float
 
     def vectors(self, x: ArrayLike, count: int | None = None) -> np.ndarray:
-        """Eq 16: the unit vectors (x v_i / (sqrt(n) sigma_x)) (x) u_j as columns (n d_2, ..).
+        """Eq 16: the eigenvectors (x v_i / (sqrt(n) sigma_x)) (x) u_j of J J^T / n, (n d_2, ..).
 
-        x (n, d_0) are the whitened inputs, v_i right singular vectors of W_1 and u_j left ones of
-        W_2. They are eigenvectors of J J^T / n, in the order of ``values``. With ``count`` only
-        that many are returned, from the first.
+        x (n, d_0) are the whitened inputs. The vectors are of length 1, in the order of ``values``;
+        with ``count`` only that many from the first.
         """
         data = check_whitened(x, self.sigma_x)
         first = data @ self.rights[:, self.i[:count]] / (len(data) ** 0.5 * self.sigma_x)

@@ -120,10 +120,9 @@ def of_operator(op: LinearGaussNewton) -> LinearBound:
 def _bounds_of(
     factors: KroneckerFactors, covariances: Iterable[ArrayLike | None]
 ) -> tuple[LinearBound, ...]:
-    """The bounds of Lemma 2 on kappa(G) on data of each covariance Sigma.
+    """The bounds of Lemma 2 on kappa(G) on data of each covariance Sigma, by its kappa alone.
 
-    ``factors`` has S_l = W_L .. W_{l+1} and T_l^T = W_{l-1} .. W_1 for every l, with bounds on
-    their rounding. They are those of whitened data, and Sigma enters by its condition number alone.
+    ``factors`` are those of whitened data, S_l = W_L .. W_{l+1} and T_l^T = W_{l-1} .. W_1.
     """
     conditions = [covariance_condition(c, factors.rights[0].shape[0]) for c in covariances]
     lefts, rights = (
@@ -143,10 +142,8 @@ def _bounds_of(
 def _bound(lefts: _Side, rights: _Side, sigma: Condition, product_error: Error) -> LinearBound:
     """The bounds of Lemma 2 on kappa(G), from extreme singular values.
 
-    ``lefts`` are those of S_l = W_L .. W_{l+1} and ``rights`` those of T_l^T = W_{l-1} .. W_1, and
-    ``sigma`` is kappa(Sigma). With M_l and m_l the products of their largest and of their smallest,
-    the convex bound is kappa(Sigma) sum_l M_l^2 / sum_l m_l^2, and the maximum is kappa(Sigma)
-    max_l M_l^2 / m_l^2.
+    With M_l and m_l the products of the largest and of the smallest of S_l and T_l, the convex
+    bound is kappa(Sigma) sum_l M_l^2 / sum_l m_l^2, the maximum kappa(Sigma) max_l M_l^2 / m_l^2.
     """
     tops, bottoms = _products_of_ends(lefts, rights)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -68,10 +68,9 @@ def _chain_errors(
 ) -> list[float]:
     """Bounds on the errors of the partial ``products``, each P W^T of the one before, P.
 
-    ``error`` is that of the first, and ``chain`` has the layers W with the errors e_W of what is
-    stored. By a step an error e grows to e ||W|| + (||P|| + e) e_W + gamma ||P||_F ||W||_F, for the
-    exact W, whose norms are at most those of the stored one plus e_W, and what underflows. With
-    ``exact`` the first P is the identity, so that the first step rounds nothing.
+    ``error`` is that of the first, and ``chain`` has the layers W as stored, whose norms are at
+    least those of the exact ones less the errors e_W. With ``exact`` the first P is the identity,
+    so that the first step rounds nothing.
     """
     errors = [error]
     for step, ((w, layer_error), product) in enumerate(zip(chain, products[:-1], strict=True)):

@@ -122,8 +122,14 @@ def layer_norm_gauss_newton(
     hidden = net.x @ centred.T
     deviations = np.sqrt(np.square(hidden).mean(axis=1, keepdims=True) + net.epsilon)
     rows = net.x / deviations
-    outputs = _layer_norm_outputs(rows, hidden / deviations @ net.outer.T)
-    triangle = triangular_factor(outputs)
+    outputs = hidden / deviations @ net.outer.T
+    (n, d), k = rows.shape, len(net.outer)
+    phi, samples = np.zeros((n, k, k * d + n + k), rows.dtype), np.arange(n)
+    for c in range(k):  # (A y_j)_c - b_j f_jc + dc_c
+        phi[:, c, c * d : (c + 1) * d] = rows
+        phi[samples, c, k * d + samples] = -outputs[:, c]
+        phi[:, c, k * d + n + c] = 1
+    triangle = triangular_factor(phi.reshape(n * k, -1) / n**0.5)
     moves = _layer_norm_moves(net.outer, centred, rows)
     factor = triangle @ moves
     return _stored(factor, _layer_norm_error(net, rows, triangle, moves))
@@ -232,21 +238,6 @@ def _one_by_one(outer: _Array, by_inner: _Array, units: _Array) -> _Array:
         np.einsum("ci,b->cbi", outer, np.eye(size)[-1]),
     ]
     return np.concatenate([b.reshape(outputs * size, -1) for b in blocks], axis=1)
-
-
-def _layer_norm_outputs(rows: _Array, outputs: _Array) -> _Array:
-    """Phi / sqrt(n), (n k, k d + n + k), by which LayerNorm's outputs change with A, b and dc.
-
-    Output c of sample j changes by (A y_j)_c - b_j f_jc + dc_c: ``rows`` y and ``outputs`` f.
-    """
-    (n, d), k = rows.shape, outputs.shape[1]
-    phi = np.zeros((n, k, k * d + n + k), rows.dtype)
-    samples = np.arange(n)
-    for c in range(k):
-        phi[:, c, c * d : (c + 1) * d] = rows
-        phi[samples, c, k * d + samples] = -outputs[:, c]
-        phi[:, c, k * d + n + c] = 1
-    return phi.reshape(n * k, -1) / n**0.5
 
 
 def _layer_norm_moves(outer: _Array, centred: _Array, rows: _Array) -> _Array:

@@ -106,8 +106,18 @@ class KroneckerEnd:
         rows = _start(self.reduced, self.compressed, self.sign)
         forms = self.products(rows).forms
         value = self.sign * float(np.linalg.eigvalsh(self.sign * symmetric(forms))[0])
-        pencil = _pencil(self, beside(self, value, self.rtol))
-        return pencil.at(0.0 if self.sign > 0 else _FAR * value), rows
+        outside = beside(self, value, self.rtol)
+        gaps = [self.sign * (c.values - outside) for c in self.compressed]
+        widest = max(float(gap.max() / gap.min()) for gap in gaps)  # the condition number of R R^T
+        eps = float(jnp.finfo(self.reduced.operator.dtype).eps)
+        pencil = KroneckerPencil(
+            self,
+            tuple(on_device((1 / np.sqrt(gap))[None, None, :]) for gap in gaps),
+            0.0 if self.sign > 0 else _FAR * value,
+            noise=_UNITS * eps * max(1.0, widest),
+            inverse=float(min(gap.min() for gap in gaps)) ** -0.5,
+        )
+        return pencil, rows
 
     def products(self, rows: np.ndarray) -> Products:
         images = np.asarray(packed_product(self.reduced.operator, self.reduced.groups, rows))
@@ -197,22 +207,6 @@ class KroneckerPencil:
             for part, pairs, scales in self._parts(rows)
         )
         return np.concatenate([part.reshape(len(rows), -1) for part in rotated_parts], axis=1)
-
-
-def _pencil(end: KroneckerEnd, shift: float) -> KroneckerPencil:
-    """C for a shift outside of the spectrum of the compressions.
-
-    The rounding of C, ``noise``, grows with the condition number of R R^T.
-    """
-    gaps = [end.sign * (c.values - shift) for c in end.compressed]
-    widest = max(float(gap.max() / gap.min()) for gap in gaps)
-    return KroneckerPencil(
-        end,
-        tuple(on_device((1 / np.sqrt(gap))[None, None, :]) for gap in gaps),
-        shift,
-        noise=_UNITS * float(jnp.finfo(end.reduced.operator.dtype).eps) * max(1.0, widest),
-        inverse=float(min(gap.min() for gap in gaps)) ** -0.5,
-    )
 
 
 @jax.jit
