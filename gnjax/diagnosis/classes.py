@@ -1,9 +1,7 @@
-"""The share of each class in the largest and in the smallest non-zero eigenvalue.
+"""The share of each class, or of each band of classes, in both ends of the spectrum.
 
-The classes are those of the samples or tokens; many classes are put into bands by their frequency.
 G = sum_c G_c over the classes c. For a unit eigenvector v of G with the eigenvalue lambda, the
-share of class c is v^T G_c v / lambda. That is the squared length of the entries of J v that belong
-to the class, divided by that of all entries.
+share of class c is v^T G_c v / lambda: the squared length of its entries of J v over that of all.
 """
 
 from __future__ import annotations
@@ -43,8 +41,7 @@ def class_shares(
 ) -> tuple[ClassShare, ...]:
     """The shares of every class in both ends; an empty tuple for targets that are no labels.
 
-    The share of a class is the squared length of the entries of J v that belong to it, divided by
-    that of all entries, for an eigenvector v. Where there are several v, it is the mean.
+    Where an eigenvalue has several eigenvectors, a share is the mean over them.
 
     Args:
       y: the targets; those below zero belong to no class.

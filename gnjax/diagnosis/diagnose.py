@@ -1,13 +1,8 @@
 """What makes a user's own model ill-conditioned: kappa, learning rates, layers, and remedies.
 
-On the output side G = sum_l G_l with one term for each layer. For a unit eigenvector u of G
-
-    lambda = sum_l u^T G_l u = 1/n sum_l |J_l^T u|^2.
-
-The share of layer l in the eigenvalue is u^T G_l u / lambda. It equals the squared norm of the
-layer's entries of the eigenvector J^T u / |J^T u| on the parameter side. With a learning rate
-s_l eta for the layer, G_l becomes s_l G_l, and d ln lambda / d ln s_l is that share (first-order
-perturbation).
+On the output side G = sum_l G_l with one term for each layer. For a unit eigenvector u of G the
+share of layer l in the eigenvalue lambda is u^T G_l u / lambda = |J_l^T u|^2 / |J^T u|^2. With a
+learning rate s eta for the layer, G_l becomes s G_l, and d ln lambda / d ln s is that share.
 """
 
 from __future__ import annotations
@@ -204,7 +199,7 @@ def diagnose(
         )
         raise ValueError(msg)
     check_order(model, x)
-    options = {"loss": loss, "only": only, "batch_size": batch_size}
+    options: dict[str, Any] = {"loss": loss, "only": only, "batch_size": batch_size}
     whole_problem = ModelOnData(functional(model), x, y, seed, options)
     whole_gram = whole_problem.gram()
     problem, part = whole_problem, ""

@@ -52,9 +52,6 @@ def layer_shares(
 ) -> tuple[LayerShare, ...]:
     """The shares of every layer in both ends of the spectrum of G, in the order of their names.
 
-    A layer's share in an eigenvalue is the squared length of its entries of an eigenvector, divided
-    by that of all entries.
-
     Args:
       op: G of a network, which names the parameters.
       top, bottom: eigenvectors (p, m) of the largest and of the smallest non-zero eigenvalue with m

@@ -48,7 +48,8 @@ def skips(problem: ModelOnData, baseline: Baseline) -> Remedy:
     for beta in sorted({1 / depth, depth**-0.5, 1.0}):
         leaves = list(op.net.leaves)
         for index in indices:
-            leaves[index] += beta * jnp.eye(*leaves[index].shape, dtype=op.net.dtype)
+            rows, columns = leaves[index].shape
+            leaves[index] += beta * jnp.eye(rows, columns, dtype=op.net.dtype)
         model = op.net.apply, jax.tree.unflatten(op.net.structure, leaves)
         variants.append((f"beta={beta:.3g}", replace(problem, model=model).kappa))
     kernels = "every layer" if chain else count_of(depth, "square kernel")

@@ -66,7 +66,7 @@ def path_counts(chain: Sequence[Pattern], starts: NDArray[np.bool_]) -> tuple[in
         if isinstance(edges, tuple):
             reached = np.full(edges[0], reached.any())
         else:
-            reached = edges[:, reached].any(axis=1)
+            reached = np.asarray(edges[:, reached].any(axis=1))
         ends = _prolonged(edges, ends)
         most = min(counts[-1], int(reached.sum()))
         if ends.sum() < most:

@@ -14,20 +14,14 @@ W_l = U_l w_l U_{l-1}^T with orthonormal columns, onto such spans:
 - ``core``, for any data: U_l spans the columns of W_l and the rows of W_{l+1}; the hidden widths of
   balanced weights become their rank.
 
-For instance::
+The largest eigenvalue of the Hessian is that of the reduced problem. The directions that a
+reduction leaves out form blocks of the Hessian of their own, whose largest eigenvalue is never
+larger. With E = W C - B:
 
-    path = descend(linear_descent.loss, reduced.weights, reduced.data, keep=(10_000,))
-
-The largest eigenvalue of the Hessian is that of the reduced problem. The
-directions that a reduction leaves out form blocks of the Hessian of their own, and their largest
-eigenvalue is never larger, since no block of a symmetric matrix exceeds its lambda_max. With
-E = W C - B:
-
-- Inputs outside ``row_space``: neither W nor E reaches them, so that only W_1 may move along
-  them, with the Hessian S_1^T S_1 (x) c I. That is the block of W_1 for the inputs that stay.
-- Hidden units outside ``core``: f is linear in each W_l and does not change where only one of W_l
-  and W_{l+1} reaches such a unit. For its column a in W_{l+1} and row b in W_l there is left
-  <E, S_{l+1} a b P_l>. A unit that stays has this and, on top of it, its part of G >= 0.
+- Inputs outside ``row_space``: only W_1 may move along them, with the Hessian S_1^T S_1 (x) c I.
+  That is the block of W_1 for the inputs that stay.
+- Hidden units outside ``core``: f is linear in each W_l, and for a column a in W_{l+1} and a row b
+  in W_l there is left <E, S_{l+1} a b P_l>. A unit that stays has this and its part of G >= 0.
 """
 
 from __future__ import annotations
