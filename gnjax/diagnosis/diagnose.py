@@ -35,7 +35,6 @@ from gnjax.networks.network import differentiated
 from gnjax.networks.parameters import Only
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.limits import LIMITS, Limits
-from gnjax.operators.curvature import hessian
 from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.protocol import Operator
 from gnjax.spectra import eigenvalues as spectrum
@@ -199,7 +198,7 @@ def diagnose(
         )
         raise ValueError(msg)
     check_order(model, x)
-    options: dict[str, Any] = {"loss": loss, "only": only, "batch_size": batch_size}
+    options = {"loss": loss, "only": only, "batch_size": batch_size}
     whole_problem = ModelOnData(functional(model), x, y, seed, options)
     whole_gram = whole_problem.gram()
     problem, part = whole_problem, ""
@@ -216,9 +215,7 @@ def diagnose(
             raise ValueError(msg)
         advance()
         top = _largest(whole_gram, limits) if part else condition.lambda_max
-        sharpness = None
-        if y is not None:
-            sharpness = _largest(hessian(whole_problem.model, x, y, **options), limits)
+        sharpness = None if y is None else _largest(whole_problem.hessian(), limits)
         advance()
         # The other fields need eigenvectors: of both ends, or of the largest eigenvalue alone.
         if _fits(op, limits):

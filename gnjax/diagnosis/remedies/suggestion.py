@@ -17,8 +17,9 @@ from gnjax.conditioning.condition_number import (
 from gnjax.networks.model import Apply, Params
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.rank_bound import RankBound
-from gnjax.operators.curvature import gauss_newton
+from gnjax.operators.curvature import gauss_newton, hessian
 from gnjax.operators.of_networks.network_gram import NetworkGram
+from gnjax.operators.protocol import Operator
 from gnjax.operators.stored.matrices import factored
 from gnjax.spectra.eigenvalues import eigenvalues
 
@@ -75,6 +76,9 @@ class ModelOnData:
         op = gauss_newton(self.model, self.x, self.y, side="auto", **self.options)
         assert isinstance(op, NetworkGram)  # x is one batch
         return op
+
+    def hessian(self) -> Operator:
+        return hessian(self.model, self.x, self.y, **self.options)
 
     def kappa(self) -> ConditionNumber:
         """kappa of the Gauss-Newton matrix, to the tolerance of a comparison."""
