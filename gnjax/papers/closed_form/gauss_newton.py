@@ -12,9 +12,8 @@ from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.scale import largest_exponent
 from gnjax.operators.facts import STATED_RANK, Facts
 from gnjax.papers.kronecker.factors import KroneckerFactors, of_kroneckers
-from gnjax.papers.kronecker.on_range import OnRange
+from gnjax.papers.kronecker.on_range import OnRange, reduce
 from gnjax.papers.kronecker.operator import SumOfKroneckers
-from gnjax.papers.kronecker.reduced_sum import reduce
 from gnjax.papers.methods import closed_form, kronecker_krylov
 
 
@@ -63,7 +62,7 @@ class LinearGaussNewton(SumOfKroneckers):
         return list(zip(lefts, rights, strict=True))
 
     def on_range(self) -> OnRange:
-        return OnRange(self, reduce(self, self.factors))
+        return reduce(self, self.factors)
 
     def scaled(self, factor: float) -> LinearGaussNewton:
         """``factor`` times the operator, for a positive factor: it multiplies every B_l."""

@@ -20,9 +20,9 @@ import scipy.linalg
 
 from gnjax.numerics.decompositions import lapack
 from gnjax.numerics.host import on_device
+from gnjax.papers.kronecker.on_range import OnRange
 from gnjax.papers.kronecker.operator import SumOfKroneckers
 from gnjax.papers.kronecker.packed import TermGroups, packed, packed_product, parts_of
-from gnjax.papers.kronecker.reduced_sum import Reduced
 from gnjax.spectra.krylov.host_products import beside_xla
 from gnjax.spectra.pencil import Enclosed, Products, certified
 from gnjax.spectra.pencil.one_end import beside, symmetric
@@ -34,7 +34,7 @@ _MARGIN = 1e-12  # the least distance of a shift from the spectrum of D, relativ
 
 
 def ends(
-    reduced: Reduced, *, rtol: float, missed: float, seed: int = 0
+    reduced: OnRange, *, rtol: float, missed: float, seed: int = 0
 ) -> tuple[Enclosed, Enclosed]:
     """The largest and the smallest eigenvalue of G = sum_l A_l (x) B_l on its range, with bounds.
 
@@ -59,7 +59,7 @@ class Compression:
     vectors: jax.Array
 
 
-def compressions(reduced: Reduced) -> tuple[Compression, ...]:
+def compressions(reduced: OnRange) -> tuple[Compression, ...]:
     """The mean of the diagonal blocks sum_l (A_l)_ii B_l of G over the rows i of each group."""
     diagonals = np.diagonal(np.asarray(reduced.operator.lefts), axis1=1, axis2=2)  # (L, k)
     several, row = [], 0
@@ -76,7 +76,7 @@ def compressions(reduced: Reduced) -> tuple[Compression, ...]:
 class KroneckerEnd:
     """One end of the spectrum, for a search with the tolerance ``rtol``."""
 
-    reduced: Reduced
+    reduced: OnRange
     compressed: tuple[Compression, ...]
     sign: float
     rtol: float
@@ -84,7 +84,7 @@ class KroneckerEnd:
 
     @property
     def size(self) -> int:
-        return self.reduced.size
+        return self.reduced.shape[0]
 
     @property
     def rounding(self) -> float:
@@ -156,7 +156,7 @@ class KroneckerPencil:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """C v, R v and G R v for every row v; with rows X in ``beside``, of (I - X^T X) R for R."""
         reduced = self.end.reduced
-        removed = np.zeros((_BLOCK, reduced.size))  # of one shape, as JAX compiles for each
+        removed = np.zeros((_BLOCK, reduced.shape[0]))  # of one shape, as JAX compiles for each
         if beside is not None:
             removed[: len(beside)] = beside
         image, inner, products = _congruence(
@@ -250,7 +250,7 @@ def _times(part: jax.Array, matrix: jax.Array) -> jax.Array:
     return jnp.matmul(part, matrix, precision="highest")
 
 
-def _start(reduced: Reduced, compressed: tuple[Compression, ...], sign: float) -> np.ndarray:
+def _start(reduced: OnRange, compressed: tuple[Compression, ...], sign: float) -> np.ndarray:
     """Packed vectors u (x) v (b, n) near the end of the spectrum of G, to begin a search with.
 
     v are the outermost eigenvectors of the compression of G with the outermost eigenvalue, and u is
@@ -264,7 +264,7 @@ def _start(reduced: Reduced, compressed: tuple[Compression, ...], sign: float) -
     vectors = np.asarray(compressed[group].vectors)[:, order].T  # (b, columns)
     forms = np.asarray(_quadratic_forms(reduced.operator.rights, vectors))  # (b, L)
     lefts = np.asarray(reduced.operator.lefts)[:, first : first + rows, first : first + rows]
-    start = np.zeros((len(vectors), reduced.size))
+    start = np.zeros((len(vectors), reduced.shape[0]))
     for row, form, v in zip(start, forms, vectors, strict=True):
         _, eigenvectors = scipy.linalg.eigh(sign * np.tensordot(form, lefts, axes=1))
         row[offset : offset + rows * columns] = np.kron(eigenvectors[:, 0], v)

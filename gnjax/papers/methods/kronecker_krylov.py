@@ -48,10 +48,10 @@ def _ends(problem: Problem) -> Ends | None:
         return None
     op: Any = problem.op
     small: OnRange = op.on_range()
-    rounding = product_rounding(small.reduced.operator)
+    rounding = product_rounding(small.operator)
     error = small.error(0.0) + Error(rounding, reason="rounding of a product")
     top, bottom = pencil.ends(
-        small.reduced, rtol=problem.rtol, missed=MISSED_AT_EITHER_END / 2, seed=problem.seed
+        small, rtol=problem.rtol, missed=MISSED_AT_EITHER_END / 2, seed=problem.seed
     )
     if top.ritz <= error.value:
         return None

@@ -32,7 +32,7 @@ def _never():
 
 def _kronecker(widths, sign):
     weights = gnjax.initializers.chain(jax.random.key(0), widths, "kaiming_normal")
-    reduced = papers.linear_gauss_newton(weights).on_range().reduced
+    reduced = papers.linear_gauss_newton(weights).on_range()
     compressed = kronecker.compressions(reduced)
     return kronecker.KroneckerEnd(reduced, compressed, sign, RTOL)
 
