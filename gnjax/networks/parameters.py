@@ -187,11 +187,6 @@ def layer_name(parameter: str) -> str:
     return parameter.rpartition("/")[0] or parameter
 
 
-def module_name(parameter: str) -> str:
-    """The module that holds a parameter's layer; the layer itself if no module holds it."""
-    return layer_name(layer_name(parameter))
-
-
 def natural_order(name: str) -> list[str | int]:
     """A key that sorts dense2 before dense10."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
@@ -203,7 +198,11 @@ def grouped(names: Sequence[str], by: Groups) -> dict[str, list[int]]:
     ``by`` is "layer", "module" or "parameter", a list of patterns (each is a group), or a function
     from a path to the name of its group. Groups are sorted by name, with dense2 before dense10.
     """
-    names_by_kind = {"layer": layer_name, "module": module_name, "parameter": str}
+    names_by_kind = {
+        "layer": layer_name,
+        "module": lambda name: layer_name(layer_name(name)),  # the layer, if no module holds it
+        "parameter": str,
+    }
     name_of = names_by_kind.get(by) if isinstance(by, str) else by
     if isinstance(by, list | tuple) and all(isinstance(pattern, str) for pattern in by):
         name_of = partial(_first_match, by)

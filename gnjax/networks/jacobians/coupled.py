@@ -22,11 +22,11 @@ from gnjax.numerics.host import on_device
 
 def widths(net: Network) -> list[int]:
     """How many columns :func:`rows` has for each chosen parameter of a coupled network."""
-    return [item.width for item in _items(net, _trace(net))]
+    return [item.width for item in _trace_and_items(net)[1]]
 
 
 def rows(net: Network) -> Iterator[np.ndarray]:
-    """Yield a matrix C (n r, c) with C C^T = J J^T, some rows at a time; see :func:`_items`."""
+    """Yield a matrix C (n r, c) with C C^T = J J^T, some rows at a time."""
     return (np.concatenate(columns, axis=1) for columns in _columns_by_parameter(net))
 
 
@@ -50,21 +50,17 @@ def _columns_by_parameter(net: Network) -> Iterator[list[np.ndarray]]:
         yield [np.asarray(columns)[seen_before:] for columns in columns_of_parameters]
 
 
-def _trace(net: Network) -> layers.TracedLayers:
-    """The equations of the batch as one function, and the layers among them."""
-    return layers.traced_layers(net.together, net.leaves, net.x)
+def _trace_and_items(net: Network) -> tuple[layers.TracedLayers, list[Item]]:
+    """The equations of the batch as one function, and the item of each parameter for J J^T.
 
-
-def _items(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
-    """For each chosen parameter its form for J J^T: "columns" of J, or "narrow", which are fewer.
-
-    A layer with q_in inputs and q_out outputs at T positions t has the q_in q_out columns
-    J_l = sum_t delta_t a_t^T of J, of inputs a_t and sensitivities delta_t. With a = L Q, L (T, T)
-    lower triangular and Q (T, q_in) with orthonormal rows, the T q_out columns
+    Its form is "columns" of J, or "narrow", which are fewer. A layer with q_in inputs and q_out
+    outputs at T positions t has the q_in q_out columns J_l = sum_t delta_t a_t^T of J. With
+    a = L Q, L (T, T) lower triangular and Q (T, q_in) with orthonormal rows, the T q_out columns
     C_l = sum_t delta_t L_ts have C_l C_l^T = J_l J_l^T, and are fewer if T < q_in. There is no C_l
     for chosen entries of a parameter, nor for a layer with several matrices, by groups or because
     its uses see different entries of the parameter.
     """
+    trace = layers.traced_layers(net.together, net.leaves, net.x)
     layer_by_leaf, items = layer_of_leaf(trace), []
     parameters = zip(net.leaf_indices, net.entry_indices, net.counts, strict=True)
     for index, (leaf, entries, count) in enumerate(parameters):
@@ -77,7 +73,7 @@ def _items(net: Network, trace: layers.TracedLayers) -> tuple[Item, ...]:
             if positions < sizes.inputs and len(matrices) == 1 and not grouped:
                 item = replace(item, form="narrow", width=positions * sizes.outputs)
         items.append(item)
-    return tuple(items)
+    return trace, items
 
 
 @bounded_jit
@@ -86,8 +82,7 @@ def _rows(net: Network, u: jax.Array) -> list[jax.Array]:
 
     u (b, n, r) are the unit vectors that choose the rows.
     """
-    trace = _trace(net)
-    items = _items(net, trace)
+    trace, items = _trace_and_items(net)
 
     def weights(outputs: jax.Array) -> jax.Array:
         """R u (b, n k) for each of the b vectors u, with the loss's factor R at the outputs."""

@@ -67,13 +67,10 @@ class Blocks:
         self._pieces[index] = joined(pairs), stored
         return self._pieces[index]
 
-    def new_in_block(self, index: int) -> slice:
-        """Which samples of a block are not in the block before, counted from its own first one."""
-        return slice(max(self.starts[index] + self.size - self._net.samples, 0), None)
-
-    def new_among_all(self, index: int) -> slice:
-        """Which samples of a block are not in the block before, counted among all samples."""
-        return slice(self.starts[index], self.starts[index] + self.size)
+    def new(self, index: int) -> tuple[slice, slice]:
+        """Which samples of a block are not in the one before: within the block, and among all."""
+        start, stop = self.starts[index], self.starts[index] + self.size
+        return slice(max(stop - self._net.samples, 0), None), slice(start, stop)
 
 
 def block_size(net: Network) -> int:

@@ -150,9 +150,9 @@ def _add_group(
         of_left = left.pieces(i)  # pairs and rows of the samples of block i
         for j in range(i if left is right else 0, len(right.starts)):  # from the diagonal on
             of_right = of_left if left is right and i == j else right.pieces(j)
-            new = left.new_in_block(i), right.new_in_block(j)
+            (new_i, rows_i), (new_j, rows_j) = left.new(i), right.new(j)
             for gram, pairs, columns in _shares(nets[0], group, gram_of):
-                block = gram[left.new_among_all(i), :, right.new_among_all(j)]
+                block, new = gram[rows_i, :, rows_j], (new_i, new_j)
                 add_block(block, of_left, of_right, new, pairs, columns, left.inputs)
 
 
