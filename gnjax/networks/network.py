@@ -275,7 +275,7 @@ def _apply_in_parts(apply: Apply, params: Any, x: Any) -> Any:
     if samples < 2 * size:
         return apply(params, x)
     whole = samples - samples % size  # the samples in parts of full size
-    parts = jax.tree.map(lambda leaf: reshaped(leaf[:whole], -1, size, *leaf.shape[1:]), x)
+    parts = jax.tree.map(lambda leaf: leaf[:whole].reshape(-1, size, *leaf.shape[1:]), x)
     outputs = jax.lax.map(partial(apply, params), parts)
     outputs = jax.tree.map(lambda leaf: leaf.reshape(whole, *leaf.shape[2:]), outputs)
     if whole == samples:
