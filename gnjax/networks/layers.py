@@ -240,12 +240,8 @@ def with_same_matrices(layer: Layer, shape: tuple[int, ...]) -> list[tuple[np.nd
     """Which entries of a parameter form the matrices W_g of a layer, and in which of its uses.
 
     A parameter of the given ``shape`` may enter several equations z_tg = W_g a_tg, its uses, with
-    other slices of it or transposed. Uses with the same matrices are listed together, as their
-    sums over positions t can be computed as one.
-
-    Returns:
-      Pairs of flat indices (g, q_in, q_out) into the parameter, of g matrices from q_in inputs to
-      q_out outputs, and of the indices of the uses that have these matrices.
+    other slices of it or transposed. Uses with the same matrices are listed together, as pairs of
+    flat indices (g, q_in, q_out) into the parameter and the indices of the uses.
     """
     entries: Any = np.arange(int(np.prod(shape))).reshape(shape)
     with jax.ensure_compile_time_eval():  # XLA would take seconds to fold what sorts the entries

@@ -136,10 +136,9 @@ def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def rank(matrix: np.ndarray) -> int:
     """The rank of a matrix of residues, by Gaussian elimination of 64 columns at a time.
 
-    The first 64 columns have the rank r. Let A be an invertible matrix (r, r) of r of their rows,
-    the pivot rows, and of r of their columns, and let C be the same columns of all other rows. The
-    remaining columns are P in the pivot rows and R in the others. Then the rank of the matrix is r
-    plus the rank of the Schur complement R - C A^{-1} P.
+    If these have the rank r, with an invertible matrix A of r pivot rows and columns, the same
+    columns C of the other rows, and remaining columns P of the pivot rows and R of the others, the
+    rank is r plus that of the Schur complement R - C A^{-1} P.
     """
     remaining, rank_so_far = matrix, 0
     while remaining.size:

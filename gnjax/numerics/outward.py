@@ -132,8 +132,7 @@ def symmetric_part(original: ArrayLike, stored: jax.Array) -> tuple[jax.Array, f
     """(M + M^T) / 2 for the stored M, and a bound on its error in Frobenius norm.
 
     The error is the distance from (A + A^T) / 2 for the ``original`` matrix A, of which M is the
-    rounded copy: that of M from A, and the rounding of the sum of the two halves. It is 0 for a
-    symmetric matrix that was not rounded.
+    rounded copy.
     """
     error = conversion_error(original, stored)
     matrix = by_numpy(stored)

@@ -16,11 +16,10 @@ from gnjax.networks.layer_types.layer_type import LayerType, Sizes, Use
 
 
 def _sizes(eqn: Any, side: int) -> Sizes | None:
-    """The sizes of a convolution as a layer z_tg = W_g a_tg, if the parameter is its kernel.
+    """The sizes of a convolution as a layer z_tg = W_g a_tg, if operand ``side`` is its kernel.
 
-    ``eqn`` is the convolution, and ``side`` the index of the operand that holds the parameter: 1 is
-    the kernel. Each group g has q_in entries of a patch a_tg, and q_out output channels. None
-    stands for all else, also for a convolution whose samples are in groups.
+    Each group g has q_in entries of a patch a_tg, and q_out output channels. None stands for all
+    else, also for a convolution whose samples are in groups.
     """
     if side != 1 or eqn.params["batch_group_count"] != 1:
         return None
@@ -32,8 +31,7 @@ def _sizes(eqn: Any, side: int) -> Sizes | None:
 def _inputs(use: Use, operand: jax.Array) -> jax.Array:
     """The patches (t, g, q_in): what the kernel of each group g sees of the images at position t.
 
-    ``operand`` are the images, and ``use.equation`` is the convolution. The patches are cut out of
-    the padded images. XLA would compute them by a convolution with a kernel of zeros and ones.
+    They are cut out of the padded images; XLA would convolve with a kernel of zeros and ones.
     """
     eqn, params = use.equation, use.equation.params
     numbers = params["dimension_numbers"]
@@ -61,10 +59,7 @@ def _inputs(use: Use, operand: jax.Array) -> jax.Array:
 
 
 def _sensitivities(use: Use, delta: jax.Array) -> jax.Array:
-    """The derivatives ``delta`` (j, ..) of j outputs by a convolution, as (j, t, g, q_out).
-
-    Positions t run over the samples and pixels of the result, and groups g over its channels.
-    """
+    """The derivatives ``delta`` (j, ..) of j outputs by a convolution, as (j, t, g, q_out)."""
     axes = use.equation.params["dimension_numbers"].out_spec
     batch, feature, *spatial = (axis + 1 for axis in axes)  # axis 0 runs over the j outputs
     ordered = delta.transpose(0, batch, *spatial, feature)
@@ -74,8 +69,7 @@ def _sensitivities(use: Use, delta: jax.Array) -> jax.Array:
 def _entries(use: Use, entries: jax.Array) -> jax.Array:
     """An array of the kernel's shape, such as a mask, as (g, q_in, q_out).
 
-    So it is arranged like W_g^T in z_tg = W_g a_tg: the q_in entries of a patch a_tg are its
-    pixels and then the channels of the group g.
+    The q_in entries of a patch are its pixels and then the channels of the group g.
     """
     groups, inputs, outputs = use.sizes
     outputs_axis, inputs_axis, *spatial = use.equation.params["dimension_numbers"].rhs_spec

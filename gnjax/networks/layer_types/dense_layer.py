@@ -11,11 +11,10 @@ from gnjax.networks.layer_types.layer_type import LayerType, Sizes, Use
 
 
 def _sizes(eqn: Any, side: int) -> Sizes:
-    """The sizes of a matrix product as a layer z_tg = W_g a_tg; operand ``side`` is the parameter.
+    """The sizes of a dot_general as a layer z_tg = W_g a_tg; operand ``side`` is the parameter.
 
-    ``eqn`` is a dot_general of JAX. Its batch axes, which both operands have, number the groups g,
-    as in a mixture of experts. The axes that it contracts are the inputs, and the parameter's
-    remaining ones the outputs.
+    Its batch axes number the groups g, as in a mixture of experts, the axes that it contracts are
+    the inputs, and the parameter's remaining ones the outputs.
     """
     shape = eqn.invars[side].aval.shape
     contracted, batch = eqn.params["dimension_numbers"]
@@ -32,11 +31,7 @@ def _axes(use: Use, side: int) -> tuple[list[int], list[int], list[int]]:
 
 
 def _inputs(use: Use, operand: jax.Array) -> jax.Array:
-    """The inputs a_tg of a dense layer z_tg = W_g a_tg as (t, g, q_in).
-
-    They are in the ``operand`` of the matrix product that is not the parameter: its batch axes are
-    groups g, its contracted axes are q_in, and the remaining ones are positions t.
-    """
+    """The inputs a_tg of a dense layer as (t, g, q_in), from the operand that is no parameter."""
     batch, contracted, remaining = _axes(use, 1 - use.side)
     ordered = operand.transpose(*remaining, *batch, *contracted)
     return ordered.reshape(-1, use.sizes.groups, use.sizes.inputs)
@@ -45,9 +40,8 @@ def _inputs(use: Use, operand: jax.Array) -> jax.Array:
 def _sensitivities(use: Use, delta: jax.Array) -> jax.Array:
     """The derivatives ``delta`` (j, ..) of j outputs by a matrix product, as (j, t, g, q_out).
 
-    The product is a layer z_tg = W_g a_tg at positions t, for groups g. The result of a dot_general
-    has the batch axes g first, then the remaining axes of its left operand, and then those of its
-    right one. The parameter's remaining axes are q_out, and the other operand's are positions t.
+    The result of a dot_general has the batch axes g first, then the remaining axes of its left
+    operand, and then those of its right one.
     """
     lengths = [-1, -1]  # of the axes from the left and from the right operand
     lengths[use.side] = use.sizes.outputs

@@ -14,10 +14,8 @@ from gnjax.networks.layer_types.layer_type import LayerType, Sizes, Use
 def _sizes(eqn: Any, side: int) -> Sizes | None:
     """The sizes of an embedding, a table (V, ..) of which each index looks up one row; else None.
 
-    ``eqn`` is a gather of JAX, whose first operand is the table, and ``side`` is the index of the
-    operand that holds the parameter. An embedding is a layer z_t = W a_t with one group. It has V
-    inputs, since a_t is the unit vector of the index at position t, and as many outputs as a row
-    has numbers. A gather of another kind gives None.
+    ``eqn`` is a gather of JAX. An embedding is a layer z_t = W a_t with one group and V inputs,
+    since a_t is the unit vector of the index at position t.
     """
     shape, result = eqn.invars[side].aval.shape, eqn.outvars[0].aval.shape
     dimensions, width = eqn.params["dimension_numbers"], len(shape) - 1
@@ -33,10 +31,9 @@ def _sizes(eqn: Any, side: int) -> Sizes | None:
 
 
 def _row_indices(use: Use, operand: jax.Array) -> jax.Array:
-    """The index (t,) of the row of the table that each position t looks up.
+    """The index (t,) of the row of the table that each position t looks up, from the indices (..).
 
-    ``operand`` (..) holds the indices, an operand of the gather ``use.equation``. Indices beyond
-    the table are clipped where the equation clips them.
+    Indices beyond the table are clipped where the equation clips them.
     """
     indices = operand.reshape(-1)
     clips = use.equation.params["mode"] == jax.lax.GatherScatterMode.CLIP

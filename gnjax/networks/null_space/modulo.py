@@ -53,8 +53,11 @@ class Number:
 def number(array: Any) -> Number:
     """An array of known values as a :class:`Number`, with their residues where they are floating.
 
-    Integers, booleans and keys of random numbers have their values alone.
+    Integers, booleans and keys of random numbers have their values alone. A :class:`Number` comes
+    back as it is.
     """
+    if isinstance(array, Number):
+        return array
     if not hasattr(array, "dtype"):
         array = np.asarray(array)
     if not jnp.issubdtype(array.dtype, jnp.floating):
@@ -94,16 +97,11 @@ class Followed:
         return result.known
 
 
-def _number(operand: Any) -> Number:
-    """The operand as a :class:`Number`; arrays have known values."""
-    return operand if isinstance(operand, Number) else number(operand)
-
-
 def _evaluated(closed_jaxpr: Any, operands: Sequence[Any]) -> list[Number]:
     """The results of a closed jaxpr, each as floating numbers and as the same modulo a prime."""
     jaxpr, consts = closed_jaxpr.jaxpr, closed_jaxpr.consts
     results = jaxprs.evaluate(jaxpr, consts, operands, _bind, jaxprs.ALL_CALLS)
-    return [_number(result) for result in results]
+    return [number(result) for result in results]
 
 
 def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
@@ -113,7 +111,7 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     and indices need it. An equation that has integer or boolean results of other operands is
     refused.
     """
-    numbers, name = [_number(operand) for operand in operands], eqn.primitive.name
+    numbers, name = [number(operand) for operand in operands], eqn.primitive.name
     if name in _LOOPS:
         return _LOOPS[name](eqn, numbers)
     dtypes = [getattr(v.aval, "dtype", bool) for v in (*eqn.invars, *eqn.outvars)]
@@ -152,9 +150,8 @@ def _residues(eqn: Any, numbers: Sequence[Number], values: list[Any] | None) -> 
     """The residues modulo the prime of all results of an equation, of which one floats at least.
 
     They are those of ``values``, its results as the network computes them, where floating results
-    are exact (a step function, or from integers). A maximum has the residue of the operand that is
-    larger in floating arithmetic. Sums, products and quotients are computed modulo the prime, and
-    the values of other functions are unknowns: residues that depend on the argument alone.
+    are exact. Sums, products and quotients are computed modulo the prime, and the values of other
+    functions are unknowns: residues that depend on the argument alone.
     """
     name = eqn.primitive.name
     # a conversion that changes no number, as from float32 to float64
@@ -378,7 +375,7 @@ def _cond(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
 
 def _decision(condition: Any) -> int:
     """The value of a condition, or the index of a branch; refused where it is not known."""
-    value = _number(condition).plain
+    value = number(condition).plain
     if value is None:
         raise NotFollowedError("a branch")
     return int(value)

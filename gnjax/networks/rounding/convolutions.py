@@ -16,13 +16,8 @@ def convolved(params: Any, lhs: np.ndarray, rhs: np.ndarray) -> Any:
     """The result of JAX's primitive ``conv_general_dilated``: a product of matrices per group.
 
     A row of the left matrix is the patch that the kernel sees at one position of one image, and a
-    column of the right one is the kernel of one output channel. The answer is NotImplemented, by
-    which XLA is asked instead, where the patches would take much memory.
-
-    Args:
-      params: the parameters of the primitive: strides, padding, groups, order of the axes.
-      lhs: the images, with their axes in the order of ``params``.
-      rhs: the kernel, likewise.
+    column of the right one is the kernel of one output channel. The answer is NotImplemented where
+    the patches would take much memory.
     """
     layout = params["dimension_numbers"]  # the order of the axes of images, kernel and result
     # both with their channels second: (n, c, ..) and (outputs, c of a group, ..)
@@ -70,8 +65,7 @@ def with_padding(
 def _patches(x: np.ndarray, sizes: tuple[int, ...], params: Any) -> np.ndarray:
     """The patch that a kernel sees at every position, (n, c, positions .., entries ..), as views.
 
-    x (n, c, ..) are the images, of which one padded copy is made, ``sizes`` the lengths of the
-    kernel along each spatial axis, and ``params`` the parameters of ``conv_general_dilated``.
+    x (n, c, ..) are the images, and ``sizes`` the lengths of the kernel along each spatial axis.
     """
     edges = zip(params["padding"], params["lhs_dilation"], strict=True)
     config = [(low, high, distance - 1) for (low, high), distance in edges]

@@ -73,9 +73,8 @@ class MeasuredProduct(NamedTuple):
         """A bound on the error that also holds for other programs that multiply by this matrix.
 
         ``others`` are the products (n, j) of such programs with the same j random vectors as
-        ``images``. The root mean square of the distances of these j vectors estimates the Frobenius
-        norm of the difference of both matrices. If the measured error does not explain it, it
-        becomes the error, times a larger factor of safety, because few vectors estimate it.
+        ``images``. Where their distances are larger than the measured error explains, they become
+        the error, times a larger factor of safety, because few vectors estimate it.
         """
         if self.images is None:
             return self.error
@@ -122,14 +121,9 @@ def measured(
 ) -> JacobianErrors:
     """Measured bounds on the error E of the computed J = R^T dF/dtheta (n r, p), and of columns.
 
-    The exact J is that of the stored parameters and inputs in exact arithmetic. If a model has only
-    a reverse mode, forward products are computed from it too, and only Monte Carlo arithmetic shows
-    the rounding of the model's own rule.
-
-    Of all measurements only products J^T u, which have an entry for each column, show how much of
-    the error is in each column. Where the largest measurement of ||E||_F is up to four times theirs
-    it is divided among groups of columns in their proportions. Where it is larger, they do not show
-    where it comes from, and every group gets the error of the whole J.
+    Of all measurements only products J^T u show how much of the error is in each column. Where the
+    largest measurement of ||E||_F is up to four times theirs it is divided among groups of columns
+    in their proportions. Elsewhere every group gets the error of the whole J.
 
     Args:
       net: the network.
@@ -267,18 +261,13 @@ def _lacks_memory(count: int, equations: Any, v: np.ndarray) -> str:
 def draws(work: float, rows: int) -> int:
     """How many random vectors, from 3 to 16, estimate ||E||_F^2 for an error E of ``rows`` rows.
 
-    ``work`` is how many numbers the evaluation for one vector writes. There are 16 draws where they
-    are cheap, that is, where all of them write at most 3e6 numbers together, or where E has at most
-    16 rows. Elsewhere there are fewer, as many as are cheap or as make draws times rows 256, but
-    3 at least.
+    There are 16 where all of them write at most 3e6 numbers together (each writes ``work``), or
+    where E has at most 16 rows. Elsewhere there are fewer, as many as make draws times rows 256,
+    but 3 at least.
 
-    The worst case is an E of rank one with a single cause, such as one value inside of the network.
-    Each draw has a new vector v and new roundings. The component of v in the one direction is a
-    Gaussian, and the size of E is modelled as another, so that |E v|^2 is a product of two squared
-    Gaussians. Two means over 16 draws are taken, one of J v in forward mode and one of J^T u in
-    reverse mode. The larger is below 1/16 of the expectation with probability below 1e-6 (the tests
-    compute it). Only then is the estimate of ||E||_F too small by more than the safety factor of 4.
-    A matrix of many rows has errors in many directions, so that 3 draws are enough.
+    The worst case is an E of rank one with a single cause, where |E v|^2 is a product of two
+    squared Gaussians. Of two means over 16 draws, of J v and of J^T u, the larger is below 1/16 of
+    the expectation with probability below 1e-6 (the tests compute it).
     """
     by_work = _WORK / max(work, 1.0)  # so many draws are cheap
     by_rows = _FEW_OUTPUTS / rows  # so many are made even if they are not cheap
@@ -309,18 +298,9 @@ def _batch_error(
 
     It is the largest of four root mean squares over random vectors v and u: of the changes of J_b v
     and of J_b^T u by other roundings, of the gaps u^T (J_b v) - (J_b^T u)^T v, and of the distances
-    of J_b v from products with the rows of a small J. A vector of parameters may be large, so that
-    of all draws together only the vectors v, their images J_b v, and the images of the probes stay
-    in memory. With a ``scaling`` S all of it is about J_b S.
-
-    Args:
-      net: the network.
-      batch: the samples of the batch, and their targets.
-      rng: draws the vectors and roundings.
-      count: how many vectors v, and how many u, are drawn.
-      scaling: v -> S v with a symmetric S, or None.
-      probes: the first of the vectors u (m, n_b, r), the same for every measurement.
-      backward_sums: to which the images of the probes and the columns of E_b are added.
+    of J_b v from products with the rows of a small J. The first u are the ``probes`` (m, n_b, r),
+    whose images J_b^T u are added to ``backward_sums``, as are the columns of E_b. ``count`` is the
+    number of v, and of u. With a ``scaling`` S all of it is about J_b S.
     """
     shape = (sample_count(batch[0]), net.rows)  # (n_b, r)
     vectors = [direction(rng, (net.parameters,), net.dtype) for _ in range(count)]

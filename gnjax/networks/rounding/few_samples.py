@@ -39,13 +39,10 @@ def total_rounding(
 ) -> tuple[float, list[_Batch]]:
     """An estimate of ||E||_F for the computed J + E of a network, and the batches left unmeasured.
 
-    E_b are the rows of a batch b of samples, ||E||_F^2 = sum_b ||E_b||_F^2, and ``measure`` gives
-    ||E_b||_F. All batches of a small problem are measured. Of a large one those samples are
-    measured that float32 changes most, and some batches that ``rng`` draws. The other samples have
-    the changes c by float32 (:func:`_changes`), and q |c| stands for the error of their rows, with
-    the largest q = ||E_b||_F / |c_b| of a random batch. All samples are measured where float32
-    predicts nothing: where these quotients differ by a factor above 30, or no changes by float32
-    are known.
+    ``measure`` gives ||E_b||_F for the rows E_b of a batch b. Of a large problem those samples are
+    measured that float32 changes most, and some batches that ``rng`` draws. For the others, with
+    changes c by float32, q |c| stands for the error, with the largest q = ||E_b||_F / |c_b| of a
+    random batch. All samples are measured where these quotients differ by a factor above 30.
     """
     vectors = probe_rows(net).reshape(-1, net.samples, net.rows)
     starts = range(0, net.samples, net.batch)

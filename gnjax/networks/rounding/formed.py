@@ -48,11 +48,7 @@ def direction(rng: np.random.Generator, shape: tuple[int, ...], dtype: jnp.dtype
 
 
 def probe_rows(net: Network) -> np.ndarray:
-    """m random vectors u (m, n r) over the r rows of J of each of n samples.
-
-    They are the same in every call, whatever the batches, so that u^T J J^T w of a formed matrix
-    and of products by differentiation can be compared.
-    """
+    """m random vectors u (m, n r) for the r rows of J of each sample, the same in all calls."""
     rng = np.random.default_rng(17)  # any fixed seed
     shape = (net.samples * net.rows,)
     return np.stack([direction(rng, shape, net.dtype) for _ in range(_PROBES)])
@@ -131,9 +127,8 @@ def forms_of_products(vectors: np.ndarray, products: np.ndarray) -> Forms:
 def _rounding(rows: int, dtype: np.dtype) -> float:
     """4 sqrt(2 n) u, a measured bound on |fl(A v) - A v| / ||A||_F for a v of random direction.
 
-    |v|^2 is n, and A v is a sum over n ``rows`` or columns of A. Sums of n terms of either sign,
-    rounded at random, have errors that grow like sqrt(n) u with the unit roundoff u of the
-    ``dtype``; 4 is the factor of safety.
+    |v|^2 is n, and A v is a sum over n ``rows`` or columns of A. Sums of n terms of either sign
+    have errors that grow like sqrt(n) u.
     """
     return SAFETY * math.sqrt(2 * rows) * unit_roundoff(dtype)
 
@@ -142,14 +137,9 @@ def checked(error: Error, of_products: Forms, of_matrix: Forms) -> Error:
     """The error of J, or a larger one if what was formed of J is further from products than that.
 
     If J + E was formed, u^T K w differs from that of products by <E^T u, J^T w> + <J^T u, E^T w> +
-    <E^T u, E^T w>, where |E^T u| is about ||E||_F. If it differs by more than the ``error`` allows
-    in place of ||E||_F, the largest difference d counts as ||E||_F^2: sqrt(4 d) is added to the
-    error, with a factor of safety of 4.
-
-    Args:
-      error: the bound on ||E||_F that was measured for products with J.
-      of_products: u^T K w, K = J J^T, for pairs of random vectors, by products with J.
-      of_matrix: the same numbers by the Jacobian or kernel that was formed.
+    <E^T u, E^T w>, where |E^T u| is about ||E||_F. If it differs by more than the ``error`` allows,
+    the largest difference d counts as ||E||_F^2: sqrt(4 d) is added, with a factor of safety of 4.
+    ``of_products`` and ``of_matrix`` are the numbers u^T K w by products and by the formed matrix.
     """
     if not math.isfinite(error.value):
         return error

@@ -100,16 +100,10 @@ def products_and_changes(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield for each v the sum of ``product(v, *batch)`` over batches, and its random change.
 
-    The change is how far the same sum in Monte Carlo arithmetic, where every rounding is a random
-    one, differs from it. One operation goes after the other, so that nothing is compiled but single
-    operations. The sum is rounded once, in the end, and the change has that rounding.
-
-    Args:
-      product: a function of a vector and the entries of a batch.
-      rng: draws the random signs of the roundings.
-      vectors: the vectors v; several go together where they are small.
-      batches: the other arguments of ``product``, one sequence for each batch.
-      work: about how many numbers are written for all vectors and one batch.
+    The change is how far the same sum in Monte Carlo arithmetic differs from it. One operation goes
+    after the other. The sum is rounded once, in the end, and the change has that rounding. ``rng``
+    draws the random signs. Several vectors go together where they are small: ``work`` is about how
+    many numbers are written for all vectors and one batch.
     """
     # Groups of two sizes would need two sets of compiled operations, so that their count divides.
     fewest = int(min(len(vectors), work / _AT_ONCE + 1))

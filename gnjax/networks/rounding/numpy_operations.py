@@ -95,8 +95,7 @@ def _cumsum(params: Any, array: np.ndarray) -> Any:
 def _dot_general(params: Any, a: np.ndarray, b: np.ndarray) -> Any:
     """A product of matrices for every index of the batch axes.
 
-    The equation says which axes of a and b are summed over and which are batch axes. The result has
-    the batch axes first, then the other (free) ones of a and those of b.
+    The result has the batch axes first, then the other (free) ones of a and those of b.
     """
     (summed_a, summed_b), (batch_a, batch_b) = params["dimension_numbers"]
     dtype = params["preferred_element_type"] or np.result_type(a, b)

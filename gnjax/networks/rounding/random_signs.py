@@ -38,8 +38,7 @@ class RandomSigns:
         """value (1 + size xi) for independent random signs xi, one for every entry.
 
         Entries of absolute value below ``least``, which are exact, stay as they are, and so does an
-        infinity, as of a mask before a softmax: inf - inf would be nan. Numbers below the smallest
-        normal one are moved by that number.
+        infinity, as of a mask before a softmax. Numbers below the smallest normal one move by it.
         """
         if not size or not _floats(value):
             return value
@@ -73,11 +72,8 @@ class RandomSigns:
     def result(self, eqn: Any, operands: Sequence[Any]) -> Any:
         """The results of an equation, moved by tiny where they are zeros that may have underflowed.
 
-        Relative errors do not move a zero, so that Monte Carlo arithmetic would not see the error
-        of a product that underflowed to 0. That error is below tiny, the smallest normal number of
-        the format, and so the zero becomes tiny or -tiny at random. Only products, quotients and
-        powers can have underflowed, and only if :func:`_least_product` of the operands is below
-        tiny.
+        Relative errors do not move a zero. Where a product, quotient or power underflowed to 0, its
+        error is below tiny, the smallest normal number of the format.
         """
         results = result_by_numpy(eqn, operands)
         if eqn.primitive.name not in _PRODUCTS or not inexact(eqn.outvars[0].aval):

@@ -13,11 +13,8 @@ _ALONE, _SHARED = 64, 512  # rows or columns from which BLAS takes one thread, a
 def few_threads(size: int) -> AbstractContextManager[object]:
     """A context with one BLAS thread where a decomposition is then as fast as with two.
 
-    ``size`` is the shorter side of the matrix; from 64 to 511 one thread is taken.
-
-    With two threads in place of one, singular values of a matrix 300 x 200 took twice as long, and
-    those of one 800 x 500 half as long again; eigenvalues of a matrix of 400 rows took as long, and
-    those of one of 600 rows a fifth less.
+    ``size`` is the shorter side of the matrix. With two threads singular values of a matrix 300 x
+    200 took twice as long, and those of one 800 x 500 half as long again.
     """
     return one_thread() if _ALONE <= size < _SHARED else nullcontext()
 

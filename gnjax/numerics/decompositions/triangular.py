@@ -43,9 +43,8 @@ def triangular_factor(matrix: np.ndarray) -> np.ndarray:
 def _factorised(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The QR factorisation of a matrix as LAPACK's geqrt stores it: (packed, triangles).
 
-    ``packed`` has R on and above its diagonal, and below it the vectors of the reflections whose
-    product is Q. ``triangles`` has for each panel of columns the factor T with which the product of
-    its reflections is I - V T V^T, where V are their vectors.
+    ``packed`` has R on and above its diagonal, and below it the vectors V of the reflections whose
+    product is Q = I - V T V^T. ``triangles`` has the T of each panel of columns.
     """
     (geqrt,) = get_lapack_funcs(("geqrt",), (matrix,))
     packed, triangles, _ = geqrt(min(_PANEL, *matrix.shape), matrix)
