@@ -65,7 +65,13 @@ class Widened:
 
     def __call__(self, function: Callable[..., Any], *args: Any) -> Any:
         """The value of the function in float64."""
-        traced_args = jax.tree.map(_narrow_shape, args) if self.traced_narrow else args
+        traced_args = args
+        if self.traced_narrow:
+            narrow = {wide: thin for thin, wide in _WIDER.items()}
+            traced_args = jax.tree.map(
+                lambda leaf: jax.ShapeDtypeStruct(leaf.shape, narrow.get(leaf.dtype, leaf.dtype)),
+                args,
+            )
         closed_jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*traced_args)
         results = _inside(closed_jaxpr.jaxpr, closed_jaxpr.consts, jax.tree.leaves(args))
         return jax.tree.unflatten(jax.tree.structure(shapes), results)
@@ -100,12 +106,6 @@ def _has_float32(eqn: Any) -> bool:
 def _is_narrow(aval: Any) -> bool:
     """Whether a type of values is float32 or complex64."""
     return getattr(aval, "dtype", None) in _WIDER
-
-
-def _narrow_shape(leaf: Any) -> Any:
-    """The shape of an array, with float32 in place of float64."""
-    narrow = {wide: thin for thin, wide in _WIDER.items()}
-    return jax.ShapeDtypeStruct(leaf.shape, narrow.get(leaf.dtype, leaf.dtype))
 
 
 def _inside(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:

@@ -67,11 +67,6 @@ class Use:
         return tuple(step for step in self.steps if isinstance(step, Loop))
 
     @property
-    def lengths(self) -> tuple[int, ...]:
-        """The lengths of the loops, which are axes before those of the equation."""
-        return tuple(loop.length for loop in self.loops)
-
-    @property
     def groups(self) -> int:
         """How many matrices W_g there are, over all steps of loops that slice the parameter."""
         return self.sizes.groups * math.prod(loop.length for loop in self.loops if loop.sliced)
@@ -91,7 +86,7 @@ class Use:
     def operands(self) -> int:
         """How many numbers the operand beside the parameter has, over all steps of its loops."""
         size: int = self.equation.invars[1 - self.side].aval.size
-        return math.prod(self.lengths) * size
+        return math.prod(loop.length for loop in self.loops) * size
 
     @property
     def tapped(self) -> jax.ShapeDtypeStruct:
@@ -99,7 +94,8 @@ class Use:
 
         An array of zeros of this shape is added to the results, to differentiate by them.
         """
-        return jax.ShapeDtypeStruct((*self.lengths, *self._shape.shape), self._shape.dtype)
+        steps = (loop.length for loop in self.loops)
+        return jax.ShapeDtypeStruct((*steps, *self._shape.shape), self._shape.dtype)
 
     @property
     def _shape(self) -> Any:

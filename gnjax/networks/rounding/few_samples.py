@@ -7,7 +7,7 @@ sample by float32 says which samples count. A unit at a kink changes far more th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -36,7 +36,7 @@ _Measure = Callable[[Any, np.ndarray], float]
 
 def total_rounding(
     net: Network, measure: _Measure, rng: np.random.Generator
-) -> tuple[float, list[_Batch]]:
+) -> tuple[float, Iterable[_Batch]]:
     """An estimate of ||E||_F for the computed J + E of a network, and the batches left unmeasured.
 
     ``measure`` gives ||E_b||_F for the rows E_b of a batch b. Of a large problem those samples are
@@ -64,7 +64,7 @@ def total_rounding(
         error / float(np.linalg.norm(changes[indices])) for error, indices in random_batches
     ]
     other_indices = np.split(groups.rest, range(net.batch, len(groups.rest), net.batch))
-    others = [batch_of(indices) for indices in other_indices]
+    others = map(batch_of, other_indices)
     if not 0 < max(quotients) <= _UNLIKE * min(quotients):
         return math.hypot(*errors, *(measure(*batch) for batch in others)), []
     of_others = max(quotients) * float(np.linalg.norm(changes[groups.rest]))
