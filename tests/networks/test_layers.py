@@ -294,7 +294,7 @@ def test_sum_over_uses_is_one_product_where_they_have_the_same_matrix():
         assert layer.leaf == 1  # "input"
         assert len(layer.uses) == uses
         pairs = [
-            (jnp.ones((*use.lengths, 1, 2)), jnp.ones((3, *use.lengths, 1, 3)))
+            (jnp.ones((*use.tapped.shape[:-1], 2)), jnp.ones((3, *use.tapped.shape)))
             for use in layer.uses
         ]
         made = jax.make_jaxpr(lambda pairs, layer=layer: layers.jacobian_rows(layer, leaf, pairs))
