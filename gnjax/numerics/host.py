@@ -133,7 +133,7 @@ def all_finite(array: jax.Array | np.ndarray) -> bool:
 
 def dot(a: np.ndarray, b: np.ndarray) -> float:
     """The inner product of all entries of a and b in float64."""
-    pairs = zip(in_parts(a), in_parts(b), strict=True)
+    pairs = zip(entries_in_parts(a), entries_in_parts(b), strict=True)
     with np.errstate(invalid="ignore", over="ignore"):  # reported where it is used
         return float(
             sum(a_part.astype(np.float64) @ b_part.astype(np.float64) for a_part, b_part in pairs)
@@ -147,10 +147,10 @@ def length(a: np.ndarray, b: np.ndarray | None = None, factor: float = 0.0) -> f
     overflow nor, if they are large enough to matter, underflow.
     """
     if b is None:
-        parts = (part.astype(np.float64, copy=False) for part in in_parts(a))
+        parts = (part.astype(np.float64, copy=False) for part in entries_in_parts(a))
         return math.hypot(*map(_length_of_part, parts))
     lengths = []
-    for a_part, b_part in zip(in_parts(a), in_parts(b), strict=True):
+    for a_part, b_part in zip(entries_in_parts(a), entries_in_parts(b), strict=True):
         difference = a_part.astype(np.float64)  # a copy, so that a itself stays as it is
         difference -= factor * b_part.astype(np.float64)
         lengths.append(_length_of_part(difference))
@@ -195,7 +195,7 @@ def _length_of_part(part: np.ndarray) -> float:
     return largest * float(np.linalg.norm(part / largest)) if 0 < largest < math.inf else largest
 
 
-def in_parts(array: np.ndarray) -> Iterator[np.ndarray]:
+def entries_in_parts(array: np.ndarray) -> Iterator[np.ndarray]:
     """The entries of an array as one row, 2^22 at a time, so that a float64 copy stays small."""
     flat = array.reshape(-1)
     yield from (flat[start : start + _PART] for start in range(0, flat.size, _PART))

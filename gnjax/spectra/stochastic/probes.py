@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from gnjax.numerics.host import HostProduct, in_parts
+from gnjax.numerics.host import HostProduct, entries_in_parts
 from gnjax.numerics.limits import Limits
 from gnjax.numerics.scale import exponent_of
 from gnjax.operators.facts import facts_of
@@ -49,7 +49,7 @@ def together(op: Operator, limits: Limits) -> int:
 def signs(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
     """Rows (count, size) of independent random signs, each 1 or -1."""
     rows = np.empty((count, size))
-    for part in in_parts(rows):  # not all at once, so that the integers take little memory
+    for part in entries_in_parts(rows):  # not all at once, so that the integers take little memory
         np.subtract(2 * rng.integers(0, 2, part.size), 1, out=part)
     return rows
 
