@@ -232,7 +232,7 @@ def _metric(op: Any, net: Network, metric: Any) -> Metric:
     if isinstance(metric, Metric):
         return metric
     if isinstance(metric, str) and metric == "layers":
-        parts = op.places("layer")
+        parts = ParameterTrees.places(op, "layer")  # of any operator that states its network
         matrices = exact_blocks(op, list(parts.values()))
         blocks = zip(parts, parts.values(), matrices, strict=True)
         return Metric("exact layers", tuple(matrix_block(*block) for block in blocks))
