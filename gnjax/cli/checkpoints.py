@@ -76,19 +76,15 @@ def numbers_of_steps(checkpoints: list[Path]) -> list[int]:
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
-    """Every array of a checkpoint by its path."""
-    if path.is_dir():
-        return _arrays_of_orbax(path)
-    if path.suffix == ".safetensors":
+    """Every array by its path: of a file, or of the one checkpoint of orbax in a folder."""
+    if path.suffix == ".safetensors" and not path.is_dir():
         return safetensors.read_tensors(path)
-    msg = f"{path} is no checkpoint that is read here, which is {_READ}; or {_ALONE}"
-    raise MistakeError(msg)
-
-
-def _arrays_of_orbax(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of the one checkpoint of orbax that is this folder, or lies directly in it."""
+    if not path.is_dir():
+        msg = f"{path} is no checkpoint that is read here, which is {_READ}; or {_ALONE}"
+        raise MistakeError(msg)
     orbax = optional("orbax.checkpoint", "a folder of orbax")
-    folders = [path] if (path / "_METADATA").exists() else list(_metadata_below(path))
+    candidates = [path] if (path / "_METADATA").exists() else sorted(path.iterdir())
+    folders = [folder for folder in candidates if (folder / "_METADATA").exists()]
     if len(folders) != 1:
         msg = f"{path} holds {len(folders)} checkpoints of orbax; name the folder of one"
         raise MistakeError(msg)
@@ -104,11 +100,6 @@ def _damaged(path: Path, error: Exception) -> MistakeError:
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
     msg = f"{path} is damaged, or no checkpoint of this form ({reason}); save it again, or {_ALONE}"
     return MistakeError(msg)
-
-
-def _metadata_below(path: Path) -> list[Path]:
-    """The folders in this one that have the metadata of a checkpoint of orbax."""
-    return [folder for folder in sorted(path.iterdir()) if (folder / "_METADATA").exists()]
 
 
 def _plain(name: str) -> str:
@@ -256,7 +247,11 @@ def _state_dict(path: Path) -> dict[str, Any]:
         kind = "the state of an optimiser" if isinstance(state, dict) else type(state).__name__
         msg = f"{path} holds {kind}, and not what module.state_dict() returns; {_ALONE}"
         raise MistakeError(msg)
-    others = [name for name, value in state.items() if not _is_named_tensor(torch, name, value)]
+    others = [
+        name
+        for name, value in state.items()
+        if not (isinstance(name, str) and isinstance(value, torch.Tensor))
+    ]
     if others:
         msg = (
             f"{path} holds {_listed([str(name) for name in others])} beside or in place of named "
@@ -264,7 +259,3 @@ def _state_dict(path: Path) -> dict[str, Any]:
         )
         raise MistakeError(msg)
     return state
-
-
-def _is_named_tensor(torch: Any, name: Any, value: Any) -> bool:
-    return isinstance(name, str) and isinstance(value, torch.Tensor)

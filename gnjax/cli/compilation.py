@@ -83,16 +83,10 @@ def compiled_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
         raise ValueError(msg)
     if switch == "off" or any(environment.get(name) for name in _SETTINGS_OF_JAX):
         return None
-    return cache_folder("compiled") / _instruction_set()
-
-
-def _instruction_set() -> str:
-    """A short name of the instructions that this CPU has, for a cache of compiled programs.
-
-    A program compiled for one CPU may not run on another, and a home folder on a network drive is
-    shared by several machines. JAX's own name of a cached program may leave the instructions out.
-    """
+    # A program compiled for one CPU may not run on another, a home folder on a network drive is
+    # shared by several machines, and JAX's own name of a program may leave the instructions out.
     lines = _CPUINFO.read_text().splitlines() if _CPUINFO.is_file() else []
     flags = [line for line in lines if line.startswith(("flags", "Features"))][:1]
     text = "\n".join([platform.machine(), platform.processor(), *flags])
-    return f"{platform.machine()}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    instructions = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return cache_folder("compiled") / f"{platform.machine()}-{instructions}"

@@ -24,11 +24,7 @@ class Rows:
     """
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
-        """Read the rows of the file at ``path``, or begin the file with a header of settings.
-
-        The first line is the header, and each other line a row. A process that was killed may have
-        left a last line without its end: such a line is cut off.
-        """
+        """Read the rows of the file at ``path``, or begin the file with a header of settings."""
         self._path = path
         self._rows: dict[str, MonitorRow] = {}  # by the digest of their checkpoints
         header = json.dumps({"gnjax series": _VERSION, **settings}, allow_nan=False)
@@ -41,12 +37,13 @@ class Rows:
             )
             if line_without_end and not is_own_header:
                 raise self._foreign("it does not begin with a header")
-            self._cut_off(0)
+            if line_without_end:
+                os.truncate(self._path, 0)
             self._write(header)
             return
         self._read(whole_lines, json.loads(header))
         if line_without_end:
-            self._cut_off(len(whole_lines))
+            os.truncate(self._path, len(whole_lines))
 
     def _read(self, whole_lines: bytes, header: dict[str, Any]) -> None:
         """Take the rows of a file; refuse one of another command or with another header."""
@@ -105,11 +102,6 @@ class Rows:
         """The error for a file that this command did not write."""
         msg = f"`gnjax series` did not write {self._path} ({reason}); name another file by --rows"
         return MistakeError(msg)
-
-    def _cut_off(self, size: int) -> None:
-        """Cut the file off after ``size`` bytes, before a line of this command without its end."""
-        if self._path.exists():
-            os.truncate(self._path, size)
 
     def _write(self, line: str) -> None:
         """Write a line to the end of the file, and wait until it is on the disk."""

@@ -93,7 +93,10 @@ def _rows(parsed: argparse.Namespace) -> Iterator[MonitorRow]:
     factory = factory_named(parsed.factory, max_arguments=1)
     settings = ("factory", "data", "samples", "loss", "only", "probes", "kappa", "rtol", "seed")
     header = {name: getattr(parsed, name) for name in settings}
-    rows = Rows(parsed.rows, {**header, "code of the factory": _code_digest(parsed.factory)})
+    file = getattr(sys.modules[parsed.factory.partition(":")[0]], "__file__", None)
+    rows = Rows(
+        parsed.rows, {**header, "code of the factory": file_digest(Path(file)) if file else ""}
+    )
     takes_path = bool(needed_by(factory))
     model_and_data: Any = None
     steps = numbers_of_steps(parsed.checkpoints)
@@ -110,12 +113,6 @@ def _rows(parsed: argparse.Namespace) -> Iterator[MonitorRow]:
             row = _measured(parsed, model if takes_path else at_checkpoint(model, path), x, y)
             rows.add(str(path), content, row)
         yield replace(row, step=step)
-
-
-def _code_digest(factory: str) -> str:
-    """A digest of the file of the factory's module, which is imported; "" where it has none."""
-    file = getattr(sys.modules[factory.partition(":")[0]], "__file__", None)
-    return file_digest(Path(file)) if file else ""
 
 
 def _measured(parsed: argparse.Namespace, model: Any, x: Any, y: Any) -> MonitorRow:

@@ -72,7 +72,11 @@ def run_spectrum(parsed: argparse.Namespace) -> int:
         result = _result(parsed, op)
     if isinstance(op, NetworkGram | NetworkHessian) and not parsed.json:
         print(op)  # which matrix of which loss it is
-    print(result.to_json() if parsed.json else _text(result))
+    print(result.to_json() if parsed.json else result)
+    if isinstance(result, Spectrum) and not parsed.json:
+        print(f"{'eigenvalue':>24}  error")
+        for value, error in zip(result.values, result.errors, strict=True):
+            print(f"{value:24.16e}  {error:.2g}")
     if parsed.out is not None:
         write_picture(plot(result), parsed.out)
         print(f"picture: {parsed.out}", file=sys.stderr)
@@ -125,12 +129,3 @@ def _result(parsed: argparse.Namespace, op: Operator) -> Result:
     return eigenvalues(
         op, k=parsed.k, which=parsed.which, seed=parsed.seed, progress=with_bar, **rtol
     )
-
-
-def _text(result: Result) -> str:
-    """The result as it prints itself; of a spectrum also every eigenvalue with its error."""
-    if not isinstance(result, Spectrum):
-        return str(result)
-    lines = [f"{'eigenvalue':>24}  error"]
-    lines += [f"{v:24.16e}  {e:.2g}" for v, e in zip(result.values, result.errors, strict=True)]
-    return "\n".join([str(result), *lines])

@@ -43,7 +43,13 @@ def exit_status(command: Callable[[], int], interrupted: str = "interrupted") ->
     ``head`` does, it is 141; if the output cannot be written, as on a full disk, it is 1. Messages
     that stderr does not take are left out, and change nothing.
     """
-    _open_standard_files()
+    # What the caller has closed of stdin, stdout and stderr is opened to read and write nothing, or
+    # the next file that is opened would take its number and receive what libraries write there.
+    number = os.open(os.devnull, os.O_RDWR)  # the least number that is free
+    while number <= 2:
+        os.set_inheritable(number, True)
+        number = os.open(os.devnull, os.O_RDWR)
+    os.close(number)
     output = _Stream(sys.stdout or _nothing(1), needed=True)
     messages = _Stream(sys.stderr or _nothing(2), needed=False)
     try:
@@ -119,19 +125,6 @@ class _Stream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-def _open_standard_files() -> None:
-    """Open what the caller has closed of stdin, stdout and stderr, to read and write nothing.
-
-    Otherwise the next file that is opened would take the number of one that is closed, and receive
-    what libraries write there.
-    """
-    number = os.open(os.devnull, os.O_RDWR)  # the least number that is free
-    while number <= 2:
-        os.set_inheritable(number, True)
-        number = os.open(os.devnull, os.O_RDWR)
-    os.close(number)
 
 
 def _nothing(number: int) -> TextIO:
