@@ -29,20 +29,6 @@ def from_tensor(tensor: Any) -> np.ndarray:
     return np.array(values.numpy())
 
 
-def example(shape: tuple[int, ...], dtype: Any, floating: Any) -> Any:
-    """A tensor of a shape, as an example of a module's input of the NumPy type ``dtype``.
-
-    Integers are zeros, which are valid tokens, and all else are ones. Floats have PyTorch's type
-    ``floating``. Integers have 64 bits, as PyTorch wants its indices, except for uint8.
-    """
-    if jnp.issubdtype(dtype, jnp.floating):
-        return torch().ones(shape, dtype=floating)
-    if jnp.issubdtype(dtype, jnp.bool_):
-        return torch().ones(shape, dtype=torch().bool)
-    is_uint8 = jnp.dtype(dtype).name == "uint8"
-    return torch().zeros(shape, dtype=torch().uint8 if is_uint8 else torch().int64)
-
-
 def tensor_of(array: Any, floating: Any) -> Any:
     """A copy of an array's numbers as a tensor of PyTorch.
 

@@ -28,12 +28,12 @@ _REMEDY = "put another in its place"
 
 
 class _Product(NamedTuple):
-    """The results of an operator, and u^T J with its Jacobian J, by its operands, for one u.
+    """The floating results of an operator with the Jacobian J, and u^T J for one u.
 
     Their sizes, and how much they change, have the same form.
     """
 
-    results: list[Any]  # those that float
+    results: list[Any]
     derivatives: list[Any]  # by the operands that float
 
 
@@ -78,11 +78,8 @@ def _inputs(
 ) -> Iterator[Any]:
     """Yield the tensors that the exported graph is run with, in the order of its signature.
 
-    Samples come from ``leaves``, one after the other, and floats among them get the common
-    precision of ``parameters``. Every other input is a parameter, a buffer or a constant of the
-    program ``exported``. If ``parameters`` has an array at its path, this array takes its place, in
-    the type of the program's own tensor. ``paths`` has the path for each of the module's names: a
-    tensor that layers share has several names, and its path is the first.
+    Samples come from ``leaves`` in turn, floats in the common precision of ``parameters``. Other
+    inputs are the program's own tensors, or in their types the ``parameters`` at their paths.
     """
     own_tensors, remaining = {**exported.constants, **exported.state_dict}, iter(leaves)
     floating = getattr(torch(), jnp.result_type(*parameters.values()).name)
@@ -98,17 +95,12 @@ def _inputs(
 
 
 def _difference(step: Step, node: Any, values: Mapping[str, Any]) -> str:
-    """How the translation of an operator differs from PyTorch, in words; "" if it does not.
+    """How the operator of a step differs from the one of PyTorch's node, in words, or "".
 
-    The operator in JAX and the one in PyTorch get the same operands. Their results, and the
-    products u^T J of their Jacobians J with one random u, are compared. A difference beyond
-    rounding counts only if it also exceeds what PyTorch's own results change by when all numbers
-    inside of the operator are multiplied by 1 + h or 1 - h, h = sqrt(eps).
-
-    Args:
-      step: the operator in the translation.
-      node: the operator in PyTorch's graph.
-      values: what PyTorch has computed up to this node, by the names of the nodes.
+    Both get the same operands from ``values``, the results of PyTorch's nodes by their names. Their
+    results, and the products u^T J of their Jacobians J with one random u, are compared. A
+    difference beyond rounding counts only if it also exceeds what PyTorch's own results change by
+    when all numbers inside of the operator move (:func:`moved`).
     """
     names = [operand.name for operand in node.all_input_nodes]
     if too_large := _integers_too_large(values[name] for name in (*names, node.name)):
@@ -121,7 +113,11 @@ def _difference(step: Step, node: Any, values: Mapping[str, Any]) -> str:
         all_operands = {**operands, **floating_operands}
         args, kwargs = filled((step.args, dict(step.kwargs)), all_operands)
         results = typed(OPERATORS[step.operator](*args, **kwargs), step.dtype)
-        return [array for array in jax.tree.leaves(results) if _inexact(array)]
+        return [
+            array
+            for array in jax.tree.leaves(results)
+            if jnp.issubdtype(jnp.result_type(array), jnp.floating)
+        ]
 
     try:
         results, pullback = jax.vjp(by_jax, {name: operands[name] for name in floating})
@@ -148,13 +144,13 @@ def _difference(step: Step, node: Any, values: Mapping[str, Any]) -> str:
         amplified = jax.tree.map(lambda change: largest(change) / step_of(eps), changes)
         return _beyond(computed, expected, jax.tree.map(max, sizes, amplified), eps)
 
-    def compute() -> _Product:
-        return _by_torch(node, values, floating, directions)
-
-    def explained(changes: _Product) -> bool:
-        return not beyond_changes(changes)
-
-    return beyond_changes(moved(compute, expected, eps, explained))
+    changes = moved(
+        lambda: _by_torch(node, values, floating, directions),
+        expected,
+        eps,
+        enough=lambda changes: not beyond_changes(changes),
+    )
+    return beyond_changes(changes)
 
 
 def _integers_too_large(values: Iterable[Any]) -> str:
@@ -174,12 +170,10 @@ def _integers_too_large(values: Iterable[Any]) -> str:
 def _beyond(computed: _Product, exact: _Product, sizes: _Product, eps: float) -> str:
     """Whether JAX's results or derivatives differ from the exact ones, in words; "" if not.
 
-    An error of up to 10,000 eps times the size of an array counts as rounding. ``sizes`` has one
-    number for each array, and ``eps`` is that of the coarsest floating format in use.
+    An error of up to 10,000 eps times the size of an array counts as rounding.
     """
 
     def differ(array: Any, exact_array: np.ndarray, size: Any) -> bool:
-        """Whether shapes differ, or numbers by more than rounding does for arrays of this size."""
         if array.shape != exact_array.shape:
             return True
         return bool(apart(array, exact_array).max(initial=0.0) > _ROUNDINGS * eps * size)
@@ -194,13 +188,10 @@ def _beyond(computed: _Product, exact: _Product, sizes: _Product, eps: float) ->
 def _by_torch(
     node: Any, values: Mapping[str, Any], names: Sequence[str], directions: Sequence[np.ndarray]
 ) -> _Product:
-    """The floating results of an operator by PyTorch, and u^T J with their Jacobian J.
+    """The floating results of PyTorch's node, and u^T J with their Jacobian J.
 
-    Args:
-      node: the operator in PyTorch's graph.
-      values: the results of all nodes before it, by their names.
-      names: the nodes whose results are the operands by which J differentiates.
-      directions: u, an array for each result.
+    J is by the operands ``names`` among the ``values``, and ``directions`` is u, an array for each
+    result.
     """
     operands = {name: values[name].detach().clone().requires_grad_() for name in names}
     args, kwargs = torch().fx.node.map_arg(
@@ -217,11 +208,6 @@ def _by_torch(
 def _floats(value: Any) -> bool:
     """Whether this is a tensor of real floating numbers."""
     return isinstance(value, torch().Tensor) and value.is_floating_point()
-
-
-def _inexact(array: Any) -> bool:
-    """Whether this is an array of JAX, or a number, of real floating type."""
-    return bool(jnp.issubdtype(jnp.result_type(array), jnp.floating))
 
 
 def _to_jax(value: Any) -> Any:

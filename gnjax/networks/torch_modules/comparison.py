@@ -8,7 +8,7 @@ something that ``torch.export`` does not write down.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.traverse_util import flatten_dict
 
 from gnjax.networks.forms.frameworks import Apply, Params
 from gnjax.networks.forms.refusals import RAISED, Refused
 from gnjax.networks.forms.samples import take
 from gnjax.networks.torch_modules.arrays import apart, largest
-from gnjax.networks.torch_modules.names import flat
 from gnjax.networks.torch_modules.original import Original, same_numbers_afterwards
 from gnjax.networks.torch_modules.torch_rounding import moved, step_of
 
@@ -90,15 +90,8 @@ def compare_modules(apply: Apply, params: Params, x: Any, *, like: Apply, any_si
     """Compare every module of PyTorch that a model calls with its translation to JAX.
 
     The model is called inside of :func:`noticing`, where each module compares itself and refuses a
-    difference beyond rounding.
-
-    Args:
-      apply: the model, apply(params, x) -> outputs.
-      params: its parameters.
-      x: the samples, of which four are taken, or all where the model takes no fewer.
-      like: the model as the library differentiates it, with some equations replaced; the same
-        replacements are made in the translations before they are compared.
-      any_size: whether all modules take any number of samples.
+    difference beyond rounding. Of the samples x four are taken where the modules take ``any_size``,
+    or all if the model needs them. ``like`` is the model as the library differentiates it.
     """
     samples = take(x, slice(0, _FEW)) if any_size else x
     with noticing(like):
@@ -116,9 +109,8 @@ def compare_modules(apply: Apply, params: Params, x: Any, *, like: Apply, any_si
 def noticed(*, any_size: bool) -> Apply | None:
     """Note, for the surrounding :func:`noticing`, that a module of PyTorch is called.
 
-    ``any_size`` says whether the module takes any number of samples. Returns the model as the
-    library differentiates it if the module is to be compared with its translation, in which the
-    same equations are then replaced; None if nothing is to be compared.
+    Returns its ``like`` if the module is to be compared with its translation, in which the same
+    equations are then replaced; None if nothing is to be compared.
     """
     watch = _WATCH.get()
     if watch is None:
@@ -143,43 +135,44 @@ def compare(
       eps: that of the coarsest floating format in which anything is computed.
       blame: compares each operator, and returns a sentence about the one that differs, or "".
     """
+    rng = np.random.default_rng(0)
     with same_numbers_afterwards():
         outputs = original.outputs()
-        cotangents = _random_like(outputs)
+        # each is divided by its size, so that none is lost beside larger ones in u^T f
+        cotangents = [rng.standard_normal(f.shape) / _output_sizes(f) for f in outputs]
         expected = _Jacobian(outputs, original.product(cotangents))
         original.check_again(outputs)
-    computed = _by_jax(function, params, x, cotangents)
+    values, gradient = _outputs_and_product(function, params, x, cotangents)
+    computed = _Jacobian(values, flatten_dict(gradient, sep="."))
     difference = _difference(computed, expected, _roundings(expected, eps))
     if not difference:
         return outputs
     if operator := blame():
         msg = f"what gnjax.from_torch has made is not the module: {difference}. {operator}"
         raise Refused(msg)
-    # only rounding is left; see by how much the module itself amplifies it
-    with same_numbers_afterwards():
-        changes = moved(
-            lambda: _Jacobian(original.outputs(), original.product(cotangents)),
-            expected,
-            eps,
-            lambda changes: not _difference(computed, expected, _roundings(expected, eps, changes)),
-        )
-    _check_beside_changes(computed, expected, changes, eps)
+    _check_beside_changes(
+        computed,
+        expected,
+        lambda: _Jacobian(original.outputs(), original.product(cotangents)),
+        eps,
+    )
     return outputs
 
 
 def _check_beside_changes(
-    computed: _Jacobian, expected: _Jacobian, changes: _Jacobian, eps: float
+    computed: _Jacobian, expected: _Jacobian, compute: Callable[[], _Jacobian], eps: float
 ) -> None:
     """Refuse a translation that differs from the module by more than the module amplifies rounding.
 
-    Args:
-      computed: the outputs and u^T J of the translation, with its Jacobian J and one vector u.
-      expected: the outputs and u^T J of the module.
-      changes: by how much the outputs and u^T J of the module changed when all numbers on the way
-        to them were multiplied by 1 + h or 1 - h. So rounding these numbers, by a share eps each,
-        changes them by about eps / h times as much.
-      eps: that of the coarsest floating format in which anything is computed.
+    ``compute`` gives what is ``expected`` anew, and changes when all numbers on the way are moved.
     """
+    with same_numbers_afterwards():
+        changes = moved(
+            compute,
+            expected,
+            eps,
+            lambda changes: not _difference(computed, expected, _roundings(expected, eps, changes)),
+        )
     difference = _difference(computed, expected, _roundings(expected, eps, changes))
     if not difference:
         return
@@ -194,15 +187,6 @@ def _check_beside_changes(
         f"{difference}. {_BY_ROUNDING.format(step_of(eps))}"
     )
     raise Refused(msg)
-
-
-def _random_like(outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Arrays u in the shapes of the outputs f: normal numbers, divided by the size of each output.
-
-    So no output is lost beside larger ones in u^T f.
-    """
-    rng = np.random.default_rng(0)
-    return [rng.standard_normal(array.shape) / _output_sizes(array) for array in outputs]
 
 
 def _output_sizes(array: np.ndarray) -> np.ndarray:
@@ -241,9 +225,8 @@ def _roundings(expected: _Jacobian, eps: float, changes: _Jacobian | None = None
     That is 1,000 eps s, but at most s / 10, which a format of few digits would exceed. For an
     output s is its size, and for every derivative the size of the largest one.
 
-    For an ill-conditioned module that is too little. ``changes`` may then say by how much outputs
-    and derivatives changed when all numbers on the way to them were multiplied by 1 + h or 1 - h,
-    h = sqrt(eps): rounding is amplified by change / h, and the bound is
+    For an ill-conditioned module that is too little. ``changes`` are then those of :func:`moved`
+    with h = sqrt(eps): rounding is amplified by change / h, and the bound is
     1,000 eps max(s, change / h), still at most s / 10. A change of more than s counts as s.
     """
     largest_derivative = max(map(largest, expected.product.values()), default=0.0) or 1.0
@@ -259,18 +242,6 @@ def _roundings(expected: _Jacobian, eps: float, changes: _Jacobian | None = None
         return np.minimum(_ROUNDINGS * eps * np.maximum(size, amplified), _COARSEST * size)
 
     return jax.tree.map(allowed, sizes, _largest_changes(changes))
-
-
-def _by_jax(function: Any, params: Any, x: Any, cotangents: Sequence[np.ndarray]) -> _Jacobian:
-    """The outputs of a translation ``function(params, x)``, and u^T J with its Jacobian J.
-
-    All are returned in float64. ``cotangents`` is u, an array for each output.
-    """
-    outputs, gradient = _outputs_and_product(function, params, x, list(cotangents))
-    return _Jacobian(
-        [np.asarray(array, np.float64) for array in outputs],
-        {name: np.asarray(array, np.float64) for name, array in flat(gradient).items()},
-    )
 
 
 # What is compiled here runs once or twice, so that most of the compiler's work would be lost.
@@ -289,26 +260,22 @@ def _outputs_and_product(
     ``cotangents`` is u, an array for each output.
     """
 
-    def wide_outputs(p: Any) -> tuple[list[Any], list[Any]]:
+    def wide_outputs(p: Any) -> list[Any]:
         outputs = jax.tree.leaves(function(p, x))
-        wide = [array.astype(jnp.result_type(float)) for array in outputs]
-        return wide, wide  # the second for ``has_aux``, which returns it as it is
+        return [array.astype(jnp.result_type(float)) for array in outputs]
 
     with jax.default_matmul_precision("highest"):
-        _, pullback, outputs = jax.vjp(wide_outputs, params, has_aux=True)
+        outputs, pullback = jax.vjp(wide_outputs, params)
         (gradient,) = pullback([u.astype(jnp.result_type(float)) for u in cotangents])
     return outputs, gradient
 
 
 def _difference(computed: _Jacobian, expected: _Jacobian, allowed: _Jacobian) -> str:
-    """A message about the first entry with |computed - expected| > allowed, or "" if none is."""
-    return _different_output(computed, expected, allowed) or _different_derivative(
-        computed, expected, allowed
-    )
+    """A message where |computed - expected| > allowed, about one output or parameter, or "".
 
-
-def _different_output(computed: _Jacobian, expected: _Jacobian, allowed: _Jacobian) -> str:
-    """A message about the first output with |computed - expected| > allowed, or "" if none is."""
+    Of the parameters it is the last one: a mistake in a layer changes the derivatives by all
+    parameters before it.
+    """
     triples = zip(computed.outputs, expected.outputs, allowed.outputs, strict=True)
     for number, (by_jax, by_torch, bound) in enumerate(triples):
         if by_jax.shape != by_torch.shape:
@@ -320,15 +287,6 @@ def _different_output(computed: _Jacobian, expected: _Jacobian, allowed: _Jacobi
             which = f"output {number}" if len(computed.outputs) > 1 else "its output"
             share = _percent(distance / _output_sizes(by_torch))
             return f"{which} differs from PyTorch's by {share} of its size"
-    return ""
-
-
-def _different_derivative(computed: _Jacobian, expected: _Jacobian, allowed: _Jacobian) -> str:
-    """A message about the last parameter by which u^T J differs by more than is allowed, or "".
-
-    The parameters are in the order of the module. A mistake in a later layer changes the
-    derivatives by all parameters before it, so that the last one is nearest to the mistake.
-    """
     for name, by_torch in reversed(list(expected.product.items())):
         distance = apart(computed.product[name], by_torch)
         if (distance > allowed.product[name]).any():

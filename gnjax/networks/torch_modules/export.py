@@ -76,8 +76,7 @@ def exported(
 def _export(module: Any, forward: _Forward, leaves: Sequence[Any], *, any_size: bool) -> Any:
     """The program of ``forward(module, leaves)`` by ``torch.export``.
 
-    With ``any_size`` the first axis of the tensors ``leaves``, the samples, may have any length.
-    PyTorch decomposes operators into simpler ones, except for those in ``_WHOLE``.
+    With ``any_size`` the first axis of the tensors ``leaves`` may have any length.
     """
 
     class Whole(torch().nn.Module):  # type: ignore[misc]
@@ -128,10 +127,7 @@ class _InForwardError(Exception):
 
 @contextmanager
 def _unlogged() -> Iterator[None]:
-    """A context in which messages that ``torch.export`` logs in this thread are dropped.
-
-    Messages from other threads are logged as ever.
-    """
+    """A context in which messages that ``torch.export`` logs in this thread are dropped."""
     own = threading.get_ident()
     loggers = [logging.getLogger(f"torch.{name}") for name in _LOGGERS]
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.traverse_util import flatten_dict
 from jax.tree_util import Partial
 from jax.typing import DTypeLike
 
@@ -20,11 +21,11 @@ from gnjax.networks.forms import frameworks
 from gnjax.networks.forms.batches import tree_digest
 from gnjax.networks.forms.frameworks import Apply, Params
 from gnjax.networks.forms.refusals import first_line
-from gnjax.networks.torch_modules.arrays import example, from_tensor, torch, type_name
+from gnjax.networks.torch_modules.arrays import from_tensor, tensor_of, torch, type_name
 from gnjax.networks.torch_modules.blame import blamed
 from gnjax.networks.torch_modules.comparison import compare, noticed, noticing
 from gnjax.networks.torch_modules.export import exported
-from gnjax.networks.torch_modules.names import flat, nested, paths_of
+from gnjax.networks.torch_modules.names import nested, paths_of
 from gnjax.networks.torch_modules.original import (
     Original,
     in_format,
@@ -79,8 +80,12 @@ def from_torch(
     10
     """
     _check_module(module)
-    module_copy = _copied(module)
-    paths = paths_of(module_copy)
+    try:
+        module_copy = copy.deepcopy(module)
+    except (RuntimeError, TypeError) as error:
+        msg = f"the module cannot be copied: {first_line(error).split('.')[0]}; {_remedy(module)}"
+        raise ValueError(msg) from error
+    module_copy.cpu().eval()
     trained = [name for name, p in module_copy.named_parameters() if p.requires_grad]
     if not trained:
         msg = (
@@ -91,14 +96,12 @@ def from_torch(
     arrays = {**dict(module_copy.named_parameters()), **dict(module_copy.named_buffers())}
     params = nested({name: _array(arrays[name], dtype) for name in trained})
     fixed = {name: _array(t, None) for name, t in arrays.items() if name not in trained}
-    return Partial(_TorchCall(module_copy, paths, tuple(trained), output), fixed), params
+    call = _TorchCall(module_copy, paths_of(module_copy), tuple(trained), output)
+    return Partial(call, fixed), params
 
 
 def _check_module(module: Any) -> None:
-    """Refuse what is no module of PyTorch, and a module that has no derivatives as a function.
-
-    Programs of torch.jit, quantised weights, and parameters without derivatives are refused.
-    """
+    """Refuse what is no module of PyTorch, and a module that has no derivatives as a function."""
     if not frameworks.is_torch(module):
         msg = f"gnjax.from_torch takes a torch.nn.Module; got {type(module).__name__}"
         raise ValueError(msg)
@@ -136,24 +139,11 @@ def _problem(parameter: Any) -> str:
     return ""
 
 
-def _copied(module: Any) -> Any:
-    """A copy of a module of PyTorch on the CPU, in evaluation mode.
-
-    PyTorch cannot copy a module that keeps a tensor with a derivative; the refusal says what to do.
-    """
-    try:
-        module_copy = copy.deepcopy(module)
-    except (RuntimeError, TypeError) as error:
-        msg = f"the module cannot be copied: {first_line(error).split('.')[0]}; {_remedy(module)}"
-        raise ValueError(msg) from error
-    return module_copy.cpu().eval()
-
-
 def _remedy(module: Any) -> str:
-    """What the user can do if a module cannot be copied, as the end of a message.
+    """What to do with a module that cannot be copied, for the end of a message.
 
-    Such a module keeps a tensor that was computed from its parameters. Hooks that run before
-    forward often do that, and their types say which remedy fits.
+    It keeps a tensor computed from its parameters. Hooks that run before forward often do that, and
+    their types say which remedy fits.
     """
     hooks = {
         type(hook).__name__
@@ -220,15 +210,20 @@ class _TorchCall:
           params: the differentiated parameters, a dict of dicts as :func:`from_torch` returns it.
           x: a pytree of arrays (n, ...).
         """
-        arrays = flat(params)
+        arrays = flatten_dict(params, sep=".")
         dtype = jnp.result_type(*arrays.values())
-        several_dtypes = len({value.dtype for value in arrays.values()}) > 1
-        keeps_types = several_dtypes and self._has_types_of(arrays)
+        own = {name: type_name(p.dtype) for name, p in self.module.named_parameters()}
+        keeps_types = len({value.dtype for value in arrays.values()}) > 1 and all(
+            own[name] == value.dtype.name for name, value in arrays.items()
+        )
         if not keeps_types:  # everything is computed in one dtype
             arrays = {name: jnp.asarray(value, dtype) for name, value in arrays.items()}
             fixed = frameworks.like(arrays, fixed)
         leaves, structure = jax.tree.flatten(x)
-        leaves = [_as_floats(leaf, dtype) for leaf in leaves]
+        leaves = [
+            array.astype(dtype) if jnp.issubdtype(array.dtype, jnp.floating) else array
+            for array in map(jnp.asarray, leaves)
+        ]
         translation = self._translation(leaves, structure, dtype, keeps_types)
         numbers = [*arrays.values(), *leaves]
         traced = any(isinstance(number, jax.core.Tracer) for number in numbers)
@@ -243,13 +238,6 @@ class _TorchCall:
         outputs = translation.program(arrays, fixed, leaves)
         return jax.tree.unflatten(translation.results, outputs)
 
-    def _has_types_of(self, arrays: Mapping[str, Any]) -> bool:
-        """Whether arrays, by the paths of parameters, have the dtypes of these parameters."""
-        parameters = dict(self.module.named_parameters())
-        return all(
-            type_name(parameters[name].dtype) == value.dtype.name for name, value in arrays.items()
-        )
-
     def _compared(
         self,
         translation: _Translation,
@@ -262,60 +250,35 @@ class _TorchCall:
     ) -> Any:
         """The outputs by PyTorch itself, after a comparison with those of the translation.
 
-        The outputs at the last parameters and samples are kept, so that a second call with these
-        compares nothing.
-
-        Args:
-          translation: the module as a program of JAX.
-          fixed: buffers, and parameters that are not differentiated, by their paths.
-          params: the parameters that are differentiated.
-          x: the samples.
-          rewritten_model: the model as the library differentiates it, with some equations replaced;
-            the same replacements are made in the translation before it is compared.
-          keeps_types: parameters have several dtypes, those that they have in the module.
+        The arguments are those of :meth:`__call__`, and ``rewritten_model``, with some equations
+        replaced; the same replacements are made in the translation before it is compared. The last
+        outputs are kept, so that a second call with the same numbers compares nothing.
         """
         key = tree_digest((params, x))
         if key not in self.compared:
-            arrays = flat(params)
+            arrays = flatten_dict(params, sep=".")
             leaves, structure = jax.tree.flatten(x)
             forward = _Forward(structure, self.output)
             original = Original(self.module, arrays, leaves, forward, widens=not keeps_types)
             with noticing():  # calls of this module inside are not compared again
                 function = rewritten_alike(Partial(self, fixed), rewritten_model)
-                blame = partial(self._blamed, translation, arrays, leaves)
+                steps = translation.program.steps
+                blame = partial(blamed, translation.exported, steps, self.paths, arrays, leaves)
                 eps_of_parameters = [float(jnp.finfo(v.dtype).eps) for v in arrays.values()]
-                eps = max([*eps_of_parameters, *(step.eps for step in translation.program.steps)])
+                eps = max([*eps_of_parameters, *(step.eps for step in steps)])
                 expected = compare(function, params, x, original, eps, blame)
             self.compared.clear()
             self.compared[key] = expected
         outputs = [jnp.asarray(array) for array in self.compared[key]]
         return jax.tree.unflatten(translation.results, outputs)
 
-    def _blamed(
-        self, translation: _Translation, arrays: Mapping[str, Any], leaves: Sequence[Any]
-    ) -> str:
-        """A sentence about the first operator that JAX computes otherwise than PyTorch, or "".
-
-        Operators are compared at the parameters ``arrays``, by their paths, and the samples, the
-        arrays ``leaves`` of x.
-        """
-        steps = translation.program.steps
-        return blamed(translation.exported, steps, self.paths, arrays, leaves)
-
     def _translation(
         self, leaves: Sequence[Any], structure: Any, dtype: Any, keeps_types: bool
     ) -> _Translation:
-        """The translation for inputs of these shapes and dtypes, which is made once and kept.
+        """The translation for inputs of the shapes and dtypes of the arrays ``leaves`` of x.
 
-        A translation that takes any number of samples serves all inputs that differ in the length n
-        of their first axis alone.
-
-        Args:
-          leaves: the arrays (n, ...) of x.
-          structure: the pytree structure of x.
-          dtype: the dtype of the computation, unless ``keeps_types``.
-          keeps_types: whether the parameters of a module of several dtypes keep them. Otherwise all
-            are converted to ``dtype``.
+        It is made once and kept. One that takes any number of samples serves all inputs that differ
+        in the length n of their first axis alone.
         """
         shapes = tuple((leaf.shape[1:], leaf.dtype) for leaf in leaves)
         count = leaves[0].shape[0] if leaves and leaves[0].ndim else None
@@ -332,10 +295,8 @@ class _TorchCall:
     ) -> _Translation:
         """The translation for inputs like the arrays ``leaves`` of x, with this pytree structure.
 
-        PyTorch exports the module's operators at example inputs, which have only the shapes and
-        dtypes of x, and each operator is translated to JAX. The export is for any number of samples
-        where the module allows that. The module computes in ``dtype``, or in its own types if
-        ``keeps_types``.
+        PyTorch exports the module's operators at example inputs, and each operator is translated to
+        JAX. The module computes in ``dtype``, or in its own types if ``keeps_types``.
         """
         floating = getattr(torch(), jnp.dtype(dtype).name)
         module = self.module if keeps_types else in_format(self.module, floating)
@@ -344,10 +305,11 @@ class _TorchCall:
         def examples(count: int | None) -> list[Any]:
             """Tensors like the arrays of x for ``count`` samples; None: as many as x has."""
             shapes = [leaf.shape if count is None else (count, *leaf.shape[1:]) for leaf in leaves]
-            return [
-                example(shape, leaf.dtype, floating)
+            arrays = [  # integers are zeros, which are valid tokens
+                np.full(shape, 0 if jnp.issubdtype(leaf.dtype, jnp.integer) else 1, leaf.dtype)
                 for shape, leaf in zip(shapes, leaves, strict=True)
             ]
+            return [tensor_of(array, floating) for array in arrays]
 
         with same_numbers_afterwards():
             exported_program, any_size = exported(module, forward, examples)
@@ -370,12 +332,6 @@ class _Forward:
         returned = _call(module, jax.tree.unflatten(self._structure, list(tensors)))
         outputs, self.results = jax.tree.flatten(choose_output(returned, self._output))
         return list(outputs)
-
-
-def _as_floats(leaf: Any, dtype: Any) -> jax.Array:
-    """An array of x as one of JAX; floating numbers are converted to ``dtype``."""
-    array = jnp.asarray(leaf)
-    return array.astype(dtype) if jnp.issubdtype(array.dtype, jnp.floating) else array
 
 
 def _call(module: Any, x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Parameters by their paths in a module: flat, and as a dict of dicts."""
+"""Names of the parameters of a module of PyTorch, and a dict of dicts by their parts."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def paths_of(module: Any) -> dict[str, str]:
 
 
 def nested(flat: Mapping[str, Any]) -> Params:
-    """A dict with keys such as "layers.0.weight" as a dict of dicts, with the same order.
+    """A dict of dicts in the same order: "layers.0.weight" is at ["layers"]["0"]["weight"].
 
-    So the value at "layers.0.weight" gets to ["layers"]["0"]["weight"].
+    Its dicts are ordered, as JAX would sort the keys of others.
     """
     nested: OrderedDict[str, Any] = OrderedDict()
     for name, value in flat.items():
@@ -37,16 +37,3 @@ def nested(flat: Mapping[str, Any]) -> Params:
             innermost = innermost.setdefault(module, OrderedDict())
         innermost[own_name] = value
     return nested
-
-
-def flat(nested: Any, prefix: str = "") -> dict[str, Any]:
-    """A dict of dicts as one dict with keys such as "layers.0.weight", the inverse of ``nested``.
-
-    ``prefix`` is the path of the dict itself, with which all keys start.
-    """
-    if not isinstance(nested, Mapping):
-        return {prefix: nested}
-    values_by_name: dict[str, Any] = {}
-    for key, value in nested.items():
-        values_by_name.update(flat(value, f"{prefix}.{key}" if prefix else key))
-    return values_by_name

@@ -34,11 +34,8 @@ class Original:
         *,
         widens: bool,
     ) -> None:
-        """Copy the module and set the copy's parameters; the class describes the arguments.
-
-        Tensors made in PyTorch's inference mode never get derivatives, so it is off meanwhile.
-        """
-        with _differentiating():
+        """Copy the module and set the copy's parameters; the class describes the arguments."""
+        with _differentiating():  # tensors made in PyTorch's inference mode never get derivatives
             self._module = in_format(module, torch().float64) if widens else copy.deepcopy(module)
             named = dict(self._module.named_parameters())
             self._trained = {name: named[name] for name in parameters}
@@ -56,10 +53,9 @@ class Original:
         return [as_float64(tensor) for tensor in self._tensors]
 
     def product(self, cotangents: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-        """u^T J for the Jacobian J of the outputs by the parameters, a dict by parameters' paths.
+        """u^T J for the Jacobian J of the last :meth:`outputs`, a dict by parameters' paths.
 
-        ``cotangents`` is u, an array for each output. The outputs are those that :meth:`outputs`
-        computed last.
+        ``cotangents`` is u, an array for each output.
         """
         tensors, self._tensors = self._tensors, []  # the graph is freed afterwards
         with _differentiating(), _as_refusal("PyTorch cannot differentiate the module"):
@@ -67,10 +63,7 @@ class Original:
         return dict(zip(self._trained, derivatives, strict=True))
 
     def check_again(self, outputs: Sequence[np.ndarray]) -> None:
-        """Refuse a module that returns other outputs when it is called once more.
-
-        ``outputs`` are those of the first call.
-        """
+        """Refuse a module that returns other than the first ``outputs`` when called once more."""
         again = [as_float64(tensor) for tensor in self._called()]
         pairs = zip(again, outputs, strict=True)
         if all(np.allclose(a, b, rtol=1e-6, atol=1e-300, equal_nan=True) for a, b in pairs):

@@ -13,36 +13,31 @@ Output = str | int | Callable[[Any], Any] | None
 
 
 def choose_output(returned: Any, output: Output) -> Any:
-    """The outputs to differentiate, out of all that a module returns.
+    """The outputs to differentiate: a tensor, or a dict or tuple of tensors, out of ``returned``.
 
-    ``output`` is a name, an index, a function of ``returned``, or None for the one tensor or the
-    entry "logits". The result is a tensor, or a dict or a tuple of tensors.
+    Where ``output`` is None, ``returned`` is the one tensor, or its entry or attribute "logits" is
+    taken.
     """
     if callable(output):
         return output(returned)
     if output is None:
-        return _tensor_or_logits(returned)
+        if isinstance(returned, torch().Tensor):
+            return returned
+        if isinstance(returned, Mapping) and "logits" in returned:
+            return returned["logits"]
+        if hasattr(returned, "logits"):
+            return returned.logits
+        msg = (
+            f"the module returns {_listed(returned)}; say which of them counts by output=, a name, "
+            "an index or a function, as in gnjax.from_torch(module, output='last_hidden_state')"
+        )
+        raise Refused(msg)
     try:
         by_index = isinstance(returned, Mapping) or isinstance(output, int)
         return returned[output] if by_index else getattr(returned, str(output))
     except (KeyError, IndexError, AttributeError, TypeError) as error:
         msg = f"output={output!r} is no output of this module, which returns {_listed(returned)}"
         raise Refused(msg) from error
-
-
-def _tensor_or_logits(returned: Any) -> Any:
-    """What a module returns, if that is one tensor, or else its entry or attribute "logits"."""
-    if isinstance(returned, torch().Tensor):
-        return returned
-    if isinstance(returned, Mapping) and "logits" in returned:
-        return returned["logits"]
-    if hasattr(returned, "logits"):
-        return returned.logits
-    msg = (
-        f"the module returns {_listed(returned)}; say which of them counts by output=, a name, an "
-        "index or a function, as in gnjax.from_torch(module, output='last_hidden_state')"
-    )
-    raise Refused(msg)
 
 
 def _listed(returned: Any) -> str:

@@ -28,20 +28,17 @@ def moved(
 ) -> Numbers:
     """By how much each entry of ``compute()`` changes, at most, when all numbers before it move.
 
-    This measures how much a computation by PyTorch amplifies rounding. Every result of every
-    operator is multiplied by 1 + h or 1 - h at random, entry by entry, where h = sqrt(eps), both in
-    the function and in its derivatives. Where an entry depends smoothly on these results, rounding
-    every one of them by a share eps changes it by about (change / h) eps. At a kink, or at a tie,
-    the change is a jump, whatever h is. A change to NaN or Inf counts as none.
+    Every result of every operator of PyTorch is multiplied by 1 + h or 1 - h at random, entry by
+    entry, where h = sqrt(eps), both in the function and in its derivatives. Where an entry depends
+    smoothly on these results, rounding every one of them by a share eps changes it by about
+    (change / h) eps. At a kink, or at a tie, the change is a jump, whatever h is. A change to NaN
+    or Inf counts as none.
 
     Args:
       compute: evaluates a pytree of arrays by PyTorch, from numbers that it clones.
       expected: the result of ``compute()`` when nothing is moved.
       eps: that of the coarsest floating format in which anything is computed.
       enough: whether the changes so far explain a difference, so that no more moves are drawn.
-
-    Returns:
-      The largest changes among the random moves, in the structure of ``expected``.
     """
 
     def larger(change: np.ndarray, computed: np.ndarray, exact: np.ndarray) -> np.ndarray:
@@ -67,7 +64,6 @@ def _moving(step: float, seed: int) -> Any:
     generator = torch().Generator().manual_seed(seed)
 
     def with_move(value: Any, operands: list[Any]) -> Any:
-        """The value times 1 + step or 1 - step, for each entry; as it is if it was only picked."""
         if not _floats(value) or _picked(value, operands):
             return value
         signs = torch().randint(0, 2, value.shape, generator=generator).mul_(2).sub_(1)
@@ -77,10 +73,7 @@ def _moving(step: float, seed: int) -> Any:
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            """The result of the operator ``func``, which PyTorch passes here, with its move.
-
-            A result that only picks numbers of its operands is not moved, as none is rounded.
-            """
+            """The result of the operator ``func``, which PyTorch passes here, with its move."""
             result = func(*args, **(kwargs or {}))
             if any(returned.alias_info for returned in func._schema.returns):
                 return result  # a view, or an operand in place
@@ -101,9 +94,8 @@ def _floats(value: Any) -> bool:
 def _picked(value: Any, operands: list[Any]) -> bool:
     """Whether every entry of a result is copied, up to its sign, from one of the operands.
 
-    A maximum copies so. Such an operator rounds nothing, and its result ``value`` must not be
-    changed: the derivative of a maximum finds the chosen entry by comparing it with the result. A
-    few entries of the result are looked for first, because this is cheap and most often decides.
+    A maximum copies so, and its derivative finds the chosen entry by comparing it with the result.
+    A few entries are looked for first, because this is cheap and most often decides.
     """
     few_entries = value.reshape(-1)[:: max(1, value.numel() // _FEW)].abs()
     for operand in operands:

@@ -113,10 +113,9 @@ def _module(node: Any) -> str:
 
 
 def _argument(value: Any) -> Any:
-    """An argument of an operator in PyTorch's graph in the form that the JAX program takes.
+    """An argument in PyTorch's graph as the JAX program takes it: a node as a :class:`Ref` to it.
 
-    The result of another node becomes a :class:`Ref` to it, and a dtype its name in NumPy. Numbers
-    and strings stay as they are; None stands for what JAX does not have, such as a device.
+    None stands for what JAX does not have, such as a device.
     """
     if isinstance(value, torch().fx.Node):
         return Ref(value.name)

@@ -23,42 +23,17 @@ def _expand(x: jax.Array, sizes: Sequence[int], **_: Any) -> jax.Array:
     return jnp.broadcast_to(x, shape)
 
 
-def _permute(x: jax.Array, dims: Sequence[int]) -> jax.Array:
-    """x with its axes in the order ``dims``."""
-    return jnp.transpose(x, _axes(x, dims))
-
-
 def _squeeze(x: jax.Array, dims: int | Sequence[int]) -> jax.Array:
     """x without those of the axes ``dims`` that have the length 1; longer ones stay."""
     return jnp.squeeze(x, tuple(axis for axis in _axes(x, dims) if x.shape[axis] == 1))
-
-
-def _unsqueeze(x: jax.Array, dim: int) -> jax.Array:
-    """x with a new axis of length 1."""
-    return jnp.expand_dims(x, dim)
-
-
-def _within(bound: int, size: int) -> int:
-    """The bound of a slice of an axis of length ``size`` as an index between 0 and ``size``.
-
-    A negative bound is counted from the end of the axis, and is 0 if it lies before the beginning.
-    """
-    return min(max(bound + size if bound < 0 else bound, 0), size)
 
 
 def _slice(
     x: jax.Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> jax.Array:
     """x[start:end:step] along the axis ``dim``; bounds may be negative or lie outside of it."""
-    dim, size = dim % x.ndim, x.shape[dim]
-    first_index = _within(0 if start is None else start, size)
-    stop = _within(size if end is None else end, size)
-    return jax.lax.slice_in_dim(x, first_index, max(first_index, stop), step, dim)
-
-
-def _select(x: jax.Array, dim: int, index: int) -> jax.Array:
-    """The entries at one index of an axis, without that axis."""
-    return jax.lax.index_in_dim(x, index, dim % x.ndim, keepdims=False)
+    first, stop, _ = slice(start, end).indices(x.shape[dim])
+    return jax.lax.slice_in_dim(x, first, max(first, stop), step, dim % x.ndim)
 
 
 def _split_with_sizes(x: jax.Array, sizes: Sequence[int], dim: int = 0) -> list[jax.Array]:
@@ -73,48 +48,33 @@ def _cat(arrays: Sequence[jax.Array], dim: int = 0) -> jax.Array:
     return jnp.concatenate(not_empty, dim)
 
 
-def _repeat(x: jax.Array, times: Sequence[int]) -> jax.Array:
-    """x repeated so many times along each axis; further axes are new ones in front."""
-    return jnp.tile(x, times)
-
-
-def _pairs(x: jax.Array, pad: Sequence[int]) -> list[tuple[int, int]]:
-    """How many entries are added before and after each axis of x, from PyTorch's list ``pad``.
-
-    PyTorch lists two numbers for each padded axis, beginning with the last axis of x.
-    """
-    from_last_axis = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
-    return [(0, 0)] * (x.ndim - len(from_last_axis)) + from_last_axis[::-1]
-
-
 def _constant_pad(x: jax.Array, pad: Sequence[int], value: Any = 0.0) -> jax.Array:
-    """x with a value added before and after its axes; negative numbers cut entries off."""
-    borders = [(low, high, 0) for low, high in _pairs(x, pad)]
+    """x with a value added before and after its axes; negative numbers cut entries off.
+
+    ``pad`` has two numbers for each padded axis, beginning with the last axis of x.
+    """
+    from_last_axis = [(pad[i], pad[i + 1], 0) for i in range(0, len(pad), 2)]
+    borders = [(0, 0, 0)] * (x.ndim - len(from_last_axis)) + from_last_axis[::-1]
     return jax.lax.pad(x, jnp.asarray(value, x.dtype), borders)
-
-
-def _diagonal(x: jax.Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> jax.Array:
-    """The diagonal of two axes, as a last axis."""
-    return jnp.diagonal(x, offset, dim1, dim2)
 
 
 TABLE: dict[str, Callable[..., Any]] = {
     "arange": lambda *ends, **_: jnp.arange(*ends),
     "cat": _cat,
     "constant_pad_nd": _constant_pad,
-    "diagonal": _diagonal,
+    "diagonal": lambda x, offset=0, dim1=0, dim2=1: jnp.diagonal(x, offset, dim1, dim2),
     "empty": lambda sizes, **_: jnp.zeros(sizes),
     "expand": _expand,
     "flip": lambda x, dims: jnp.flip(x, _axes(x, dims)),
     "full": lambda sizes, value, **_: jnp.full(sizes, value),
     "full_like": lambda x, value, **_: jnp.full(x.shape, value),
-    "permute": _permute,
-    "repeat": _repeat,
+    "permute": lambda x, dims: jnp.transpose(x, _axes(x, dims)),
+    "repeat": jnp.tile,
     "scalar_tensor": lambda value, **_: jnp.asarray(value),
-    "select": _select,
+    "select": lambda x, dim, index: jax.lax.index_in_dim(x, index, dim % x.ndim, keepdims=False),
     "slice": _slice,
     "split_with_sizes": _split_with_sizes,
     "squeeze": _squeeze,
-    "unsqueeze": _unsqueeze,
-    "view": lambda x, shape: jnp.reshape(x, shape),
+    "unsqueeze": jnp.expand_dims,
+    "view": jnp.reshape,
 }

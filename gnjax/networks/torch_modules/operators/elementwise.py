@@ -1,4 +1,4 @@
-"""Operators that act entry by entry, with the derivatives of PyTorch where there is a choice.
+"""Operators that act entry by entry.
 
 At a kink two derivatives are possible, and networks meet them: an input that is exactly 0 behind a
 ReLU, a pixel at the end of a clamp. The functions here take PyTorch's side.
@@ -14,16 +14,6 @@ import jax.numpy as jnp
 
 Entry = Any
 """An array, or a number of Python."""
-
-
-def _add(a: Entry, b: Entry, alpha: Entry = 1) -> Entry:
-    """a + alpha b."""
-    return a + (b if alpha == 1 else alpha * b)
-
-
-def _sub(a: Entry, b: Entry, alpha: Entry = 1) -> Entry:
-    """a - alpha b."""
-    return a - (b if alpha == 1 else alpha * b)
 
 
 def _div(a: Entry, b: Entry, rounding_mode: str | None = None) -> jax.Array:
@@ -65,39 +55,26 @@ def _clamp(
 
 
 def _shared(x: jax.Array, bound: Entry, share: float) -> Entry:
-    """The value of x where it equals ``bound``, with the derivative ``share`` by x.
-
-    The derivative by the bound is 1 - ``share``.
-    """
+    """x where it equals the bound: derivative ``share`` by x and 1 - ``share`` by the bound."""
     if share in (0, 1):
         return x if share else bound
     return share * x + (1 - share) * bound
 
 
 def _hardtanh(x: jax.Array, low: Entry = -1.0, high: Entry = 1.0, **bounds: Entry) -> jax.Array:
-    """min(max(x, low), high), with the derivative zero at x = low and x = high, as in PyTorch."""
+    """min(max(x, low), high), with the derivative zero at x = low and x = high."""
     return _clamp(x, bounds.get("min_val", low), bounds.get("max_val", high), at_ends=0.0)
 
 
-def _hardsigmoid(x: jax.Array) -> jax.Array:
-    """(x + 3) / 6 between 0 and 1, with the derivative zero at x = -3 and x = 3."""
-    return _hardtanh(x + 3, 0.0, 6.0) / 6
-
-
 def _hardswish(x: jax.Array) -> jax.Array:
-    """x times the hard sigmoid; the derivative is 0 at -3 and 1 at 3."""
+    """x times the hard sigmoid of x; the derivative is 0 at -3 and 1 at 3."""
     return jnp.where(x <= -3, 0.0, jnp.where(x >= 3, x, x * (x + 3) / 6))
 
 
 def _softplus(x: jax.Array, beta: float = 1.0, threshold: float = 20.0) -> jax.Array:
-    """log(1 + exp(beta x)) / beta, and x itself where beta x > threshold, as in PyTorch."""
+    """log(1 + exp(beta x)) / beta, and x itself where beta x > threshold."""
     beyond = beta * x > threshold  # there 0 takes the place of x in softplus
     return jnp.where(beyond, x, jax.nn.softplus(beta * jnp.where(beyond, 0.0, x)) / beta)
-
-
-def _leaky_relu(x: jax.Array, negative_slope: float = 0.01) -> jax.Array:
-    """x where it is positive, and ``negative_slope`` x elsewhere, with that derivative at 0."""
-    return jnp.where(x > 0, x, negative_slope * x)
 
 
 def _elu(x: jax.Array, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
@@ -107,19 +84,9 @@ def _elu(x: jax.Array, alpha: float = 1.0, scale: float = 1.0, input_scale: floa
     return scale * jnp.where(x > 0, x, negative)
 
 
-def _gelu(x: jax.Array, approximate: str = "none") -> jax.Array:
-    """x Phi(x) with the normal distribution function Phi, or its "tanh" approximation."""
-    return jax.nn.gelu(x, approximate=approximate == "tanh")
-
-
 def _unchanged(x: Entry, *args: Any, **names: Any) -> Entry:
     """x itself: copies and changes of memory or type do nothing to values here."""
     return x
-
-
-def _detach(x: jax.Array) -> jax.Array:
-    """x as a constant, without a derivative."""
-    return jax.lax.stop_gradient(x)
 
 
 _OF_JNP = str.split("""
@@ -133,32 +100,33 @@ TABLE: dict[str, Callable[..., Any]] = {
     **{name: getattr(jnp, name) for name in _OF_JNP},
     "_to_copy": _unchanged,
     "abs": absolute,
-    "add": _add,
+    "add": lambda a, b, alpha=1: a + (b if alpha == 1 else alpha * b),
     "clamp": _clamp,
     "alias": _unchanged,
     "clone": _unchanged,
-    "detach": _detach,
+    "detach": jax.lax.stop_gradient,
     "div": _div,
     "elu": _elu,
-    "eq": lambda a, b: jnp.equal(a, b),
+    "eq": jnp.equal,
     "erf": jax.lax.erf,
-    "ge": lambda a, b: jnp.greater_equal(a, b),
-    "gelu": _gelu,
-    "gt": lambda a, b: jnp.greater(a, b),
-    "hardsigmoid": _hardsigmoid,
+    "ge": jnp.greater_equal,
+    "gelu": lambda x, approximate="none": jax.nn.gelu(x, approximate=approximate == "tanh"),
+    "gt": jnp.greater,
+    "hardsigmoid": lambda x: _hardtanh(x + 3, 0.0, 6.0) / 6,
     "hardswish": _hardswish,
     "hardtanh": _hardtanh,
-    "le": lambda a, b: jnp.less_equal(a, b),
-    "leaky_relu": _leaky_relu,
+    "le": jnp.less_equal,
+    # jnp.where in place of jax.nn.leaky_relu: the derivative at 0 is the slope, as in PyTorch
+    "leaky_relu": lambda x, negative_slope=0.01: jnp.where(x > 0, x, negative_slope * x),
     "log_sigmoid": jax.nn.log_sigmoid,
-    "lt": lambda a, b: jnp.less(a, b),
+    "lt": jnp.less,
     "mul": lambda a, b: a * b,
-    "ne": lambda a, b: jnp.not_equal(a, b),
+    "ne": jnp.not_equal,
     "neg": jnp.negative,
     "pow": _pow,
     "relu": jax.nn.relu,
     "rsqrt": jax.lax.rsqrt,
     "sigmoid": jax.nn.sigmoid,
     "softplus": _softplus,
-    "sub": _sub,
+    "sub": lambda a, b, alpha=1: a - (b if alpha == 1 else alpha * b),
 }

@@ -36,10 +36,7 @@ def _embedding(
 
 
 def _at(indices: Sequence[jax.Array | None]) -> tuple[Any, ...]:
-    """PyTorch's indices, where None stands for a whole axis, as NumPy takes them.
-
-    Boolean masks are refused.
-    """
+    """PyTorch's indices, where None stands for a whole axis, as NumPy takes them; no masks."""
     if any(index is not None and index.dtype == bool for index in indices):
         msg = (
             "the module picks entries by a boolean mask, so that the shape of the result depends "
@@ -47,11 +44,6 @@ def _at(indices: Sequence[jax.Array | None]) -> tuple[Any, ...]:
         )
         raise Refused(msg)
     return tuple(slice(None) if index is None else index for index in indices)
-
-
-def _index(x: jax.Array, indices: Sequence[jax.Array | None]) -> jax.Array:
-    """x[indices], where None stands for a whole axis; an index out of range gives nan."""
-    return x.at[_at(indices)].get(mode="fill")
 
 
 def _index_put(
@@ -65,11 +57,6 @@ def _index_put(
     return entries.add(values) if accumulate else entries.set(values)
 
 
-def _index_select(x: jax.Array, dim: int, index: jax.Array) -> jax.Array:
-    """The entries of x at the indices along an axis; one out of range gives NaN."""
-    return jnp.take(x, index, axis=dim, mode="fill")
-
-
 def _gather(x: jax.Array, dim: int, index: jax.Array, **_: Any) -> jax.Array:
     """The entries of x whose position along ``dim`` is ``index``, in the shape of ``index``."""
     return x.at[_grid(x, dim, index)].get(mode="fill") if x.ndim else x
@@ -81,8 +68,7 @@ def _grid(x: jax.Array, dim: int, index: jax.Array) -> tuple[jax.Array, ...]:
     The entry picked at a position (i, j, ..) of ``index`` is that of x at (i, j, ..) with the
     coordinate of the axis ``dim`` replaced by index[i, j, ..].
     """
-    ranges = [jnp.arange(size) for size in index.shape]
-    grid = jnp.meshgrid(*ranges, indexing="ij")
+    grid = jnp.meshgrid(*map(jnp.arange, index.shape), indexing="ij")
     grid[dim % x.ndim] = index
     return tuple(grid)
 
@@ -95,13 +81,7 @@ def _scatter(
     With ``reduce`` "add" or "multiply" the source is added to these entries or multiplied with
     them. Other axes have the position within ``index``.
     """
-    entries = x.at[_grid(x, dim, index)]
-    return getattr(entries, reduce)(_cut(source, index))
-
-
-def _scatter_add(x: jax.Array, dim: int, index: jax.Array, source: jax.Array) -> jax.Array:
-    """x with ``source`` added to the entries whose position along ``dim`` is ``index``."""
-    return x.at[_grid(x, dim, index)].add(_cut(source, index))
+    return getattr(x.at[_grid(x, dim, index)], reduce)(_cut(source, index))
 
 
 def _cut(source: Any, index: jax.Array) -> Any:
@@ -132,10 +112,10 @@ TABLE: dict[str, Callable[..., Any]] = {
     "copy": lambda x, source, *_: jnp.broadcast_to(source, x.shape),
     "embedding": _embedding,
     "gather": _gather,
-    "index": _index,
+    "index": lambda x, indices: x.at[_at(indices)].get(mode="fill"),
     "index_put": _index_put,
-    "index_select": _index_select,
+    "index_select": lambda x, dim, index: jnp.take(x, index, axis=dim, mode="fill"),
     "scatter": _scatter,
-    "scatter_add": _scatter_add,
+    "scatter_add": lambda x, dim, index, source: _scatter(x, dim, index, source, "add"),
     "slice_scatter": _slice_scatter,
 }

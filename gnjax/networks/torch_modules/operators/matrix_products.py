@@ -71,17 +71,9 @@ def _convolved(
 ) -> jax.Array:
     """A convolution of images (n, channels, ..), by JAX's ``conv_general_dilated``.
 
-    The lists have one number, or a pair, for each axis behind the channels.
-
-    Args:
-      x: the images.
-      kernel: (outputs, inputs, ..) or (inputs, outputs, ..), as ``kernel_axes`` says.
-      strides: the distances of neighbouring windows.
-      borders: the pixels added before and after each axis.
-      dilations: the distances of the kernel's entries.
-      groups: how many groups of channels have a kernel each.
-      image_dilations: the distances of the pixels, with zeros between them; None: 1.
-      kernel_axes: "OI" where the outputs are the kernel's first axis, "IO" where the inputs are.
+    The lists have one number, or a pair, for each axis behind the channels. The pixels are
+    ``image_dilations`` apart, with zeros between them (None: 1), and ``kernel_axes`` is "OI" where
+    the outputs are the kernel's first axis, "IO" where the inputs are.
     """
     letters = "DHW"[3 - len(strides) :]
     return jax.lax.conv_general_dilated(
@@ -107,11 +99,10 @@ def _transposed(
 ) -> jax.Array:
     """The transpose of a convolution, of images (n, in, ..) with a kernel (in, out / groups, ..).
 
-    It is a convolution of images whose pixels are ``strides`` apart, with zeros between them, and
-    with the kernel reversed along the axes of pixels. Here the images are reversed in place of the
-    kernel, which enters the equation unchanged, so that it is found as a layer, and the result is
-    reversed back. ``output_pads`` are added at the end of each axis of the result, which is its
-    beginning while it is reversed.
+    It is a convolution of images whose pixels are ``strides`` apart with the kernel reversed along
+    the axes of pixels. Here the images and the result are reversed in place of the kernel, which
+    enters the equation unchanged, so that it is found as a layer. ``output_pads`` are added at the
+    end of each axis of the result, which is its beginning while it is reversed.
     """
     pixel_axes = tuple(range(2, x.ndim))
     reach = [d * (size - 1) for d, size in zip(dilations, weight.shape[2:], strict=True)]

@@ -1,4 +1,8 @@
-"""Normalisation, by statistics that are given or by those of the input."""
+"""Normalisation, by statistics that are given or by those of the input.
+
+PyTorch's operators have two more results, statistics that no later operator of a graph reads; None
+stands for each.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +32,6 @@ def _batch_norm(
 
     All vectors have one number for each channel of x (n, channels, ..); the mean and variance are
     those stored in training, and ``momentum``, by which training updates them, is not used.
-    PyTorch's operator has two more results, statistics that no later operator of a graph reads;
-    None stands for each.
     """
     scale = jax.lax.rsqrt(variance + eps)
     normalised = (x - _by_channel(mean, x)) * _by_channel(scale, x)
@@ -66,8 +68,7 @@ def _batch_norm_of_input(
     """Normalise each channel of x (n, channels, ..) by its own mean and variance over all else.
 
     PyTorch exports instance normalisation as this operator, with the samples as channels of one
-    image. The operator has two more results, statistics that no later operator of a graph reads;
-    None stands for each.
+    image.
     """
     axes = [axis for axis in range(x.ndim) if axis != 1]
     return _scaled(_normalised(x, axes, eps), weight, bias, x), None, None
@@ -80,11 +81,7 @@ def _layer_norm(
     bias: jax.Array | None,
     eps: float,
 ) -> tuple[jax.Array, None, None]:
-    """PyTorch's native_layer_norm: x is normalised over its last axes, as many as ``shape`` has.
-
-    The operator's two other results, the mean and the inverse deviation, serve PyTorch's derivative
-    alone; None stands for each.
-    """
+    """PyTorch's native_layer_norm: x is normalised over its last axes, as many as ``shape`` has."""
     normalised = _normalised(x, range(x.ndim - len(shape), x.ndim), eps)
     normalised = normalised if weight is None else normalised * weight
     return (normalised if bias is None else normalised + bias), None, None
@@ -103,8 +100,7 @@ def _group_norm(
     """PyTorch's native_group_norm: each group of channels of a sample is normalised by itself.
 
     x is (n, channels, ..), so that the numbers of samples, channels and pixels, which the operator
-    takes as well, are not read. The operator has two more results, statistics that no later
-    operator of a graph reads; None stands for each.
+    takes as well, are not read.
     """
     by_group = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
     normalised = _normalised(by_group, (2,), eps).reshape(x.shape)

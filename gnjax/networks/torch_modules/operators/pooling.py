@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -59,47 +60,53 @@ def _borders(
     return borders
 
 
-def _max_pool(count: int) -> Callable[..., Any]:
-    """PyTorch's ``max_pool{n}d_with_indices`` over the last n = ``count`` axes."""
+def _reduced(
+    x: jax.Array,
+    start: Any,
+    reduction: Callable[..., Any],
+    windows: Sequence[int],
+    strides: Sequence[int],
+    borders: Pairs,
+) -> jax.Array:
+    """Sums or maxima over windows of the last axes of x, with ``start`` in the padding."""
+    other_axes = x.ndim - len(windows)  # samples and channels
+    ones, unpadded = [1] * other_axes, [(0, 0)] * other_axes
+    return jax.lax.reduce_window(
+        x,
+        np.asarray(start, x.dtype),
+        reduction,
+        (*ones, *windows),
+        (*ones, *strides),
+        [*unpadded, *borders],
+    )
 
-    def max_pooled(
-        x: jax.Array,
-        kernel_size: Sequence[int],
-        stride: Sequence[int] = (),
-        padding: Sequence[int] = (0,),
-        dilation: Sequence[int] = (1,),
-        ceil_mode: bool = False,
-    ) -> tuple[jax.Array, None]:
-        """The maxima of windows of an array (.., channels, pixels ..), and None.
 
-        None stands for PyTorch's second result, the indices of the maxima, which only its own
-        derivative reads. JAX's window function has no derivative with a dilation, so that dilated
-        windows are stacked as shifted copies.
-        """
-        windows = _for_every_axis(kernel_size, (), count)
-        strides = _for_every_axis(stride, windows, count)
-        pads = _for_every_axis(padding, (0,), count)
-        dilations = _for_every_axis(dilation, (1,), count)
-        borders = _borders(x.shape[-count:], windows, strides, pads, dilations, ceil_mode)
-        other_axes = x.ndim - count  # samples and channels
-        lowest = -jnp.inf if jnp.issubdtype(x.dtype, jnp.floating) else jnp.iinfo(x.dtype).min
-        lowest_value = np.asarray(lowest, x.dtype)  # of the padding, which is no maximum
-        if any(dilation > 1 for dilation in dilations):
-            edges = [*[(0, 0, 0)] * other_axes, *[(low, high, 0) for low, high in borders]]
-            padded = jax.lax.pad(x, lowest_value, edges)
-            return _dilated_maxima(padded, windows, strides, dilations), None
-        ones, unpadded = [1] * other_axes, [(0, 0)] * other_axes
-        maxima = jax.lax.reduce_window(
-            x,
-            lowest_value,
-            jax.lax.max,
-            (*ones, *windows),
-            (*ones, *strides),
-            [*unpadded, *borders],
-        )
-        return maxima, None
+def _max_pool(
+    count: int,
+    x: jax.Array,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    ceil_mode: bool = False,
+) -> tuple[jax.Array, None]:
+    """PyTorch's ``max_pool{n}d_with_indices`` over the last n = ``count`` axes of x.
 
-    return max_pooled
+    None stands for the second result, the indices of the maxima, which only PyTorch's own
+    derivative reads. JAX's window function has no derivative with a dilation, so that dilated
+    windows are stacked as shifted copies.
+    """
+    windows = _for_every_axis(kernel_size, (), count)
+    strides = _for_every_axis(stride, windows, count)
+    pads = _for_every_axis(padding, (0,), count)
+    dilations = _for_every_axis(dilation, (1,), count)
+    borders = _borders(x.shape[-count:], windows, strides, pads, dilations, ceil_mode)
+    lowest = -jnp.inf if jnp.issubdtype(x.dtype, jnp.floating) else jnp.iinfo(x.dtype).min
+    if all(dilation == 1 for dilation in dilations):
+        return _reduced(x, lowest, jax.lax.max, windows, strides, borders), None
+    edges = [(0, 0, 0)] * (x.ndim - count) + [(low, high, 0) for low, high in borders]
+    padded = jax.lax.pad(x, np.asarray(lowest, x.dtype), edges)
+    return _dilated_maxima(padded, windows, strides, dilations), None
 
 
 def _dilated_maxima(
@@ -125,75 +132,35 @@ def _dilated_maxima(
     return jnp.take_along_axis(stacked, jnp.argmax(stacked, 0, keepdims=True), 0)[0]
 
 
-def _sums(x: jax.Array, windows: Sequence[int], strides: Sequence[int], borders: Pairs) -> Any:
-    """Sums over windows of the last axes of an array, with zeros in the padding.
+def _avg_pool(
+    count: int,
+    x: jax.Array,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> jax.Array:
+    """PyTorch's ``avg_pool{n}d`` over the last n = ``count`` axes of x.
 
-    ``windows`` and ``strides`` have a number for each of these axes, and ``borders`` the padding
-    before and after it.
+    A sum over a window is divided by ``divisor_override``, or else by how many pixels of the
+    window count: those of the image, and with ``count_include_pad`` those of the padding.
     """
-    other_axes = x.ndim - len(windows)
-    ones, unpadded = [1] * other_axes, [(0, 0)] * other_axes
-    zero = np.zeros((), x.dtype)
-    return jax.lax.reduce_window(
-        x, zero, jax.lax.add, (*ones, *windows), (*ones, *strides), [*unpadded, *borders]
-    )
-
-
-def _avg_pool(count: int) -> Callable[..., Any]:
-    """PyTorch's ``avg_pool{n}d`` over the last n = ``count`` axes."""
-
-    def mean_pooled(
-        x: jax.Array,
-        kernel_size: Sequence[int],
-        stride: Sequence[int] = (),
-        padding: Sequence[int] = (0,),
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> jax.Array:
-        """The means of windows of an array (.., channels, pixels ..).
-
-        A sum over a window is divided by ``divisor_override``, or else by how many pixels of the
-        window count: those of the image, and with ``count_include_pad`` those of the padding.
-        """
-        windows = _for_every_axis(kernel_size, (), count)
-        strides = _for_every_axis(stride, windows, count)
-        pads = _for_every_axis(padding, (0,), count)
-        sizes = x.shape[-count:]
-        borders = _borders(sizes, windows, strides, pads, [1] * count, ceil_mode)
-        sums = _sums(x, windows, strides, borders)
-        if divisor_override:
-            return sums / divisor_override
-        counted_pads = pads if count_include_pad else [0] * count
-        counts_by_axis = [
-            _counts(size, window, stride, border, pad)
-            for size, window, stride, border, pad in zip(
-                sizes, windows, strides, borders, counted_pads, strict=True
-            )
-        ]
-        return sums / _outer_product(counts_by_axis).astype(x.dtype)
-
-    return mean_pooled
-
-
-def _counts(size: int, window: int, stride: int, border: tuple[int, int], pad: int) -> np.ndarray:
-    """The number of pixels of each window along one axis, by which its sum is divided.
-
-    The axis has ``size`` pixels, and the windows lie in it and its padding ``border``, so many
-    pixels before and after it. Of the padding only ``pad`` pixels on either side count.
-    """
-    low, high = border
-    # where each window starts, counted from the first pixel of the axis
-    starts = np.arange(0, size + low + high - window + 1, stride) - low
-    return np.minimum(starts + window, size + pad) - np.maximum(starts, -pad)
-
-
-def _outer_product(vectors: Sequence[np.ndarray]) -> np.ndarray:
-    """The array whose entry (i, j, ..) is the product of the entries i, j, .. of the vectors."""
-    product = np.ones((), int)
-    for counts in vectors:
-        product = np.multiply.outer(product, counts)
-    return product
+    windows = _for_every_axis(kernel_size, (), count)
+    strides = _for_every_axis(stride, windows, count)
+    pads = _for_every_axis(padding, (0,), count)
+    borders = _borders(x.shape[-count:], windows, strides, pads, [1] * count, ceil_mode)
+    sums = _reduced(x, 0, jax.lax.add, windows, strides, borders)
+    if divisor_override:
+        return sums / divisor_override
+    # 1 for every pixel that counts: the numbers of them are sums over the same windows
+    counted_pads = pads if count_include_pad else [0] * count
+    counted = np.pad(np.ones(x.shape[-count:], int), [(p, p) for p in counted_pads], mode="edge")
+    beside = [(low - p, high - p) for (low, high), p in zip(borders, counted_pads, strict=True)]
+    of_windows = np.lib.stride_tricks.sliding_window_view(np.pad(counted, beside), windows)
+    of_windows = of_windows[tuple(slice(None, None, stride) for stride in strides)]
+    return sums / of_windows.sum(tuple(range(-count, 0))).astype(x.dtype)
 
 
 def _adaptive_avg_pool(x: jax.Array, sizes: Sequence[int]) -> jax.Array:
@@ -223,12 +190,12 @@ def _adaptive_max_pool(x: jax.Array, sizes: Sequence[int]) -> tuple[jax.Array, N
     goes first, so that of equal entries of a window the first in memory has the derivative. None
     stands for PyTorch's second result, the indices, which no other operator of a graph reads.
     """
-    first_largest = extreme(jnp.argmax)
     for axis, size in reversed(list(enumerate(sizes, start=x.ndim - len(sizes)))):
         length = x.shape[axis]
         windows = [(i * length // size, math.ceil((i + 1) * length / size)) for i in range(size)]
         slices = [jax.lax.slice_in_dim(x, *window, axis=axis) for window in windows]
-        x = jnp.concatenate([first_largest(pixels, axis, True)[0] for pixels in slices], axis)
+        maxima = [extreme(jnp.argmax, pixels, axis, keepdim=True)[0] for pixels in slices]
+        x = jnp.concatenate(maxima, axis)
     return x, None
 
 
@@ -236,6 +203,6 @@ TABLE: dict[str, Callable[..., Any]] = {
     "_adaptive_avg_pool3d": _adaptive_avg_pool,
     "adaptive_avg_pool2d": _adaptive_avg_pool,
     **{f"adaptive_max_pool{n}d": _adaptive_max_pool for n in (2, 3)},
-    **{f"avg_pool{n}d": _avg_pool(n) for n in (2, 3)},
-    **{f"max_pool{n}d_with_indices": _max_pool(n) for n in (2, 3)},
+    **{f"avg_pool{n}d": partial(_avg_pool, n) for n in (2, 3)},
+    **{f"max_pool{n}d_with_indices": partial(_max_pool, n) for n in (2, 3)},
 }

@@ -22,7 +22,10 @@ def _axis(dims: Axes) -> int | tuple[int, ...] | None:
 
 
 def _by_axes(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """A reduction of ``jax.numpy``, such as ``jnp.sum``, with PyTorch's names of the arguments."""
+    """A reduction of ``jax.numpy``, such as ``jnp.sum``, with PyTorch's names of the arguments.
+
+    Without axes it is over all entries, and an index that among the entries of the flat array.
+    """
 
     def reduced(x: jax.Array, dim: Axes = None, keepdim: bool = False) -> jax.Array:
         return function(x, axis=_axis(dim), keepdims=keepdim)
@@ -33,19 +36,9 @@ def _by_axes(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
 def _variance(
     x: jax.Array, dim: Axes = None, keepdim: bool = False, *, correction: float | None = None
 ) -> jax.Array:
-    """The variance over the axes ``dim``: sum_i (x_i - mean)^2 / (number of x_i - correction).
-
-    The correction is 1 if None.
-    """
+    """sum_i (x_i - mean)^2 / (number of x_i - correction) over the axes; None is correction 1."""
     ddof = 1 if correction is None else correction
     return jnp.var(x, _axis(dim), ddof=ddof, keepdims=keepdim)  # type: ignore[arg-type]
-
-
-def _deviation(
-    x: jax.Array, dim: Axes = None, keepdim: bool = False, *, correction: float | None = None
-) -> jax.Array:
-    """The square root of :func:`_variance`; its derivative is 0 where all entries are equal."""
-    return _root(_variance(x, dim, keepdim, correction=correction), 0.5)
 
 
 def _root(x: jax.Array, power: float) -> jax.Array:
@@ -75,41 +68,16 @@ def _norm(
     return _root(jnp.sum(powers, axis, keepdims=keepdim), 1 / ord)
 
 
-def extreme(find: Callable[..., jax.Array]) -> Callable[..., Any]:
-    """A function to the largest or smallest entry along an axis, and its index.
+def extreme(
+    find: Callable[..., jax.Array], x: jax.Array, dim: int, keepdim: bool = False
+) -> tuple[jax.Array, jax.Array]:
+    """The largest or smallest entries along an axis, for ``find`` jnp.argmax or jnp.argmin.
 
-    ``find`` is jnp.argmax or jnp.argmin. Of equal entries it finds the first, which alone has the
-    derivative.
+    With their indices. Of equal entries ``find`` gives the first, which alone has the derivative.
     """
-
-    def value_and_index(
-        x: jax.Array, dim: int, keepdim: bool = False
-    ) -> tuple[jax.Array, jax.Array]:
-        indices = find(x, axis=dim, keepdims=True)
-        values = jnp.take_along_axis(x, indices, dim)
-        return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
-
-    return value_and_index
-
-
-def _max(x: jax.Array, *args: Any) -> Any:
-    """The largest of all entries, or with an axis the largest ones along it and their indices."""
-    return extreme(jnp.argmax)(x, *args) if args else jnp.max(x)
-
-
-def _min(x: jax.Array, *args: Any) -> Any:
-    """The smallest of all entries, or with an axis the smallest ones along it and their indices."""
-    return extreme(jnp.argmin)(x, *args) if args else jnp.min(x)
-
-
-def _softmax(x: jax.Array, dim: int, *_: Any) -> jax.Array:
-    """The softmax along an axis."""
-    return jax.nn.softmax(x, dim)
-
-
-def _log_softmax(x: jax.Array, dim: int, *_: Any) -> jax.Array:
-    """The logarithm of the softmax along an axis."""
-    return jax.nn.log_softmax(x, dim)
+    indices = find(x, axis=dim, keepdims=True)
+    values = jnp.take_along_axis(x, indices, dim)
+    return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
 
 def _sort(
@@ -132,34 +100,22 @@ def _topk(
     return jnp.take_along_axis(x, indices, dim), indices
 
 
-def _arg(find: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """PyTorch's argmax or argmin, for ``find`` jnp.argmax or jnp.argmin.
-
-    Where ``dim`` is None the index is that among all entries of x, flattened.
-    """
-
-    def index(x: jax.Array, dim: int | None = None, keepdim: bool = False) -> jax.Array:
-        return find(x, axis=dim, keepdims=keepdim)
-
-    return index
-
-
 TABLE: dict[str, Callable[..., Any]] = {
-    "_log_softmax": _log_softmax,
-    "_softmax": _softmax,
+    "_log_softmax": lambda x, dim, *_: jax.nn.log_softmax(x, dim),
+    "_softmax": lambda x, dim, *_: jax.nn.softmax(x, dim),
     "amax": _by_axes(jnp.max),
     "amin": _by_axes(jnp.min),
     "any": _by_axes(jnp.any),
-    "argmax": _arg(jnp.argmax),
-    "argmin": _arg(jnp.argmin),
-    "cumsum": lambda x, dim: jnp.cumsum(x, dim),
+    "argmax": _by_axes(jnp.argmax),
+    "argmin": _by_axes(jnp.argmin),
+    "cumsum": jnp.cumsum,
     "linalg_vector_norm": _norm,
-    "max": _max,
+    "max": lambda x, *args: extreme(jnp.argmax, x, *args) if args else jnp.max(x),
     "mean": _by_axes(jnp.mean),
-    "min": _min,
+    "min": lambda x, *args: extreme(jnp.argmin, x, *args) if args else jnp.min(x),
     "prod": _by_axes(jnp.prod),
     "sort": _sort,
-    "std": _deviation,
+    "std": lambda x, *args, **names: _root(_variance(x, *args, **names), 0.5),
     "sum": _by_axes(jnp.sum),
     "topk": _topk,
     "var": _variance,

@@ -30,10 +30,7 @@ def _lengths(
 def _nearest(
     x: jax.Array, sizes: Sequence[int] | None, scales: Sequence[float] | None = None
 ) -> jax.Array:
-    """Images x (n, c, ..) in new sizes: each new pixel is the old one at or before its position.
-
-    Either the new ``sizes`` are given, or the ``scales`` by which the old ones are multiplied.
-    """
+    """Images x (n, c, ..) in new sizes: each new pixel is the old one at or before its position."""
     lengths, steps = _lengths(x, sizes, scales)
     for axis, (length, step) in enumerate(zip(lengths, steps, strict=True), start=2):
         old_pixels = np.minimum(np.floor(np.arange(length) * step).astype(int), x.shape[axis] - 1)
@@ -49,9 +46,7 @@ def _linear(
 ) -> jax.Array:
     """Images x (n, c, ..) in new sizes, interpolated linearly along one axis after the other.
 
-    Along an axis the new pixels are a matrix (new length, old length) times the old ones. With
-    ``align_corners`` the first and the last pixel stay where they are, as in PyTorch. Either the
-    new ``sizes`` are given, or the ``scales`` by which the old ones are multiplied.
+    Along an axis the new pixels are a matrix (new length, old length) times the old ones.
     """
     lengths, steps = _lengths(x, sizes, scales)
     for axis, (length, step) in enumerate(zip(lengths, steps, strict=True), start=2):

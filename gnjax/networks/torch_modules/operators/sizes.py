@@ -7,16 +7,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-import jax
-
 _OF_OPERATOR = ("add", "sub", "mul", "floordiv", "truediv", "mod", "neg", "pow", "getitem")
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-
-
-def _size(x: jax.Array, dim: int) -> int:
-    """The length of an axis."""
-    return int(x.shape[dim])
-
 
 TABLE: dict[str, Callable[..., Any]] = {
     **{f"python.{name}": getattr(operator, name) for name in (*_OF_OPERATOR, *_COMPARISONS)},
@@ -29,5 +21,5 @@ TABLE: dict[str, Callable[..., Any]] = {
     "python.sym_not": operator.not_,
     "python.trunc": math.trunc,
     "sym_numel": lambda x: int(x.size),
-    "sym_size": _size,
+    "sym_size": lambda x, dim: int(x.shape[dim]),
 }
