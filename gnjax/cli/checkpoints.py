@@ -103,19 +103,15 @@ def _damaged(path: Path, error: Exception) -> MistakeError:
 
 
 def _plain(name: str) -> str:
-    """The path of a parameter with slashes, without the parts that frameworks add to it.
-
-    "params.dense.kernel.value" becomes "dense/kernel".
-    """
+    """A parameter's path without parts of frameworks: "params.dense.value" becomes "dense"."""
     return "/".join(part for part in re.split(r"[./]", name) if part not in _WRAPPERS)
 
 
 def _filled(tree: Any, arrays: dict[str, np.ndarray], path: Path) -> Any:
-    """The tree of parameters with the arrays of a checkpoint as its leaves.
+    """The tree of parameters with the arrays of the checkpoint ``path`` as its leaves.
 
-    ``arrays`` has the arrays by their names in the checkpoint ``path``. The names may differ from
-    those in the tree as :func:`_names_in_checkpoint` says. Shapes must agree, and so must whether
-    an array is of floating-point numbers.
+    Names may differ as :func:`_names_in_checkpoint` says. Shapes must agree, and so must whether an
+    array is of floating-point numbers.
     """
     names = paths(tree)
     all_there = all(name in arrays for name in names)
@@ -221,11 +217,7 @@ def _at_torch_checkpoint(module: Any, path: Path) -> Any:
 
 
 def _state_dict(path: Path) -> dict[str, Any]:
-    """The tensors of a file by their names: its state dict.
-
-    A file that torch.save wrote is read without running code from it. It may hold the state dict
-    itself, or a checkpoint, a dict with the state dict under one of the usual names.
-    """
+    """The state dict of a file, which may have it under a usual name; no code of it is run."""
     if not (path.is_file() and path.suffix in (".safetensors", *_TORCH)):
         kinds = ", ".join((".safetensors", *_TORCH))
         msg = f"{path} is no file with a state dict, which is one of {kinds}; or {_ALONE}"

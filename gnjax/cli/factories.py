@@ -153,9 +153,7 @@ def _parts(returned: Any) -> tuple[Any, ...]:
     """The parts of a factory's result: (model,), (model, x) or (model, x, y).
 
     A tuple may itself be a model, as (Linen module, variables), (function, parameters) or Equinox's
-    (module, state). A module of PyTorch, which a series of checkpoints takes, comes with its x: it
-    becomes a model of JAX after the checkpoint has been read, and :func:`_fitting` needs one
-    before.
+    (module, state). A module of PyTorch comes with its x, as :func:`_fitting` needs a model of JAX.
     """
     if type(returned) is not tuple and is_model(returned) and not is_torch(returned):
         return (returned,)

@@ -72,15 +72,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=name, description="gnjax at the shell")
     parser.add_argument("--version", action="version", version=f"gnjax {gnjax.__version__}")
     commands = parser.add_subparsers(metavar="command", required=True)
-    _add_data(commands)
-    _add_diagnose(commands)
-    spectrum_command.add_spectrum(commands)
-    series.add_series(commands)
-    _add_doctor(commands)
-    return parser
-
-
-def _add_data(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     listing = commands.add_parser("data", help="list the data sets, or fetch one into the cache")
     listing.set_defaults(run=_list_data)
     actions = listing.add_subparsers(metavar="action")
@@ -88,6 +79,15 @@ def _add_data(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     fetching = actions.add_parser("fetch", help="fetch data sets into the cache")
     fetching.add_argument("names", nargs="+", type=known_name, metavar="name")
     fetching.set_defaults(run=_fetch_data)
+    _add_diagnose(commands)
+    spectrum_command.add_spectrum(commands)
+    series.add_series(commands)
+    ready = "say whether this machine is ready, and for what"
+    examining = commands.add_parser("doctor", help=ready)
+    examining.set_defaults(run=_doctor)
+    where = "where tables will go (default: %(default)s)"
+    examining.add_argument("--results", type=Path, default=Path("results"), help=where)
+    return parser
 
 
 def _list_data(_: argparse.Namespace) -> None:
@@ -163,20 +163,6 @@ def _diagnose(parsed: argparse.Namespace) -> None:
     if parsed.out is not None:
         write_picture(plot(diagnosis), parsed.out)
         print(f"\npicture: {parsed.out}")
-
-
-def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand ``doctor`` with its argument."""
-    examining = commands.add_parser(
-        "doctor", help="say whether this machine is ready, and for what"
-    )
-    examining.set_defaults(run=_doctor)
-    examining.add_argument(
-        "--results",
-        type=Path,
-        default=Path("results"),
-        help="where tables will go (default: %(default)s)",
-    )
 
 
 def _doctor(parsed: argparse.Namespace) -> int:

@@ -85,10 +85,9 @@ def run_series(parsed: argparse.Namespace) -> int:
 def _rows(parsed: argparse.Namespace) -> Iterator[MonitorRow]:
     """Yield the row of each checkpoint in the order of steps.
 
-    A row that the file of rows has for the same bytes and settings is not computed again. A file of
-    rows that was begun before the factory's module was edited is refused. The factory is called for
-    every other checkpoint if it takes a path. Otherwise it is called once, and its model takes the
-    arrays of each checkpoint. A terminal is told which checkpoint is being measured.
+    A row that the file of rows has for the same bytes and settings is not computed again. The
+    factory is called for every other checkpoint if it takes a path. Otherwise it is called once,
+    and its model takes the arrays of each checkpoint.
     """
     factory = factory_named(parsed.factory, max_arguments=1)
     settings = ("factory", "data", "samples", "loss", "only", "probes", "kappa", "rtol", "seed")

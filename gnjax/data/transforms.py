@@ -142,10 +142,8 @@ def _range_svd(
 ) -> tuple[_Array, _Array, _Array]:
     """U (n, r), S (r,) and V (d, r) of x = U S V^T, for the r singular values that are not zero.
 
-    A singular value counts as zero if it is at most ``rtol`` times the largest one. Where ``rtol``
-    is None, it counts as zero up to max(n, d) eps times ``rounded``, or times the largest one if
-    ``rounded`` is None, too. An x that was centred needs ``rounded``, the Frobenius norm before
-    centring: its entries have rounding errors of that size, however small they are themselves.
+    Where ``rtol`` is None, one counts as zero up to max(n, d) eps times ``rounded``, or times the
+    largest one. ``rounded`` is the Frobenius norm of x before it was centred, whose rounding x has.
     """
     lefts, singular_values, rights = np.linalg.svd(x, full_matrices=False)
     reference = float(singular_values[0])

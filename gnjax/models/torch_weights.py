@@ -128,10 +128,7 @@ def _of_resnet(model: ResNet) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _of_vgg(model: VGG) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(name of a layer here, its names in PyTorch) for every layer of a VGG.
-
-    In PyTorch a layer is four members of one sequence: convolution, BatchNorm, ReLU and pooling.
-    """
+    """(name of a layer here, its names in PyTorch) for every layer of a VGG."""
     for layer in range(model.depth):
         for part, index in (("conv", 4 * layer), ("norm", 4 * layer + 1)):
             yield f"layer{layer + 1}.{part}", (f"features.{index}", f"layers.{index}")
@@ -187,10 +184,7 @@ def _arrays(state: _State) -> dict[str, np.ndarray]:
 
 
 def _numbers(name: str, value: Any) -> np.ndarray:
-    """The entry ``name`` of a state dict, a PyTorch tensor or an array, as a floating-point array.
-
-    PyTorch is not imported. An entry that is a dict, or has other numbers, is refused.
-    """
+    """A PyTorch tensor or array of a state dict as a floating-point array; others are refused."""
     if isinstance(value, Mapping):
         msg = f"{name} holds more names, so state is a checkpoint; pass state[{name!r}] itself"
         raise ValueError(msg)
@@ -208,9 +202,8 @@ def _numbers(name: str, value: Any) -> np.ndarray:
 def _separated(model: nnx.Module, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The arrays from PyTorch, for a ViT with one query, key and value for each block.
 
-    The state may have the three of a block stacked in this order, as ``qkv_projection``. Or it has
-    one of each for every head, as ``heads.0.query`` and so on: their rows, the outputs of a head,
-    follow one another in the arrays here. Arrays of other models are returned as they are.
+    The state may have the three of a block stacked in this order, as ``qkv_projection``, or one of
+    each for every head, as ``heads.0.query``, whose rows follow one another in the arrays here.
     """
     if not isinstance(model, ViT):
         return arrays
@@ -233,11 +226,7 @@ def _separated(model: nnx.Module, arrays: dict[str, np.ndarray]) -> dict[str, np
 
 
 def _shape_in_torch(model: nnx.Module, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape in PyTorch of the array ``name`` of the model, which has ``shape`` here.
-
-    A matrix is (inputs, outputs) here and (outputs, inputs) there; a kernel of a convolution is
-    (height, width, inputs, outputs) here and (outputs, inputs, height, width) there.
-    """
+    """The shape in PyTorch of the array ``name`` of the model, which has ``shape`` here."""
     if name in ("token", "positions"):  # of a ViT: there (1, 1, width) and (1, tokens, width)
         return (1,) * (3 - len(shape)) + shape
     if name == "patches.kernel" and isinstance(model, ViT):
@@ -254,11 +243,7 @@ def _shape_in_torch(model: nnx.Module, name: str, shape: tuple[int, ...]) -> tup
 def _from_torch(
     model: nnx.Module, name: str, array: np.ndarray, shape: tuple[int, ...]
 ) -> np.ndarray:
-    """An array from PyTorch with its axes in the order of the array ``name`` of the model.
-
-    ``shape`` is that of the answer. Kernels (out, in, height, width) become (height, width, in,
-    out), and matrices (out, in) become (in, out).
-    """
+    """An array from PyTorch with its axes in the order of ``name`` in the model, of this shape."""
     if name == "head.kernel" and isinstance(model, VGG):
         # Its inputs are a flattened image: channels first there, and channels last here.
         side = model.shape[0] // 2**model.depth

@@ -101,7 +101,10 @@ def _spectrum(axes: Axes, spectrum: Spectrum) -> None:
     style = {"fmt": "o", "ms": 5, "capsize": 3, "elinewidth": 0.9, "color": BLUE, **style}
     is_nonzero = np.abs(values) > errors  # certainly, for each eigenvalue
     if (values[is_nonzero] < 0).any():
-        _signed_scale(axes, values[is_nonzero])
+        sizes = np.abs(values[is_nonzero])
+        if _is_wide(sizes):  # linear around zero, up to the smallest size or 1e-8 of the largest
+            linear = max(float(sizes.min()), 1e-8 * float(sizes.max()))
+            axes.set_yscale("symlog", linthresh=linear)
         axes.errorbar(index, values, errors, **style)
         axes.axhline(0, color=_GREY, lw=0.7)
     elif _is_wide(values[is_nonzero]) or (is_nonzero.any() and not is_nonzero.all()):
@@ -306,16 +309,6 @@ def _set_readable_scales(axes: Axes, values: np.ndarray) -> None:
 def _is_wide(values: np.ndarray) -> bool:
     """Whether all values are positive and the largest is more than 100 times the smallest."""
     return bool(len(values) and values.min() > 0 and values.max() > _WIDE * values.min())
-
-
-def _signed_scale(axes: Axes, values: np.ndarray) -> None:
-    """Make the axis of signed values logarithmic on both sides of zero, if their sizes differ much.
-
-    It is linear between both sides, up to the smallest size or 1e-8 of the largest.
-    """
-    sizes = np.abs(values)
-    if _is_wide(sizes):
-        axes.set_yscale("symlog", linthresh=max(float(sizes.min()), 1e-8 * float(sizes.max())))
 
 
 def _note(axes: Axes, text: str) -> None:

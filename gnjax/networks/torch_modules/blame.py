@@ -46,8 +46,8 @@ def blamed(
 ) -> str:
     """A sentence about the first operator that JAX computes otherwise than PyTorch, or "".
 
-    PyTorch runs the exported graph. Every operator is also computed by its translation to JAX, from
-    the operands that PyTorch has computed, so that no difference reaches a later operator.
+    Every operator of the exported graph is also computed by its translation to JAX, from the
+    operands that PyTorch has computed, so that no difference reaches a later operator.
 
     Args:
       exported: the program of ``torch.export``.

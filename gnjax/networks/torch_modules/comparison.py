@@ -192,9 +192,8 @@ def _check_beside_changes(
 def _output_sizes(array: np.ndarray) -> np.ndarray:
     """How large each output of a module is, (1, ...) for outputs (n, ...), to judge its errors by.
 
-    That is the largest finite absolute value among the n samples, and 1 where all are 0. If n = 1
-    there is one value for each output, which can be near 0 by chance, as one logit of many
-    thousands is. Then no output counts as smaller than the root mean square of all outputs.
+    That is the largest finite absolute value among the n samples, and 1 where all are 0. A single
+    value can be near 0 by chance: with n = 1 no size is below the root mean square of all outputs.
     """
     finite = np.where(np.isfinite(array), np.abs(array), 0.0)
     sizes = _largest_of_samples(finite)

@@ -38,11 +38,7 @@ def exported(
     """The program that ``torch.export`` makes of a module, and whether it takes any batch size.
 
     Where the operators depend on the number of samples, the program is for the number at hand.
-
-    Args:
-      module: the ``torch.nn.Module``.
-      forward: a function of the module and the tensors of x to the list of its outputs.
-      example: makes tensors like those of x for a number of samples; None for the number at hand.
+    ``example`` makes tensors like those of x for a number of samples; None for the one at hand.
     """
     try:
         program = _export(module, forward, example(_SAMPLES), any_size=True)
@@ -110,11 +106,7 @@ def _export(module: Any, forward: _Forward, leaves: Sequence[Any], *, any_size: 
 
 
 class _InForwardError(Exception):
-    """An error inside of forward, to which PyTorch cannot add the graph so far.
-
-    PyTorch would print that graph to sys.stderr, although the export may be tried again, or the
-    error is raised for the user anyway.
-    """
+    """An error inside of forward, to which PyTorch cannot add the graph, as it would print that."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__()
@@ -161,9 +153,7 @@ def _is_for_any_size(program: Any) -> bool:
 def _cut_where_no_grad(program: Any) -> None:
     """Put a detach behind what is computed under ``torch.no_grad()``, which the graph forgets.
 
-    A module has no derivative through such results, and an operator ``detach`` says so in the
-    exported program, where the translation to JAX stops the derivative, too. The detached tensor
-    takes the place of each result wherever it is used, also among the outputs of the program.
+    The detached tensor takes the place of each result, also among the outputs of the program.
     """
     for node in list(program.graph.nodes):
         sets_grad = node.target is torch().ops.higher_order.wrap_with_set_grad_enabled

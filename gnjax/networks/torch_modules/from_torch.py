@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,7 +26,6 @@ from gnjax.networks.torch_modules.arrays import from_tensor, tensor_of, torch, t
 from gnjax.networks.torch_modules.blame import blamed
 from gnjax.networks.torch_modules.comparison import compare, noticed, noticing
 from gnjax.networks.torch_modules.export import exported
-from gnjax.networks.torch_modules.names import nested, paths_of
 from gnjax.networks.torch_modules.original import (
     Original,
     in_format,
@@ -94,10 +94,32 @@ def from_torch(
         )
         raise ValueError(msg)
     arrays = {**dict(module_copy.named_parameters()), **dict(module_copy.named_buffers())}
-    params = nested({name: _array(arrays[name], dtype) for name in trained})
+    params = _nested({name: _array(arrays[name], dtype) for name in trained})
     fixed = {name: _array(t, None) for name, t in arrays.items() if name not in trained}
-    call = _TorchCall(module_copy, paths_of(module_copy), tuple(trained), output)
-    return Partial(call, fixed), params
+    first_names: dict[int, str] = {}  # by the id of a tensor, which layers may share
+    paths = {
+        name: first_names.setdefault(id(tensor), name)
+        for name, tensor in (
+            *module_copy.named_parameters(remove_duplicate=False),
+            *module_copy.named_buffers(remove_duplicate=False),
+        )
+    }
+    return Partial(_TorchCall(module_copy, paths, tuple(trained), output), fixed), params
+
+
+def _nested(flat: Mapping[str, Any]) -> Params:
+    """A dict of dicts in the same order: "layers.0.weight" is at ["layers"]["0"]["weight"].
+
+    Its dicts are ordered, as JAX would sort the keys of others.
+    """
+    nested: OrderedDict[str, Any] = OrderedDict()
+    for name, value in flat.items():
+        *modules, own_name = name.split(".")
+        innermost = nested
+        for module in modules:
+            innermost = innermost.setdefault(module, OrderedDict())
+        innermost[own_name] = value
+    return nested
 
 
 def _check_module(module: Any) -> None:
@@ -169,10 +191,7 @@ def _remedy(module: Any) -> str:
 
 
 def _array(tensor: Any, dtype: DTypeLike | None) -> jax.Array:
-    """A tensor as an array of JAX in ``dtype``, or in its own dtype where that is None.
-
-    JAX turns types of 64 bits into those of 32 bits where its 64-bit mode is off.
-    """
+    """A tensor as an array of JAX in ``dtype``, or in its own dtype where that is None."""
     values = from_tensor(tensor)
     return on_device(values, jax.dtypes.canonicalize_dtype(dtype or values.dtype))
 
@@ -198,17 +217,12 @@ class _TorchCall:
     compared: dict[bytes, list[np.ndarray]] = field(default_factory=dict)  # outputs of the last
 
     def __call__(self, fixed: dict[str, jax.Array], params: Params, x: Any) -> Any:
-        """The outputs of the module's translation to JAX, at the samples x.
+        """The outputs of the module's translation to JAX, at the samples x, a pytree of (n, ...).
 
         Everything is computed in the dtype of ``params``. Only if the parameters have several
         dtypes, the same as in the module, does each keep its own. Where a comparison is asked for
-        (:func:`gnjax.networks.torch_modules.comparison.noticed`), and nothing is traced, the module
-        itself is called as well, and its outputs are returned.
-
-        Args:
-          fixed: buffers, and parameters that are not differentiated, by their paths.
-          params: the differentiated parameters, a dict of dicts as :func:`from_torch` returns it.
-          x: a pytree of arrays (n, ...).
+        (:func:`noticed`), and nothing is traced, the outputs are those of the module itself.
+        ``fixed`` are buffers, and parameters that are not differentiated, by their paths.
         """
         arrays = flatten_dict(params, sep=".")
         dtype = jnp.result_type(*arrays.values())
@@ -227,9 +241,6 @@ class _TorchCall:
         translation = self._translation(leaves, structure, dtype, keeps_types)
         numbers = [*arrays.values(), *leaves]
         traced = any(isinstance(number, jax.core.Tracer) for number in numbers)
-        # ``noticed`` records that a module was called, and whether it takes any number of samples:
-        # then a few are enough to compare it. Where a comparison is asked for, it returns the model
-        # as the library differentiates it, with some equations rewritten, and else None.
         rewritten_model = noticed(any_size=translation.any_size)
         if rewritten_model is not None and not traced:
             return self._compared(
@@ -320,8 +331,7 @@ class _TorchCall:
 class _Forward:
     """A function of a module and the tensors of x to the list of tensors that count as outputs.
 
-    ``structure`` is the pytree of x, and ``output`` says which outputs count. After a call
-    ``results`` is the pytree structure of these outputs.
+    After a call ``results`` is the pytree structure of these outputs.
     """
 
     def __init__(self, structure: Any, output: Output) -> None:
@@ -335,10 +345,7 @@ class _Forward:
 
 
 def _call(module: Any, x: Any) -> Any:
-    """What ``module`` returns for x: a tuple x is several arguments, and a dict may be keywords.
-
-    A dict is keywords if the module's forward has arguments of all its names.
-    """
+    """What ``module`` returns for x: a tuple is several arguments, a dict keywords of forward's."""
     if type(x) is dict:
         names = inspect.signature(module.forward).parameters
         takes_any = any(p.kind is p.VAR_KEYWORD for p in names.values())

@@ -76,10 +76,7 @@ def _step(node: Any) -> Step:
 
 @cache
 def _share_at_ends(*, of_tensors: bool) -> float:
-    """The derivative of PyTorch's clamp(x, min) by x at x = min, in the installed release.
-
-    With ``of_tensors`` the bound is a tensor, for which the derivative may be another one.
-    """
+    """The derivative of PyTorch's clamp(x, min) by x at x = min, a number or a tensor."""
     with torch().inference_mode(mode=False), torch().enable_grad():
         x = torch().ones((), requires_grad=True)
         low = torch().ones(()) if of_tensors else 1.0
@@ -88,10 +85,9 @@ def _share_at_ends(*, of_tensors: bool) -> float:
 
 
 def _operator(target: Any) -> str:
-    """The name by which the translation of an operator is looked up: "add" for aten::add.Tensor.
+    """The name of a node's operator in our table: "add" for aten::add.Tensor.
 
-    ``target`` is the operator of a node in PyTorch's graph. Functions of Python get the prefix
-    "python.", and operators of higher order, which take functions, "torch.".
+    Functions of Python get the prefix "python.", and operators that take functions "torch.".
     """
     if isinstance(target, torch()._ops.HigherOrderOperator):
         return f"torch.{target.__name__}"

@@ -78,17 +78,13 @@ def _scatter(
 ) -> jax.Array:
     """x with the entries whose position along ``dim`` is ``index`` set to ``source``.
 
-    With ``reduce`` "add" or "multiply" the source is added to these entries or multiplied with
-    them. Other axes have the position within ``index``.
+    With ``reduce`` "add" or "multiply" they are increased by or multiplied with the source.
     """
     return getattr(x.at[_grid(x, dim, index)], reduce)(_cut(source, index))
 
 
 def _cut(source: Any, index: jax.Array) -> Any:
-    """The first entries of ``source`` on every axis, as many as the smaller ``index`` has.
-
-    PyTorch's scatter uses no others. A number comes back as it is.
-    """
+    """The first entries of ``source``, as many as ``index`` has: PyTorch uses no others."""
     if not hasattr(source, "shape") or not source.ndim:
         return source
     return source[tuple(slice(0, size) for size in index.shape)]

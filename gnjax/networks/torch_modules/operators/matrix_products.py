@@ -38,11 +38,10 @@ def _convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> jax.Array:
-    """A convolution, or its transpose, of images (n, channels, ..) with any number of axes.
+    """A convolution, or its transpose, of images (n, channels, ..) or one image (channels, ..).
 
-    This is PyTorch's operator of this name, with its arguments. A list of one number, such as a
-    stride, stands for that number on every axis. x may also be a single image, without the axis of
-    the samples. The weight is (out, in / groups, ..), and (in, out / groups, ..) if transposed.
+    A list of one number, such as a stride, stands for that number on every axis. The weight is
+    (out, in / groups, ..), and (in, out / groups, ..) if transposed.
     """
     axes = weight.ndim - 2
     single_image = x.ndim == axes + 1

@@ -30,8 +30,7 @@ def _batch_norm(
 ) -> tuple[jax.Array, None, None]:
     """PyTorch's batch norm in evaluation mode: (x - mean) / sqrt(variance + eps) weight + bias.
 
-    All vectors have one number for each channel of x (n, channels, ..); the mean and variance are
-    those stored in training, and ``momentum``, by which training updates them, is not used.
+    All vectors have one number for each channel of x (n, channels, ..).
     """
     scale = jax.lax.rsqrt(variance + eps)
     normalised = (x - _by_channel(mean, x)) * _by_channel(scale, x)
@@ -41,10 +40,7 @@ def _batch_norm(
 def _scaled(
     normalised: jax.Array, weight: jax.Array | None, bias: jax.Array | None, x: jax.Array
 ) -> jax.Array:
-    """weight ``normalised`` + bias, with one weight and bias for each channel, where not None.
-
-    ``normalised`` and x have the shape (n, channels, ..).
-    """
+    """weight ``normalised`` + bias, (n, channels, ..), with one of each for a channel, or None."""
     normalised = normalised if weight is None else normalised * _by_channel(weight, x)
     return normalised if bias is None else normalised + _by_channel(bias, x)
 
@@ -65,11 +61,7 @@ def _batch_norm_of_input(
     momentum: float,
     eps: float,
 ) -> tuple[jax.Array, None, None]:
-    """Normalise each channel of x (n, channels, ..) by its own mean and variance over all else.
-
-    PyTorch exports instance normalisation as this operator, with the samples as channels of one
-    image.
-    """
+    """Normalise each channel of x (n, channels, ..) by its own mean and variance over all else."""
     axes = [axis for axis in range(x.ndim) if axis != 1]
     return _scaled(_normalised(x, axes, eps), weight, bias, x), None, None
 
@@ -97,11 +89,7 @@ def _group_norm(
     groups: int,
     eps: float,
 ) -> tuple[jax.Array, None, None]:
-    """PyTorch's native_group_norm: each group of channels of a sample is normalised by itself.
-
-    x is (n, channels, ..), so that the numbers of samples, channels and pixels, which the operator
-    takes as well, are not read.
-    """
+    """Each group of channels of a sample of x (n, channels, ..) is normalised by itself."""
     by_group = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
     normalised = _normalised(by_group, (2,), eps).reshape(x.shape)
     return _scaled(normalised, weight, bias, x), None, None

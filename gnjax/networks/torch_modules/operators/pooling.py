@@ -24,10 +24,7 @@ Pairs = list[tuple[int, int]]  # for each axis the pixels added before and after
 def _for_every_axis(
     numbers: int | Sequence[int] | None, default: Sequence[int], count: int
 ) -> list[int]:
-    """A number for each of ``count`` axes, such as a stride, from an argument of PyTorch.
-
-    The argument is one number for all axes or a list. None or an empty list stand for ``default``.
-    """
+    """A number for each of ``count`` axes, such as a stride; no numbers stand for ``default``."""
     values = [numbers] if isinstance(numbers, int) else list(numbers or ()) or list(default)
     return values * count if len(values) == 1 else values
 
@@ -42,9 +39,7 @@ def _borders(
 ) -> Pairs:
     """The padding before and after every axis, for windows as PyTorch places them.
 
-    All arguments but the last have one number for each axis: its length, and the window's size,
-    stride, padding and dilation. Windows start at multiples of the stride, as far as they fit. With
-    ``ceil_mode`` one more window may stick out at the end, and more padding is added there for it.
+    With ``ceil_mode`` one more window may stick out at the end, and more padding is added for it.
     """
     borders = []
     for size, window, stride, pad, dilation in zip(
@@ -114,9 +109,8 @@ def _dilated_maxima(
 ) -> jax.Array:
     """Maxima over dilated windows of a padded array, one window size for each of its last axes.
 
-    A window of size w and dilation d has the pixels s, s + d, .., s + d (w - 1). For each offset
-    inside a window, a strided slice has the pixel at this offset of every window. The maximum is
-    over the stacked slices; of equal pixels the first has the derivative.
+    For each offset inside a window, a strided slice has the pixel at this offset of every window.
+    The maximum is over the stacked slices; of equal pixels the first has the derivative.
     """
     slices = []
     for offsets in itertools.product(*map(range, windows)):
@@ -164,10 +158,9 @@ def _avg_pool(
 
 
 def _adaptive_avg_pool(x: jax.Array, sizes: Sequence[int]) -> jax.Array:
-    """PyTorch's adaptive_avg_pool: means over s windows on each of the last axes, s in ``sizes``.
+    """Means over s windows on each of the last axes, s in ``sizes``, by a matrix (n, s) each.
 
-    On an axis of length n window i goes from floor(i n / s) to ceil((i + 1) n / s). The means are
-    taken along one axis after the other, as products with a matrix (n, s).
+    On an axis of length n window i goes from floor(i n / s) to ceil((i + 1) n / s).
     """
     for axis, size in enumerate(sizes, start=x.ndim - len(sizes)):
         length = x.shape[axis]
@@ -184,11 +177,9 @@ def _adaptive_avg_pool(x: jax.Array, sizes: Sequence[int]) -> jax.Array:
 
 
 def _adaptive_max_pool(x: jax.Array, sizes: Sequence[int]) -> tuple[jax.Array, None]:
-    """PyTorch's adaptive_max_pool: maxima of s windows on each of the last axes, s in ``sizes``.
+    """Maxima over the windows of :func:`_adaptive_avg_pool`, and None in place of their indices.
 
-    On an axis of length n window i goes from floor(i n / s) to ceil((i + 1) n / s). The last axis
-    goes first, so that of equal entries of a window the first in memory has the derivative. None
-    stands for PyTorch's second result, the indices, which no other operator of a graph reads.
+    The last axis goes first, so that of equal entries the first in memory has the derivative.
     """
     for axis, size in reversed(list(enumerate(sizes, start=x.ndim - len(sizes)))):
         length = x.shape[axis]

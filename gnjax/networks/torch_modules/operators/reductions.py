@@ -83,10 +83,7 @@ def extreme(
 def _sort(
     x: jax.Array, dim: int = -1, descending: bool = False, **names: Any
 ) -> tuple[jax.Array, jax.Array]:
-    """The entries sorted along an axis, and the index that each had before.
-
-    ``names`` are further arguments of PyTorch: JAX's sort is stable in any case.
-    """
+    """The entries sorted along an axis, and the index that each had before; stable in any case."""
     indices = jnp.argsort(x, dim, descending=descending)
     return jnp.take_along_axis(x, indices, dim), indices
 

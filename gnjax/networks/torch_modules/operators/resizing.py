@@ -44,10 +44,7 @@ def _linear(
     align_corners: bool,
     scales: Sequence[float] | None = None,
 ) -> jax.Array:
-    """Images x (n, c, ..) in new sizes, interpolated linearly along one axis after the other.
-
-    Along an axis the new pixels are a matrix (new length, old length) times the old ones.
-    """
+    """Images x (n, c, ..) in new sizes, interpolated linearly along one axis after the other."""
     lengths, steps = _lengths(x, sizes, scales)
     for axis, (length, step) in enumerate(zip(lengths, steps, strict=True), start=2):
         weights = jnp.asarray(_weights(x.shape[axis], length, step, align_corners), x.dtype)
