@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from gnjax.networks.parameters import Groups, grouped, natural_order
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.limits import LIMITS, Limits
-from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.validation import check_known
 from gnjax.operators.blocks.diagonal_blocks import DiagonalBlocks, diagonal_blocks, entry_blocks
 from gnjax.operators.blocks.label_parts import row_parts
@@ -221,8 +220,13 @@ def block_spectra(
         ):
             advance()  # at first for the formation of all blocks, then for the block before
             bound = diagonal.rank_bound_of(len(blocks))
-            spectrum = _block(name, block_parameters, block, bound, limits)
-            blocks.append(replace(spectrum, terms=block_terms))
+            spectrum = eigenvalues(block, limits=limits)  # of the rows that are left of the block
+            condition = None
+            if spectrum.values[-1] >= -spectrum.errors[-1]:
+                condition = condition_of_spectrum(block, spectrum, block_parameters, bound)
+            if len(spectrum) < block_parameters:
+                spectrum = with_zeros(spectrum, block_parameters)
+            blocks.append(BlockSpectrum(name, block_parameters, spectrum, condition, block_terms))
         advance()
     floor = _ZERO * max(float(np.abs(block.spectrum.values).max()) for block in blocks)
     distance_of_pairs, distance_errors = distances([block.spectrum for block in blocks], floor)
@@ -301,23 +305,3 @@ def _operator(op: Any, x: Any, y: Any, options: dict[str, Any]) -> Any:
         msg = "the blocks of a model are those at samples; give x too, as block_spectra(model, x)"
         raise ValueError(msg)
     return op
-
-
-def _block(
-    name: str,
-    parameters: int,
-    op: Operator,
-    bound: Callable[[], RankBound] | None,
-    limits: Limits,
-) -> BlockSpectrum:
-    """The spectrum and kappa of a block with ``parameters`` rows and at most the rank ``bound()``.
-
-    ``op`` has the same non-zero eigenvalues, and may have fewer rows.
-    """
-    spectrum = eigenvalues(op, limits=limits)
-    condition = None
-    if spectrum.values[-1] >= -spectrum.errors[-1]:
-        condition = condition_of_spectrum(op, spectrum, parameters, bound)
-    if len(spectrum) < parameters:
-        spectrum = with_zeros(spectrum, parameters)
-    return BlockSpectrum(name, parameters, spectrum, condition)

@@ -53,7 +53,11 @@ def class_shares(
     classes = np.unique(labels[labels >= 0]) if labels.dtype.kind in "iu" else labels[:0]
     if len(classes) < 2 or len(jacobian) % labels.size:
         return ()
-    class_of_label, names = _classes_or_bands(labels, classes)
+    flat, names = labels.ravel(), [str(label) for label in classes.tolist()]
+    class_of_label = np.where(flat < 0, -1, np.searchsorted(classes, flat))
+    if len(classes) > _CLASSES:
+        middle = [f"band {band + 1}" for band in range(1, _BANDS - 1)]
+        class_of_label, names = frequency_bands(flat, _BANDS), ["most frequent", *middle, "rarest"]
     class_of_row = np.repeat(class_of_label, len(jacobian) // labels.size)
     squares = [np.square(jacobian @ vectors) for vectors in (top, bottom)]
     shares_of_rows = [(s / s.sum(axis=0)).mean(axis=1) for s in squares]
@@ -68,13 +72,3 @@ def class_shares(
         for index, name in enumerate(names)
         if (class_of_label == index).any()
     )
-
-
-def _classes_or_bands(labels: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """The index of each label's class, or of its band, (-1 for none), and the names by index."""
-    flat = labels.ravel()
-    if len(classes) <= _CLASSES:
-        indices = np.searchsorted(classes, flat)
-        return np.where(flat < 0, -1, indices), [str(label) for label in classes.tolist()]
-    middle = [f"band {band + 1}" for band in range(1, _BANDS - 1)]
-    return frequency_bands(flat, _BANDS), ["most frequent", *middle, "rarest"]

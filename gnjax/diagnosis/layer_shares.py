@@ -101,13 +101,11 @@ def shortened(names: Sequence[str], width: int) -> list[str]:
     """
     kept = max(width - len(_CUT), 2)
     heads = sorted(range(1, kept), key=lambda head: abs(2 * head - kept))
-    cuts = ([_cut(name, width, head, kept - head) for name in names] for head in heads)
+    cuts = (
+        [n if len(n) <= width else n[:head] + _CUT + n[head - kept :] for n in names]
+        for head in heads
+    )
     best = max(cuts, key=lambda cut: len(set(cut)))  # the first of those that keep the most apart
     return [
         name if best.count(short) > 1 else short for name, short in zip(names, best, strict=True)
     ]
-
-
-def _cut(name: str, width: int, head: int, tail: int) -> str:
-    """A name of more than ``width`` letters with that many at its beginning and its end."""
-    return name if len(name) <= width else name[:head] + _CUT + name[-tail:]

@@ -150,6 +150,10 @@ def _bound(lefts: _Side, rights: _Side, sigma: Condition, product_error: Error) 
         terms = np.where(bottoms > 0, (tops / bottoms) ** 2 * (1 + _MARGIN), np.inf)
         convex = raised(sigma.value * (tops**2).sum() / lowered((bottoms**2).sum()))
         maximum = max(convex, raised(sigma.value * terms.max()))
+        # log alpha_l, which does not under- or overflow
+        logs = 2 * np.log([[e.smallest for e in side] for side in (lefts, rights)]).sum(axis=0)
+    shares = np.exp(logs - logs.max()) if np.isfinite(logs.max()) else np.zeros(len(logs))
+    weights = shares / shares.sum() if shares.any() else np.full(len(logs), np.nan)
     reason = _why_not_applicable(lefts, rights) or sigma.reason
     if not reason and not math.isfinite(maximum):
         reason = "the bound is too large for a float64 number"
@@ -157,7 +161,7 @@ def _bound(lefts: _Side, rights: _Side, sigma: Condition, product_error: Error) 
         None if reason else convex,
         None if reason else maximum,
         terms,
-        _layer_weights(lefts, rights),
+        weights,
         sigma.value,
         *(np.array([e.largest for e in lefts]), np.array([e.smallest for e in lefts])),
         *(np.array([e.largest for e in rights]), np.array([e.smallest for e in rights])),
@@ -179,18 +183,6 @@ def _products_of_ends(lefts: _Side, rights: _Side) -> tuple[np.ndarray, np.ndarr
         tops = tops * [math.ldexp(e.above, -power) for e in side]
         bottoms = bottoms * [math.ldexp(e.below, -power) for e in side]
     return tops * (1 + _MARGIN), bottoms / (1 + _MARGIN)
-
-
-def _layer_weights(lefts: _Side, rights: _Side) -> np.ndarray:
-    """The weights gamma_l = alpha_l / sum alpha of Lemma 2, (L,), nan where all alpha are 0.
-
-    Their logarithms do not under- or overflow.
-    """
-    with np.errstate(divide="ignore"):
-        logs = 2 * np.log([[e.smallest for e in side] for side in (lefts, rights)]).sum(axis=0)
-    peak = logs.max()
-    shares = np.exp(logs - peak) if np.isfinite(peak) else np.zeros(len(logs))
-    return shares / shares.sum() if shares.any() else np.full(len(logs), np.nan)
 
 
 def _why_not_applicable(lefts: _Side, rights: _Side) -> str:

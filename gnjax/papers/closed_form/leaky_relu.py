@@ -112,7 +112,13 @@ def leaky_relu_gauss_newtons(
     for slope in slopes:
         layer = leaky_layer(V, W, X, slope)
         if _is_small(layer, limits):
-            yield _factored(layer)
+            data = np.asarray(layer.inputs).T  # (n, d); X enters Eq 10 as X^T X alone
+            compaction = compaction_error(data.shape, data.dtype, float(np.linalg.norm(data)))
+            inputs = on_device(compact(data).T)
+            factor = _jacobian(layer.outer, inputs, layer.slopes, layer.hidden)
+            error = stored_bound(_jacobian_error(layer, inputs, compaction), factor.dtype)
+            compacted = inputs.shape != layer.inputs.shape
+            yield Factored(factor, error, MEASURED if compacted else PROVED)
             continue
         passes = on_device((by_numpy(layer.before) >= 0).astype(layer.outer.dtype))
         both_pass = _gram_of_paths(layer.outer, passes) if both_pass is None else both_pass
@@ -182,17 +188,6 @@ def _activations(
     slopes = jnp.where(before >= 0, 1.0, slope).astype(before.dtype)
     absolute = jnp.matmul(jnp.abs(inner), jnp.abs(inputs), precision="highest")
     return before, slopes, slopes * before, slopes * absolute
-
-
-def _factored(layer: LeakyLayer) -> Factored:
-    """J J^T by the factor J of Lemma 3, for a factor of X^T X with at most n rows in place of X."""
-    data = np.asarray(layer.inputs).T  # (n, d); X enters Eq 10 as X^T X alone
-    compaction = compaction_error(data.shape, data.dtype, float(np.linalg.norm(data)))
-    inputs = on_device(compact(data).T)
-    factor = _jacobian(layer.outer, inputs, layer.slopes, layer.hidden)
-    error = stored_bound(_jacobian_error(layer, inputs, compaction), factor.dtype)
-    compacted = inputs.shape != layer.inputs.shape
-    return Factored(factor, error, MEASURED if compacted else PROVED)
 
 
 @jax.jit

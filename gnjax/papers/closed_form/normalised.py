@@ -132,7 +132,13 @@ def layer_norm_gauss_newton(
     triangle = triangular_factor(phi.reshape(n * k, -1) / n**0.5)
     moves = _layer_norm_moves(net.outer, centred, rows)
     factor = triangle @ moves
-    return _stored(factor, _layer_norm_error(net, rows, triangle, moves))
+    # The error of M x_j in units of eps m^{1/2} s_j is a few roundings of |V| |x_j|. It is
+    # multiplied by the norms of Phi and T, and so is the rounding of Q R and of the product.
+    reach = float((np.linalg.norm(rows, axis=1) * np.linalg.norm(net.inner)).max())
+    reach /= len(net.inner) ** 0.5
+    size = max(n * k, sum(net.inner.shape))
+    rounding = 2 * (2 + reach) * spectral_error(size, rows.dtype)
+    return _stored(factor, rounding * float(np.linalg.norm(triangle) * np.linalg.norm(moves)))
 
 
 def batch_norm_rank(d: int, k: int, m: int) -> int:
@@ -259,17 +265,3 @@ def _layer_norm_moves(outer: _Array, centred: _Array, rows: _Array) -> _Array:
     by_scale[: k * d] = np.einsum("ci,ia->cai", outer, centred).reshape(k * d, m)
     by_shift[k * d + n :] = outer
     return moves
-
-
-def _layer_norm_error(net: _Network, rows: _Array, triangle: _Array, moves: _Array) -> float:
-    """A bound on how far the singular values of the factor are from those of J / sqrt(n).
-
-    The error of M x_j relative to s_j is a few roundings of |V| |x_j|. It is multiplied by the
-    norms of Phi and T, and so is the rounding of Q R and of the product.
-    """
-    # The largest ||V||_F |x_j| / (m^{1/2} s_j): the rounding of M x_j in units of eps m^{1/2} s_j.
-    reach = float((np.linalg.norm(rows, axis=1) * np.linalg.norm(net.inner)).max())
-    reach /= len(net.inner) ** 0.5
-    size = max(len(net.x) * len(net.outer), sum(net.inner.shape))
-    rounding = 2 * (2 + reach) * spectral_error(size, rows.dtype)
-    return rounding * float(np.linalg.norm(triangle) * np.linalg.norm(moves))
