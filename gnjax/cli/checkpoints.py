@@ -163,9 +163,8 @@ def _by_plain_name(names: list[str]) -> dict[str, list[str]]:
 def _prefix(names: list[str], names_there: list[str], path: Path) -> str:
     """The prefix that all parameters have in the checkpoint: "", "model/" or the like.
 
-    ``names`` are those of the model and ``names_there`` those in the checkpoint, both plain. The
-    prefixes "" and "model/" are taken before others. One other prefix is taken where all of its
-    parts are usual names for a model, as other arrays of the same names may be an optimiser's.
+    "" and "model/" are taken before others. One other prefix is taken where all of its parts are
+    usual names for a model, as other arrays of the same names may be an optimiser's.
     """
     possible = {
         name.removesuffix(names[0]) for name in names_there if f"/{name}".endswith(f"/{names[0]}")

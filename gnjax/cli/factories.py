@@ -32,11 +32,7 @@ class MistakeError(ValueError):
 
 @contextmanager
 def told_with(factory: str) -> Iterator[None]:
-    """A context that turns errors of a factory into a MistakeError with the factory's name.
-
-    They are what the factory raises, an OSError where it finds no file, and what the library raises
-    about what it returned.
-    """
+    """A context that turns errors of a factory and its model into a MistakeError that names it."""
     try:
         yield
     except (ValueError, OSError) as error:

@@ -141,8 +141,7 @@ def _add_diagnose(commands: argparse._SubParsersAction[argparse.ArgumentParser])
 def _diagnose(parsed: argparse.Namespace) -> None:
     """Print the diagnosis of the model that a factory makes, and draw it if that was asked for.
 
-    Errors of the factory, and of the diagnosis of what it returned, get the factory's name. The
-    picture's format is checked before the work, which may take long.
+    The picture's format is checked before the work, which may take long.
     """
     precision.enable_x64()
     with told_with(parsed.factory):

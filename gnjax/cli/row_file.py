@@ -18,9 +18,8 @@ _LONGEST = 2**16  # bytes of the first line that are read of any file
 class Rows:
     """The rows in a file that was begun with these settings, or a new file.
 
-    A line is written at once and flushed to the disk. A last line without its end, as a process
-    leaves it that was killed while it wrote, is dropped. A file that this command did not begin is
-    refused before anything in it is changed.
+    A last line without its end, as a process leaves it that was killed while it wrote, is dropped.
+    A file that this command did not begin is refused before anything in it is changed.
     """
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:

@@ -35,11 +35,7 @@ _RETURNS = (
 
 
 def add_series(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand ``series`` with its arguments, among them those of a factory.
-
-    ``_RETURNS`` says in the help what the factory may return. All options that change a row are
-    also written to the header of the file of rows (:func:`_rows`).
-    """
+    """Add the subcommand ``series``; :func:`_rows` writes options that change a row to its file."""
     parser = commands.add_parser("series", help="the curvature at every checkpoint of a run")
     parser.set_defaults(run=run_series)
     add_arguments(parser, _RETURNS)

@@ -37,10 +37,8 @@ _RETURNS = "an operator, a matrix, model, (model, x), (model, x, y) or (model, x
 def add_spectrum(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand ``spectrum`` with its arguments, among them those of a factory.
 
-    ``commands`` are the subcommands of ``gnjax``. Most options have no default here: None says that
-    the user did not give the option, and :func:`run_spectrum` refuses one that has no meaning for
-    what the factory returned or for the answer that was asked for, such as --loss for a matrix. The
-    value in brackets in a help text is the one that is used where the option is not given.
+    Most options have no default here, so that :func:`run_spectrum` can refuse one that was given
+    and has no meaning, such as --loss for a matrix. The help has the value used in brackets.
     """
     parser = commands.add_parser("spectrum", help="eigenvalues, kappa or density of a matrix")
     parser.set_defaults(run=run_spectrum)
@@ -59,11 +57,7 @@ def add_spectrum(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run_spectrum(parsed: argparse.Namespace) -> int:
-    """Print what was asked for; return 1 if it is not finished.
-
-    Only the result goes to stdout, so that --json can be piped. A result without the attribute
-    ``finished`` or ``converged`` is always so.
-    """
+    """Print what was asked for, and it alone to stdout; return 1 if it is not finished."""
     precision.enable_x64()
     with told_with(parsed.factory):
         if parsed.out is not None:

@@ -171,7 +171,7 @@ def parse_idx(data: bytes, name: str) -> Pixels:
     """The array in an idx file of unsigned bytes, the format of MNIST.
 
     The file has the bytes 0, 0, 0x08 and the number of axes, then the length of each axis as a
-    big-endian integer of four bytes, then the elements. ``name`` is for error messages.
+    big-endian integer of four bytes, then the elements.
     """
     if len(data) < 4 or data[:3] != b"\x00\x00\x08":
         msg = f"{name} does not begin as an idx file of unsigned bytes; replace it"
@@ -227,11 +227,7 @@ def parse_cifar_rows(members: Mapping[str, bytes]) -> tuple[Pixels, Labels]:
 
 
 def cifar_rows(batches: Mapping[str, bytes], counts: Sequence[int]) -> bytes:
-    """CIFAR-10's binary form of the first ``counts[i]`` images of each i-th pickled batch.
-
-    ``batches`` has the bytes of each pickled batch by name. In the binary form, which
-    :func:`parse_cifar_rows` reads, an image is its label, one byte, and 3,072 bytes of pixels.
-    """
+    """What :func:`parse_cifar_rows` reads, of the first ``counts[i]`` images of each i-th batch."""
     rows_of_batches = []
     for data, count in zip(batches.values(), counts, strict=True):
         pixels, labels = _parse_batch(data)

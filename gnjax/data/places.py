@@ -112,9 +112,8 @@ def user_places(root: Path, data: Published, where: str) -> Iterator[tuple[Path,
 def standing_places(name: str, data: Published) -> Iterator[tuple[Path, str]]:
     """Yield (folder, its name in messages) for each folder that is searched by default.
 
-    These are those of GNJAX_DATA and of the system; for data that ships with this package, the
-    folder of the package alone. For a part of a larger data set they include the cache: no mirror
-    has its file, and so the user may put it there.
+    For a part of a larger data set they include the cache: no mirror has its file, so that the user
+    may put it there.
     """
     root = os.environ.get("GNJAX_DATA")
     if root and not data.bundled:
@@ -152,9 +151,8 @@ def download(
 ) -> Path:
     """One archive in the cache with its published sha256, from the first mirror that has it.
 
-    A file that is in the cache with this hash is not downloaded again. ``failures`` says where the
-    data was looked for before, for the error where no mirror has it. ``progress(file name)``
-    returns the progress bar that pooch advances.
+    ``failures`` says where the data was looked for before, for the error where no mirror has it.
+    ``progress(file name)`` returns the progress bar that pooch advances.
     """
     source, folder = fetched_as(name, data)
     path = folder / archive.name

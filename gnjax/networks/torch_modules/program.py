@@ -106,10 +106,7 @@ class Program:
 
 
 def filled(tree: Any, values: Mapping[str, Any]) -> Any:
-    """A tree of lists, tuples and dicts with each :class:`Ref` replaced by its value.
-
-    A ``Ref`` is the name of an earlier result, and ``values`` has the results by their names.
-    """
+    """A tree of lists, tuples and dicts with each :class:`Ref` replaced by its value."""
     if isinstance(tree, Ref):
         return values[tree.name]
     if isinstance(tree, dict):
@@ -120,10 +117,7 @@ def filled(tree: Any, values: Mapping[str, Any]) -> Any:
 
 
 def typed(value: Any, dtype: str | None) -> Any:
-    """The array in the dtype that PyTorch gives it; None leaves it as it is.
-
-    JAX turns types of 64 bits into those of 32 bits where its 64-bit mode is off.
-    """
+    """The array in the dtype that PyTorch gives it, if JAX's mode has it; None leaves it."""
     if dtype is None:
         return value
     jax_dtype = jax.dtypes.canonicalize_dtype(jnp.dtype(dtype))
