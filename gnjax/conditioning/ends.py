@@ -61,11 +61,6 @@ class Problem:
         bound_of_operator = rank_of(self.op)
         return bound_of_operator if self.limit is None else least(bound_of_operator, self.limit())
 
-    @property
-    def rank_bound(self) -> int:
-        """A number that the rank of ``op`` does not exceed."""
-        return self.bound.value
-
 
 @dataclass(frozen=True)
 class Enclosure:
@@ -192,7 +187,7 @@ def _rank(problem: Problem, values: np.ndarray, errors: np.ndarray) -> tuple[int
     is_positive = values > errors  # certified, for each eigenvalue
     if is_positive[-1] and not facts_of(problem.op).assumed:
         return problem.size, FULL  # whatever structure says
-    bound_by_structure = problem.rank_bound
+    bound_by_structure = problem.bound.value
     contradicted = bool(is_positive[bound_by_structure:].any())
     bound = problem.size if contradicted else bound_by_structure
     if bound and is_positive[bound - 1]:

@@ -29,12 +29,12 @@ _FORMING = 1e6  # cost of one entry of a matrix that is slow to form: too high t
 def _refuses(problem: Problem) -> str:
     """Why the method does not apply: the matrix is too large, or another rank was given."""
     refused = dense.METHOD.refuses(problem)
-    if not refused and problem.rank is not None and problem.rank != problem.rank_bound:
-        return (
-            "method='inverse' answers for the whole range that structure allows, of rank "
-            f"{problem.rank_bound}; for an assumed rank of {problem.rank} use 'factored' or 'dense'"
-        )
-    return refused
+    if refused or problem.rank is None or problem.rank == (bound := problem.bound.value):
+        return refused
+    return (
+        "method='inverse' answers for the whole range that structure allows, of rank "
+        f"{bound}; for an assumed rank of {problem.rank} use 'factored' or 'dense'"
+    )
 
 
 def _cost(problem: Problem) -> float:

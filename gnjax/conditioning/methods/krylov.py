@@ -200,7 +200,7 @@ def _unseen_rank(problem: Problem, positive: int) -> tuple[int, str]:
     """
     if problem.rank is not None:
         return problem.rank, GIVEN
-    bound = problem.rank_bound
+    bound = problem.bound.value
     return bound if positive <= bound else problem.size, FLOOR
 
 

@@ -67,7 +67,7 @@ def _deficient(problem: Problem, plan: Plan | None) -> bool:
     if plan is None or factor is None or plan.work <= _LARGE:
         return False
     rows, columns = factor.shape
-    return columns < _WIDE * rows and problem.rank_bound < problem.size
+    return columns < _WIDE * rows and problem.bound.value < problem.size
 
 
 def _cost(problem: Problem) -> float:

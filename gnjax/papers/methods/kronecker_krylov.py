@@ -20,10 +20,10 @@ _PRODUCTS = 600.0  # the number of products that a run is assumed to make, to es
 
 def _refuses(problem: Problem) -> str:
     """Why the method has no answer, or ""."""
-    if problem.rank in (None, problem.rank_bound):
+    if problem.rank in (None, problem.bound.value):
         return ""
     return (
-        f"method='krylov' finds the end of the range, whose rank is at most {problem.rank_bound}; "
+        f"method='krylov' finds the end of the range, whose rank is at most {problem.bound.value}; "
         f"for an assumed rank of {problem.rank} use method='factored' or 'dense'"
     )
 
@@ -39,12 +39,12 @@ def _cost(problem: Problem) -> float:
 def _ends(problem: Problem) -> Ends | None:
     """The largest and the smallest non-zero eigenvalue of G = sum_l A_l (x) B_l, with bounds.
 
-    G is restricted to the largest range that structure allows, of dimension ``rank_bound``. Where
+    G is restricted to the largest range that structure allows, of dimension ``bound.value``. Where
     the terms are far from their mean, the rounding of preconditioned products can hide that the
     smallest eigenvalue is positive; then a factorisation of the matrix answers, if that is small
     enough. None where no eigenvalue exceeds its error.
     """
-    if problem.rank_bound == 0:
+    if problem.bound.value == 0:
         return None
     op: Any = problem.op
     small: OnRange = op.on_range()
@@ -61,11 +61,11 @@ def _ends(problem: Problem) -> Ends | None:
     smallest = Enclosure(
         bottom.ritz, max(bottom.bound - error.value, 0.0), bottom.ritz + error.value
     )
-    source = FLOOR if smallest.low <= 0 else bound_source(problem, problem.rank_bound)
+    source = FLOOR if smallest.low <= 0 else bound_source(problem, problem.bound.value)
     return Ends(
         Enclosure(top.ritz, top.ritz - error.value, top.bound + error.value),
         smallest,
-        problem.rank_bound,
+        problem.bound.value,
         source if problem.rank is None else GIVEN,
         error.value,
         "krylov",
