@@ -71,8 +71,7 @@ def coupling_of(
       net: the network without its loss.
       together: how many samples are evaluated in one batch.
       coarsest: the eps of the coarsest floating format that the model computes in.
-      check: a function that is given the outputs of every batch, and which samples these are, as a
-        slice.
+      check: a function that is given the outputs of every batch, and their samples as a slice.
       apart: the caller declares the samples not to be coupled. Then, as in formats coarser than
         float64, derivatives that differ at up to one sample in a hundred count as those of units at
         their kinks.
@@ -182,8 +181,7 @@ def _direction(net: Network) -> list[jax.Array]:
     """A random direction, arrays like the parameters, with entries of their size, nowhere zero.
 
     The entries are u (|w| + s), with u random in (-1, 1), the parameter w, and the root mean square
-    s of its array (1 where that is zero). A step along this direction changes every parameter by a
-    similar share, as rounding does, and a derivative along it sees every parameter.
+    s of its array (1 where that is zero), so that a step changes all by a similar share.
     """
     sizes = [leaf.size for leaf in net.leaves]
     # A hash of the index of an entry, in which every bit depends on every bit: XLA compiles it ten

@@ -116,8 +116,7 @@ def add_block(
       block: the block (i, r, j, r') that is added to.
       left: of the samples i the pairs (a, delta) of layers, and rows of J.
       right: the same of the samples j.
-      new: which of the samples i and j on the left and right are in the block; the others belong to
-        blocks before.
+      new: which of the samples i and j are in the block; the others belong to blocks before.
       pairs: the indices of the pairs whose layers are added.
       columns: the indices of the columns of the rows of J that are added.
       inputs: for every pair the inputs that a mask leaves each unit; None without a mask.

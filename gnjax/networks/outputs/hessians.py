@@ -265,9 +265,9 @@ def formed_hessians(target: Target, outputs: jax.Array) -> jax.Array:
 def check_convex(target: Target, outputs: jax.Array) -> None:
     """Refuse a loss of the caller's whose output Hessian B is indefinite at these outputs.
 
-    With up to ``LARGEST_ROOT`` (512) outputs a sample, B (k, k) is formed and its smallest
-    eigenvalue decides; with more, the sign of u^T B u for a few random u. Before that B is traced,
-    so that a loss for which JAX has no second derivative is refused with a message that says so.
+    With up to ``LARGEST_ROOT`` outputs a sample, B (k, k) is formed and its smallest eigenvalue
+    decides; with more, the sign of u^T B u for a few random u. A loss for which JAX has no second
+    derivative is refused as well.
     """
     n, k = outputs.shape
     if k > LARGEST_ROOT:
