@@ -199,7 +199,8 @@ def checked_parameters(params: Params) -> Params:
             )
             raise ValueError(msg)
         leaves.append(converted(array, real_dtype()))
-        check_finite(f"{name} of the model", leaf, leaves[-1], advice)
+        given = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)  # a number of Python
+        check_finite(f"{name} of the model", given, leaves[-1], advice)
     return jax.tree.unflatten(structure, leaves)
 
 

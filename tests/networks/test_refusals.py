@@ -174,8 +174,9 @@ def test_a_function_that_jax_cannot_trace_is_not_told_about_shapes(name, who):
         (np.array(3), "has dtype int64; .* counters out of the parameters"),
         ("mean", "is of type str"),
         (np.array(np.nan), "of the model contains NaN or Inf"),
+        (float("nan"), "of the model contains NaN or Inf"),
     ],
-    ids=["counter", "name", "nan"],
+    ids=["counter", "name", "nan", "number of Python"],
 )
 def test_a_parameter_is_refused_with_its_path(value, words):
     params = {"w": W, "norm": {"num_batches_tracked": value}}
