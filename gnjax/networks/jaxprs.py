@@ -28,10 +28,8 @@ Bind = Callable[[Any, Sequence[Any]], Any]
 def inlined(function: Callable[..., Any], *args: Any) -> Any:
     """The closed jaxpr of ``function(*args)`` with the equations of calls in place of the calls.
 
-    So all equations are in one list, and that of a layer can be found there or in the body of a
-    scan, which has no calls either. A checkpoint counts as a call: it decides when values are
-    computed, but does not change them. The arguments are arrays or pytrees, and those of the jaxpr
-    are their leaves.
+    So the equation of a layer is found in one list, or in the body of a scan, which has no calls
+    either. A checkpoint counts as a call. The arguments of the jaxpr are the leaves of ``args``.
     """
     closed_jaxpr, leaves = jax.make_jaxpr(function)(*args), jax.tree.leaves(args)
 
@@ -66,17 +64,11 @@ def evaluate(
 ) -> list[Any]:
     """The results of a jaxpr, equation by equation, on values of any kind that ``bind`` takes.
 
-    The memory of a value is freed after the last equation that uses it.
-
-    Args:
-      jaxpr: the equations.
-      consts: the values of the constants of the jaxpr.
-      args: the values of its arguments.
-      bind: gives the results of one equation for its operands.
-      entered: primitives that hold a jaxpr, such as calls, whose equations are evaluated one by
-        one; ``bind`` is given every other equation. Each has the name of its jaxpr's parameter. If
-        checkpoints and functions with derivative rules are among them, their values stay the same,
-        but not their derivatives or memory.
+    The memory of a value is freed after the last equation that uses it. ``entered`` are the
+    primitives, such as calls, whose inner equations are evaluated one by one, each with the name of
+    its jaxpr's parameter; ``bind`` gives the results of every other equation for its operands. If
+    checkpoints and functions with derivative rules are entered, values stay the same, but not
+    derivatives or memory.
     """
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     values.update(zip(jaxpr.invars, args, strict=True))
@@ -179,9 +171,8 @@ def called(eqn: Any) -> tuple[Any, Sequence[Any]]:
 def bind_widened(eqn: Any, operands: Sequence[Any]) -> Any:
     """:func:`bind`, where a convolution that XLA computes slowly gets more input channels.
 
-    Image and kernel are padded with zeros, so that the result is the same. It is for numbers and
-    not for tracing: in a traced program the kernel would be the result of the padding, and would no
-    longer be recognised as the parameter that it is.
+    It is for numbers and not for tracing: in a traced program the kernel would be the result of the
+    padding, and would no longer be recognised as the parameter that it is.
     """
     convolves = eqn.primitive.name == "conv_general_dilated"
     return bind(eqn, _widened(eqn, operands) if convolves else operands)
@@ -214,8 +205,8 @@ def pushforward(
 ) -> tuple[jax.Array, jax.Array]:
     """The value of a function at a point, and its derivative along a tangent.
 
-    A function with a ``jax.custom_vjp`` has no forward mode. Its derivative (``forward=False``) is
-    the transpose of its reverse mode, which is linear in the cotangent.
+    A function with a ``jax.custom_vjp`` has no forward mode (``forward=False``): its derivative is
+    the transpose of its reverse mode.
     """
     if forward:
         return jax.jvp(function, (point,), (tangent,))
@@ -229,8 +220,7 @@ def gradient_along(
 ) -> Any:
     """H v for the Hessian H of a function at a point and a ``tangent`` v, from its ``gradient``.
 
-    It is the derivative of the gradient along v. A function with a ``jax.custom_vjp`` has no
-    forward mode (``forward=False``): then it is H^T v by the reverse mode, as H is symmetric.
+    Without a forward mode (``forward=False``) it is H^T v by the reverse mode, as H is symmetric.
     """
     if forward:
         return jax.jvp(gradient, (point,), (tangent,))[1]

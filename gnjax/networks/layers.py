@@ -57,9 +57,8 @@ class TracedLayers:
 def traced_layers(function: Function, leaves: Sequence[jax.Array], sample: Any) -> TracedLayers:
     """The equations of ``function(leaves, sample) -> (k,)``, and the layers among them.
 
-    ``leaves`` are the parameters. The function is traced, not evaluated; ``sample`` may be shapes
-    and dtypes. A parameter makes a layer if every equation that it enters is of a known type, such
-    as a convolution, and it is not returned as it is.
+    The function is traced, not evaluated; ``sample`` may be shapes and dtypes. A parameter makes a
+    layer if every equation that it enters is of a known type, and it is not returned as it is.
     """
     flat = inlined(lambda *args: function(args[:-1], args[-1]), *leaves, sample)
     record = _Record([], set())
@@ -210,8 +209,8 @@ def sensitivities(
       weights: a function of the outputs F (k,) to M (j, k).
 
     Returns:
-      The pair (a, delta) of each use, where a has the shape of the operand beside the parameter,
-      and delta (j, ..) that of the equation's result; and the gradients (j, p) of the ``others``.
+      The pair (a, delta) of each use in the shapes of its equation, delta with j rows, and the
+      gradients (j, p) of the ``others``.
     """
     # for each result z the index of its tap, and the operand of its equation that holds a
     points = {use.equation.outvars[0]: (i, 1 - use.side) for i, use in enumerate(uses)}
@@ -256,8 +255,8 @@ def with_same_matrices(layer: Layer, shape: tuple[int, ...]) -> list[tuple[np.nd
 def jacobian_rows(layer: Layer, leaf: jax.Array, pairs: Sequence[Pair]) -> jax.Array:
     """The j rows (j, p) of the Jacobian by one parameter W: sum_t delta_t a_t^T for each row.
 
-    The sum is over the positions t of all equations z_t = W a_t that use the parameter. ``pairs``
-    are a and delta (j, ..) for each use. The p columns are in the order of W's entries.
+    The sum is over the positions t of all its uses, whose a and delta (j, ..) are the ``pairs``.
+    The p columns are in the order of W's entries.
     """
     blocks = []  # for each set of matrices the entries of W in them, and the columns for these
     for entries, uses in with_same_matrices(layer, leaf.shape):

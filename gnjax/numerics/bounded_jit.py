@@ -48,9 +48,8 @@ class BoundedJit(Generic[Arguments, _Value]):
         """The ``jax.jit`` for the functions, such as model and loss, that ``owner`` holds.
 
         The owner is the first argument of a call. Which ``jax.jit`` is taken decides how long its
-        programs are kept, and not what is computed: every ``jax.jit`` compiles anew for arguments
-        of another structure, and the model and the loss are a part of the structure. To find them
-        takes longer than a small product, so the answer for the last owner is remembered.
+        programs are kept, and not what is computed. To find the functions takes longer than a small
+        product, so the answer for the last owner is remembered.
         """
         last_owner, program = self._last
         if last_owner() is not owner:

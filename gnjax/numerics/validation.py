@@ -174,8 +174,8 @@ def check_known(what: str, tree: Any) -> None:
 def check_finite(name: str, given: Any, array: jax.Array | np.ndarray, advice: str) -> None:
     """Refuse an array with NaN or Inf, which the error calls ``name``.
 
-    ``given`` is the array before its precision was converted. If the conversion made a finite
-    number infinite, the error says so, and otherwise it gives the ``advice``.
+    If the conversion from ``given`` made a finite number infinite, the error says so, and otherwise
+    it gives the ``advice``.
     """
     if is_traced(array) or all_finite(array):
         return
@@ -185,10 +185,10 @@ def check_finite(name: str, given: Any, array: jax.Array | np.ndarray, advice: s
 
 
 def check_held(name: str, given: Any, array: jax.Array | np.ndarray) -> None:
-    """Refuse an array of JAX that does not hold the numbers of ``given``, of which it is a copy.
+    """Refuse an array of JAX, a copy of ``given``, that does not hold its numbers.
 
     In 32-bit mode JAX keeps the lower 32 bits of integers of 64 bits, and numbers beyond 3.4e38
-    become infinite. ``name`` is what the error calls the array.
+    become infinite.
     """
     if given.dtype == array.dtype or given.dtype == bool or is_traced(array):
         return  # no number was changed, or none is known

@@ -108,11 +108,7 @@ def _in_one_program(
 def _product(function: Callable[..., Any], args: tuple[Any, ...], cotangents: Any) -> _Product:
     """The floating outputs of a function, and u^T J with its Jacobian J by the first argument."""
     first, *others = args
-
-    def outputs_at(point: Any) -> list[Any]:
-        return _floating(function(point, *others))
-
-    outputs, pullback = jax.vjp(outputs_at, first)
+    outputs, pullback = jax.vjp(lambda point: _floating(function(point, *others)), first)
     return outputs, jax.tree.leaves(pullback(list(cotangents)))
 
 

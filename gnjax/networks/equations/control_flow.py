@@ -20,10 +20,7 @@ Evaluate = Callable[[Any, Sequence[Any], Sequence[Any]], list[Any]]
 
 
 def _checkpoint(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    """The results of a checkpoint whose inner equations are computed by ``evaluate``.
-
-    The new equations are a checkpoint again: a derivative computes their values a second time.
-    """
+    """The results of a new checkpoint, whose inner equations are computed by ``evaluate``."""
     jaxpr, consts = called(eqn)
     options = {name: eqn.params[name] for name in ("prevent_cse", "policy")}
     inner = partial(evaluate, jaxpr, consts)
@@ -31,7 +28,7 @@ def _checkpoint(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[A
 
 
 def _scan(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    """The results of a scan whose body is computed by ``evaluate(jaxpr, constants, arguments)``."""
+    """The results of a scan whose body is computed by ``evaluate``."""
 
     def step(closed_jaxpr: Any, args: Sequence[Any], row: None) -> tuple[list[Any], None]:
         return evaluate(closed_jaxpr.jaxpr, closed_jaxpr.consts, args), row
@@ -40,11 +37,7 @@ def _scan(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
 
 
 def _while(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    """The results of a while loop whose condition and body are computed by ``evaluate``.
-
-    ``eqn`` is the equation of the loop. Its operands are constants of the condition, constants of
-    the body, and the values that the loop carries from step to step.
-    """
+    """The results of a while loop whose condition and body are computed by ``evaluate``."""
     condition, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
     body_start = eqn.params["cond_nconsts"]
     carry_start = body_start + eqn.params["body_nconsts"]

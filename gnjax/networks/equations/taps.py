@@ -24,19 +24,16 @@ def evaluate_tapped(
 
     With a tap of zeros the derivative of a loss by the tap is its derivative by the equation's
     result. The tap and the operand of an equation in the body of a scan have a row for each step.
-    A parameter W that only tapped equations use is then a constant of the scan, and its derivative
-    is not summed up step by step.
 
     Args:
       jaxpr: the equations.
       consts: the values of its constants.
       args: the values of its arguments.
-      points: the equations that are tapped, by the variables of their results: for each the index
-        of its tap, and the position of the operand that is returned.
+      points: the equations that are tapped, and the operand of each that is kept.
       taps: the arrays, by their indices.
 
     Returns:
-      The results, and the chosen operand of each tapped equation, by the index of its tap.
+      The results, and the kept operands, by the index of the tap.
     """
     operands_of_points: dict[int, Any] = {}
 

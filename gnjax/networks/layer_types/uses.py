@@ -1,7 +1,6 @@
 """A use of a parameter, from the shapes of its equation to z_tg = W_g a_tg.
 
-An array from inside loops has one axis for each loop before the axes of its equation. Loops that
-use the same parameter in every step are positions, and loops over its slices are groups.
+An array from inside loops has one axis for each loop before the axes of its equation.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -79,8 +80,7 @@ class Followed:
     def __call__(self, *args: Any) -> np.ndarray:
         """The residues of the result for these arguments, arrays or instances of :class:`Number`.
 
-        The equations of the function are traced once for arguments of the same shapes and dtypes,
-        whose numbers they do not depend on, and then evaluated modulo the prime.
+        The function is traced once for arguments of the same shapes and dtypes.
         """
         flat, structure = jax.tree.flatten(args, is_leaf=lambda leaf: isinstance(leaf, Number))
         shapes = [
@@ -278,14 +278,10 @@ def _convert(eqn: Any, operand: Number) -> np.ndarray:
     return operand.known
 
 
-def _chosen(compare: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """The rule of max(a, b) or min(a, b): where np.greater or np.less is true the result is a."""
-
-    def choose(eqn: Any, a: Number, b: Number) -> np.ndarray:
-        _check_decided((a, b))
-        return np.where(compare(a.plain, b.plain), a.known, b.known)
-
-    return choose
+def _chosen(compare: np.ufunc, eqn: Any, a: Number, b: Number) -> np.ndarray:
+    """The residues of max(a, b) for np.greater, or min(a, b) for np.less."""
+    _check_decided((a, b))
+    return np.where(compare(a.plain, b.plain), a.known, b.known)
 
 
 def _clamped(eqn: Any, low: Number, operand: Number, high: Number) -> np.ndarray:
@@ -296,20 +292,16 @@ def _clamped(eqn: Any, low: Number, operand: Number, high: Number) -> np.ndarray
     return np.where(operand.plain < low.plain, low.known, at_most_high)
 
 
-def _extreme(find: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """The rule of the largest entries over some axes, found by np.argmax, or the smallest."""
-
-    def choose(eqn: Any, operand: Number) -> np.ndarray:
-        axes = eqn.params["axes"]
-        kept = [axis for axis in range(operand.plain.ndim) if axis not in axes]
-        order, shape = (*kept, *axes), [operand.plain.shape[axis] for axis in kept]
-        values, residues = (  # with the axes of the equation joined to the last one
-            array.transpose(order).reshape(*shape, -1) for array in (operand.plain, operand.known)
-        )
-        indices = find(values, axis=-1)[..., None]
-        return np.take_along_axis(residues, indices, axis=-1)[..., 0]
-
-    return choose
+def _extreme(find: Callable[..., np.ndarray], eqn: Any, operand: Number) -> np.ndarray:
+    """The residues of the largest entries over some axes, found by np.argmax, or the smallest."""
+    axes = eqn.params["axes"]
+    kept = [axis for axis in range(operand.plain.ndim) if axis not in axes]
+    order, shape = (*kept, *axes), [operand.plain.shape[axis] for axis in kept]
+    values, residues = (  # with the axes of the equation joined to the last one
+        array.transpose(order).reshape(*shape, -1) for array in (operand.plain, operand.known)
+    )
+    indices = find(values, axis=-1)[..., None]
+    return np.take_along_axis(residues, indices, axis=-1)[..., 0]
 
 
 def _absolute(eqn: Any, operand: Number) -> np.ndarray:
@@ -405,10 +397,10 @@ _PRODUCTS = frozenset(("conv_general_dilated", "dot_general"))
 _OF_VALUES: dict[str, Callable[..., np.ndarray]] = {
     "abs": _absolute,
     "clamp": _clamped,
-    "max": _chosen(np.greater),
-    "min": _chosen(np.less),
-    "reduce_max": _extreme(np.argmax),
-    "reduce_min": _extreme(np.argmin),
+    "max": partial(_chosen, np.greater),
+    "min": partial(_chosen, np.less),
+    "reduce_max": partial(_extreme, np.argmax),
+    "reduce_min": partial(_extreme, np.argmin),
 }
 _RULES: dict[str, Callable[..., np.ndarray]] = {
     "convert_element_type": _convert,
