@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from gnjax.numerics.certificate import MEASURED, Error
-from gnjax.numerics.decompositions import lapack
+from gnjax.numerics.decompositions.lapack import interruptibly
 from gnjax.numerics.decompositions.triangular import triangular_factor
 
 _ITERATION_ERROR = 200 * float(np.finfo(float).eps)  # of a singular value, relative to it
@@ -90,4 +91,4 @@ def singular_values(matrix: np.ndarray) -> np.ndarray:
     tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T
     if 2 * tall.shape[0] > 3 * tall.shape[1]:
         tall = triangular_factor(tall)
-    return lapack.lapack_singular_values(tall)
+    return interruptibly(tall, partial(np.linalg.svd, tall, compute_uv=False))  # by gesdd

@@ -22,12 +22,12 @@ _Value = TypeVar("_Value")
 
 def symmetric_eigenvalues(matrix: np.ndarray) -> np.ndarray:
     """The eigenvalues of a symmetric matrix in ascending order, by syevd."""
-    return _interruptibly(matrix, partial(np.linalg.eigvalsh, matrix))
+    return interruptibly(matrix, partial(np.linalg.eigvalsh, matrix))
 
 
 def eigenpairs(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The eigenvalues of a symmetric matrix in ascending order, and eigenvectors as columns."""
-    values, columns = _interruptibly(matrix, partial(np.linalg.eigh, matrix))
+    values, columns = interruptibly(matrix, partial(np.linalg.eigh, matrix))
     return values, columns
 
 
@@ -53,11 +53,6 @@ def graded_eigenpairs(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values[::-1], columns[:, ::-1]
 
 
-def lapack_singular_values(matrix: np.ndarray) -> np.ndarray:
-    """The singular values of any matrix from the largest down, by gesdd."""
-    return _interruptibly(matrix, lambda: np.linalg.svd(matrix, compute_uv=False))
-
-
 def singular_vectors(
     matrix: np.ndarray, *, whole: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -67,11 +62,11 @@ def singular_vectors(
     of rows. Otherwise there is one vector on each side for each singular value.
     """
     work = partial(np.linalg.svd, matrix, full_matrices=whole)
-    left, values, right = _interruptibly(matrix, work)
+    left, values, right = interruptibly(matrix, work)
     return left, values, right
 
 
-def _interruptibly(matrix: np.ndarray, work: Callable[[], _Value]) -> _Value:
+def interruptibly(matrix: np.ndarray, work: Callable[[], _Value]) -> _Value:
     """The value of ``work``, a decomposition of the matrix, which Ctrl-C interrupts if it is long.
 
     BLAS has as many threads as are fastest for the shorter side of the matrix.
