@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -91,4 +90,4 @@ def singular_values(matrix: np.ndarray) -> np.ndarray:
     tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T
     if 2 * tall.shape[0] > 3 * tall.shape[1]:
         tall = triangular_factor(tall)
-    return interruptibly(tall, partial(np.linalg.svd, tall, compute_uv=False))  # by gesdd
+    return interruptibly(tall, lambda: np.linalg.svd(tall, compute_uv=False))  # by gesdd
