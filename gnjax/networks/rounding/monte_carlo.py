@@ -183,9 +183,12 @@ def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
     if size_of_operands:
         operands = [signs.moved(_as_wide(eqn, o), size_of_operands) for o in operands]
     results = signs.result(eqn, operands)  # a zero that may have underflowed is moved here
-    if not eqn.primitive.multiple_results:
-        return signs.moved(results, size_of_results, _exact_below(eqn))
-    return [signs.moved(result, size_of_results) for result in results]
+    if eqn.primitive.multiple_results:
+        return [signs.moved(result, size_of_results) for result in results]
+    converts = name == "convert_element_type" and size_of_results > 0
+    from_integers = converts and jnp.issubdtype(eqn.invars[0].aval.dtype, jnp.integer)
+    # integers up to 1 / u are exact in a format with the unit roundoff u
+    return signs.moved(results, size_of_results, 1 / size_of_results if from_integers else 0.0)
 
 
 def _relative_changes(eqn: Any) -> tuple[float, float]:
@@ -202,7 +205,7 @@ def _relative_changes(eqn: Any) -> tuple[float, float]:
     if name == "convert_element_type":
         source = eqn.invars[0].aval.dtype
         narrows = jnp.issubdtype(source, jnp.inexact) and unit_roundoff(source) < u
-        return 0.0, u if narrows or _exact_below(eqn) else 0.0
+        return 0.0, u if narrows or jnp.issubdtype(source, jnp.integer) else 0.0
     if name == "reduce_precision":
         return 0.0, max(u, 0.5 ** (eqn.params["mantissa_bits"] + 1))
     if name in _BASIC:
@@ -214,16 +217,6 @@ def _relative_changes(eqn: Any) -> tuple[float, float]:
         return u, u
     units_of_operands, units_of_results = _FUNCTIONS.get(name, _OTHER)
     return units_of_operands * u, units_of_results * u
-
-
-def _exact_below(eqn: Any) -> float:
-    """The size below which a conversion from integers is exact; 0 for every other equation."""
-    if eqn.primitive.name != "convert_element_type":
-        return 0.0
-    source, target = eqn.invars[0].aval, eqn.outvars[0].aval
-    if not (jnp.issubdtype(source.dtype, jnp.integer) and inexact(target)):
-        return 0.0
-    return 1 / unit_roundoff(target.dtype)
 
 
 def _as_wide(eqn: Any, operand: Any) -> Any:
