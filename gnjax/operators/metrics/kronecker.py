@@ -233,11 +233,12 @@ def _networks(op: NetworkGram | Streamed) -> Iterator[Network]:
 
 
 def _biases(plan: MomentPlan, sums: LayerMoments, dtype: jnp.dtype) -> tuple[int | None, ...]:
-    """For each part the index of its bias among the chosen leaves, or None.
+    """For each weight matrix the index of its bias b among the chosen leaves, or None.
 
-    The bias is the first possible one, taken by no part before, whose columns J_b of J are
-    sum_t delta_t over the positions. ``gaps`` has the squared lengths of the difference and of
-    J_b: half of their digits agree.
+    In z_t = W a_t + b the columns J_b of J are sum_t delta_t, with delta_t the derivatives of the
+    outputs with respect to z_t. The first candidate whose columns are these in half of the digits
+    is the bias, unless another matrix has taken it before. ``gaps`` has |J_b - sum_t delta_t|^2
+    and |J_b|^2 for every candidate.
     """
     share = float(jnp.finfo(dtype).eps)
     biases: list[int | None] = []

@@ -90,7 +90,7 @@ def batch_norm_gauss_newton(
     if statistics == "batch":
         by_inner = by_inner - units[:, :, None] * (units @ affine)[:, None, :]
         by_inner[:, -1] = 0
-    factor = _one_by_one(net.outer, by_inner / deviations[:, None, None], units)
+    factor = _batch_norm_blocks(net.outer, by_inner / deviations[:, None, None], units)
     error = _batch_norm_error(net, root, root_error, deviations)
     error += 2 * unit_roundoff(factor.dtype) * float(np.linalg.norm(factor))  # of the last product
     return _stored(factor, error)
@@ -230,11 +230,13 @@ def _batch_norm_error(net: _Network, root: _Array, root_error: float, deviations
     return float(np.sqrt((lengths * by_inner**2 + (lengths + outputs) * 4 * shares**2).sum()))
 
 
-def _one_by_one(outer: _Array, by_inner: _Array, units: _Array) -> _Array:
-    """The factor of BatchNorm's matrix (k (r + 1), ..), the derivatives by V, W, gamma and beta.
+def _batch_norm_blocks(outer: _Array, by_inner: _Array, units: _Array) -> _Array:
+    """The factor (k (r + 1), ..) of BatchNorm's matrix, with a block of columns for each parameter.
 
-    Its blocks are w_i (x) D_i, e_c (x) u_i, w_i (x) u_i and w_i (x) e_0, for the columns w_i of
-    ``outer`` (k, m), D_i of ``by_inner`` (m, r + 1, d) and u_i of ``units`` (m, r + 1).
+    For every hidden unit i they are w_i (x) D_i for V, e_c (x) u_i for W and every output c,
+    w_i (x) u_i for gamma, and w_i (x) e for beta, where e is the last unit vector, which stands for
+    the mean. The column w_i of W is in ``outer`` (k, m), the normalised unit u_i in ``units``
+    (m, r + 1), and its derivative D_i by the row i of V in ``by_inner`` (m, r + 1, d).
     """
     outputs, size = len(outer), units.shape[1]
     blocks = [
