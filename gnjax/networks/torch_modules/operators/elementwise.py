@@ -66,11 +66,6 @@ def _hardtanh(x: jax.Array, low: Entry = -1.0, high: Entry = 1.0, **bounds: Entr
     return _clamp(x, bounds.get("min_val", low), bounds.get("max_val", high), at_ends=0.0)
 
 
-def _hardswish(x: jax.Array) -> jax.Array:
-    """x times the hard sigmoid of x; the derivative is 0 at -3 and 1 at 3."""
-    return jnp.where(x <= -3, 0.0, jnp.where(x >= 3, x, x * (x + 3) / 6))
-
-
 def _softplus(x: jax.Array, beta: float = 1.0, threshold: float = 20.0) -> jax.Array:
     """log(1 + exp(beta x)) / beta, and x itself where beta x > threshold."""
     beyond = beta * x > threshold  # there 0 takes the place of x in softplus
@@ -113,7 +108,8 @@ TABLE: dict[str, Callable[..., Any]] = {
     "gelu": lambda x, approximate="none": jax.nn.gelu(x, approximate=approximate == "tanh"),
     "gt": jnp.greater,
     "hardsigmoid": lambda x: _hardtanh(x + 3, 0.0, 6.0) / 6,
-    "hardswish": _hardswish,
+    # x times the hard sigmoid; the derivative is 0 at -3 and 1 at 3
+    "hardswish": lambda x: jnp.where(x <= -3, 0.0, jnp.where(x >= 3, x, x * (x + 3) / 6)),
     "hardtanh": _hardtanh,
     "le": jnp.less_equal,
     # jnp.where in place of jax.nn.leaky_relu: the derivative at 0 is the slope, as in PyTorch
