@@ -19,7 +19,7 @@ from gnjax.networks.jacobians import row_by_row
 _ROOT = os.path.dirname(gnjax.__file__)
 
 # The numbers of today: they may fall, and what would raise them needs a reason.
-_FUNCTIONS, _FILES = 235, 57
+_FUNCTIONS, _FILES = 194, 55
 
 
 @contextmanager

@@ -10,16 +10,15 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.conditioning.answer import ConditionNumber, answer_of, undefined
-from gnjax.conditioning.choice import asked_for, cheapest, small_factor
 from gnjax.conditioning.ends import Enclosure, Ends, Problem, ends_of_spectrum
-from gnjax.conditioning.methods import METHODS, methods_for
+from gnjax.conditioning.methods import METHODS, Method, methods_for
 from gnjax.conditioning.positive import least_eigenvalue, matrix_on_range
 from gnjax.numerics.certificate import PROVED, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.validation import is_count
 from gnjax.operators.elsewhere.recognised import as_operator, one_operator
-from gnjax.operators.facts import error_of, on_range, twin_of
+from gnjax.operators.facts import error_of, factorisation_of, facts_of, on_range, twin_of
 from gnjax.operators.near_one import check_near_one
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.eigenvalues import operator_norm
@@ -122,7 +121,7 @@ def _solve(problem: Problem, method: str, certify: str, size: int) -> ConditionN
             f"one of size {problem.size}"
         )
         raise ValueError(msg)
-    chosen = cheapest(problem) if is_automatic else asked_for(problem, method)
+    chosen = _cheapest(problem) if is_automatic else _asked_for(problem, method)
     check_near_one(problem.op)
     by_lanczos = is_automatic and chosen is METHODS["krylov"] and rank is None
     if by_lanczos and not METHODS["dense"].refuses(problem):
@@ -188,7 +187,7 @@ def _too_wide(ends: Ends, rtol: float) -> bool:
 def _sharper(problem: Problem, ends: Ends) -> Ends:
     """Both ends by the singular values of a small factor, or after Lanczos from the matrix."""
     method = METHODS["factored"]
-    if method.refuses(problem) or not small_factor(problem):
+    if method.refuses(problem) or not _has_small_factor(problem):
         if ends.products < problem.most_products:
             return ends
         method = METHODS["dense"]
@@ -224,3 +223,47 @@ def _by_inertia(problem: Problem, ends: Ends) -> Ends:
     return replace(
         ends, largest=top, smallest=bottom, certificate=certificate(product_error, asymmetry, proof)
     )
+
+
+def _asked_for(problem: Problem, name: str) -> Method:
+    """The method called ``name``; raises a ValueError if it does not apply to the problem."""
+    method = methods_for(problem.op)[name]
+    refused = method.refuses(problem)
+    if refused:
+        raise ValueError(refused)
+    return method
+
+
+def _cheapest(problem: Problem) -> Method:
+    """The cheapest of the methods that use structure; if none of them applies, the cheapest of all.
+
+    A preconditioner that the caller has given decides at once. Methods that use structure are those
+    that the operator itself brings, and those that are preferred for A = J J^T with a small J:
+    singular values of J resolve the smallest eigenvalues, and are preferred where they take at most
+    ``limits.factor_work`` multiplications. For a larger J the eigenvalues of A, or products with J,
+    take a tenth of the time. Where these leave kappa unresolved, the caller computes the singular
+    values after them.
+    """
+    if problem.preconditioner is not None:
+        return _asked_for(problem, "preconditioned")
+    methods = methods_for(problem.op).values()
+    by_structure = {method.name for method in facts_of(problem.op).methods}
+    if _has_small_factor(problem):
+        few = METHODS["factored"].cost(problem) <= problem.limits.factor_work
+        by_structure |= {"factored"} if few else {"dense", "preconditioned"}
+    preferred = [method for method in methods if method.name in by_structure]
+    for candidates in (preferred, methods):
+        applying = [method for method in candidates if not method.refuses(problem)]
+        if len(applying) == 1:  # its cost need not be asked, which may take work
+            return applying[0]
+        if applying:
+            return min(applying, key=lambda method: method.cost(problem))
+    reasons = "; ".join(method.refuses(problem) for method in methods)
+    msg = f"no method applies: {reasons}"
+    raise ValueError(msg)
+
+
+def _has_small_factor(problem: Problem) -> bool:
+    """Whether the operator states a factor whose shorter side is at most ``limits.factor_rows``."""
+    factor = factorisation_of(problem.op)
+    return factor is not None and min(factor.shape) <= problem.limits.factor_rows

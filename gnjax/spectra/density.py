@@ -21,6 +21,7 @@ from jax.typing import ArrayLike
 from gnjax.numerics.certificate import UNKNOWN, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import spectral_error
+from gnjax.numerics.validation import is_count
 from gnjax.operators.elsewhere.recognised import as_operator, one_operator
 from gnjax.operators.facts import symmetry_of
 from gnjax.operators.near_one import check_near_one
@@ -114,7 +115,7 @@ def spectral_density(
 def _check_arguments(size: int, probes: int, steps: int, limits: Limits) -> None:
     """Refuse numbers that are not positive, and a basis of ``steps`` vectors without room."""
     for name, number in (("probes", probes), ("steps", steps)):
-        if not isinstance(number, int | np.integer) or number < 1:
+        if not is_count(number) or number < 1:
             msg = f"{name}={number!r} is not a positive whole number"
             raise ValueError(msg)
     if 8.0 * min(steps, size) * size > limits.density_bytes:

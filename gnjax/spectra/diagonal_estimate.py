@@ -16,6 +16,7 @@ from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import spectral_error
+from gnjax.numerics.validation import is_count
 from gnjax.operators.elsewhere.recognised import as_operator, one_operator
 from gnjax.operators.facts import error_of, symmetry_of
 from gnjax.operators.near_one import check_stated_near_one
@@ -85,7 +86,7 @@ def estimate_diagonal(
     True
     """
     operator = as_operator(op, limits=limits)
-    if not isinstance(probes, int | np.integer) or isinstance(probes, bool) or probes < 1:
+    if not is_count(probes) or probes < 1:
         msg = f"probes={probes!r} is not an integer of at least 1"
         raise ValueError(msg)
     # refuses numbers so large or small that squares of them over- or underflow, if op states that

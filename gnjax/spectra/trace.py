@@ -18,6 +18,7 @@ from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate, unknown
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import gamma, spectral_error
+from gnjax.numerics.validation import is_count
 from gnjax.operators.elsewhere.recognised import as_operator, one_operator
 from gnjax.operators.facts import error_of, factorisation_of, facts_of, positivity_of, symmetry_of
 from gnjax.operators.near_one import check_stated_near_one
@@ -126,7 +127,7 @@ def trace(
     if method not in _LEAST_PROBES:
         msg = f"method={method!r} is not one of {', '.join(_LEAST_PROBES)}"
         raise ValueError(msg)
-    if not isinstance(probes, int | np.integer) or probes < _LEAST_PROBES[method]:
+    if not is_count(probes) or probes < _LEAST_PROBES[method]:
         msg = f"method={method!r} needs at least {_LEAST_PROBES[method]} probes, got {probes}"
         raise ValueError(msg)
     # refuses numbers so large or small that squares of them over- or underflow, if op states that

@@ -78,3 +78,9 @@ def test_ctrl_c_returns_the_samples_so_far():
     assert not answer.finished
     assert answer.products == 32
     assert np.isfinite(answer.standard_errors).all()
+
+
+@pytest.mark.parametrize("estimate", [gnjax.trace, gnjax.spectral_density])
+def test_a_truth_value_is_no_number_of_samples(estimate):
+    with pytest.raises(ValueError, match="probes"):
+        estimate(np.eye(3), probes=True)

@@ -60,22 +60,25 @@ def certified(
 ) -> Enclosed:
     """The ``count`` outermost eigenvalues of A at one end: Ritz values, and bounds beside them.
 
-    A bound lies a fraction of rtol beyond its Ritz value. It holds if C = R^T sign (A - s I) R is
-    positive definite for the bound as shift s. After the vectors near the end are deflated, a
-    Lanczos run with C from a random start shows that C on their complement exceeds a floor, by
-    which deflation and rounding may lower it. All attempts together are wrong with a probability of
-    at most ``missed``.
+    A bound s lies a fraction of rtol beyond its Ritz value. It holds if sign (A - s I) is positive
+    definite, sign being 1 at the smallest eigenvalues and -1 at the largest. This is tested on
+    C = R^T sign (A - s I) R, as R with R R^T near |A - s I|^-1 gives C eigenvalues near 1. The
+    vectors near the end are deflated, and a Lanczos run with C from a random start shows that the
+    eigenvalues of C on their complement exceed a floor. The floor is how much deflation and
+    rounding together may lower them. All attempts together are wrong with a probability of at most
+    ``missed``.
 
-    After an attempt that fails, the next one has a smaller floor for C to exceed, or begins from
-    what the run has found further out, or has wider bounds. When it is ``stopped``, or where no
-    attempt succeeds, the bounds are 0 for the smallest eigenvalues and infinite for the largest.
+    An attempt fails where the floor is too high for C. The next one then deflates vectors with a
+    lower floor, or begins from what the run has found further out, or has wider bounds. When it is
+    ``stopped``, or where no attempt succeeds, the bounds are 0 for the smallest eigenvalues and
+    infinite for the largest.
     """
     share, failure = missed / (_TRIES * len(_WIDENINGS)), 0.0
     located = locate(end, rtol, stopped, count=count)
     if located is None:
         return _unbounded(end, np.zeros(count), 0)
     best, products = located.ritz, located.products
-    highest_floor = np.inf  # C is expected to exceed it
+    highest_floor = np.inf  # the most that deflation may give; lower after a failure
     seeds = iter(range(seed, seed + _TRIES * len(_WIDENINGS)))  # a start knows of no run before it
     for widening in _WIDENINGS:
         for _ in range(_TRIES):
