@@ -136,7 +136,7 @@ def network(
     compare_maxima("the model", apply, params, take(inputs, slice(0, samples_traced)))
     # 5. How many samples go at once. The memory of the device holds device().batch numbers of their
     # intermediate values. Batches have one size if possible.
-    largest = int(np.clip(device().batch / facts["written"], 1, n))
+    largest = int(np.clip(device().batch / facts["written"], 1, min(n, device().samples)))
     batch = same_size(n, largest) if batch_size is None else min(batch_size, n)
     net = replace(net, batch=batch, **facts)
     # 6. The outputs, the loss and the coupling by evaluations.

@@ -7,7 +7,6 @@ stands for R^T J (n r, p), with r rows for every sample.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +15,6 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import Partial
 
 from gnjax.networks import jaxprs
 from gnjax.networks.forms.samples import rearranged, sample_count, take
@@ -31,7 +29,6 @@ from gnjax.numerics.rounding import added, with_lost
 
 Answer = TypeVar("Answer")
 GRAM, HESSIAN = 2, 3  # a product writes as much as so many evaluations
-_FEWEST_AT_ONCE = 128  # samples, see in_parts
 
 
 @jax.tree_util.register_dataclass
@@ -254,36 +251,6 @@ def gauss_newton_of_batch(
     return pulled_back(net, x, lambda _: image)
 
 
-def in_parts(net: Network) -> Network:
-    """The network, which a CPU evaluates for one part of a batch of many samples after the other.
-
-    J^T u is a sum over samples. A CPU adds m terms of one sign with a rounding error of up to
-    m u / 2 times their sum, where u is the relative error of one rounding. The derivative of a loop
-    over n / s parts of s samples adds each part by itself and then the parts: (s + n / s) u / 2.
-
-    Convolutions are left as they are, because XLA computes those inside of a loop on one thread.
-    """
-    if net.coupled or net.convolves or jax.default_backend() != "cpu":
-        return net
-    return replace(net, apply=Partial(_apply_in_parts, net.apply))
-
-
-def _apply_in_parts(apply: Apply, params: Any, x: Any) -> Any:
-    """apply(params, x), for about sqrt(n) of the n samples x at a time, and at least 128."""
-    samples = sample_count(x)
-    size = max(_FEWEST_AT_ONCE, math.isqrt(samples))
-    if samples < 2 * size:
-        return apply(params, x)
-    whole = samples - samples % size  # the samples in parts of full size
-    parts = jax.tree.map(lambda leaf: leaf[:whole].reshape(-1, size, *leaf.shape[1:]), x)
-    outputs = jax.lax.map(partial(apply, params), parts)
-    outputs = jax.tree.map(lambda leaf: leaf.reshape(whole, *leaf.shape[2:]), outputs)
-    if whole == samples:
-        return outputs
-    others = apply(params, take(x, slice(whole, None)))
-    return jax.tree.map(lambda *pieces: jnp.concatenate(pieces), outputs, others)
-
-
 def columns(
     net: Network,
     product: Callable[[jax.Array], jax.Array],
@@ -332,13 +299,13 @@ def _forward_batch(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array
 @bounded_jit
 def _backward_batch(net: Network, x: Any, target: Any, u: jax.Array) -> jax.Array:
     """J_b^T u (p, ..) for u (n_b, r) or (n_b, r, c), where J_b = R^T dF/dtheta at n_b samples x."""
-    return batched(partial(backward, in_parts(net), x, target), u, 2)
+    return batched(partial(backward, net, x, target), u, 2)
 
 
 @bounded_jit
 def _gauss_newton_batch(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array:
     """J_b^T J_b v for v (p,) or (p, c), where J_b = R^T dF/dtheta at a batch of samples x."""
-    return batched(partial(gauss_newton_of_batch, in_parts(net), x, target), v)
+    return batched(partial(gauss_newton_of_batch, net, x, target), v)
 
 
 def forward_products(net: Network, v: jax.Array) -> jax.Array:

@@ -59,7 +59,7 @@ def test_the_error_covers_the_matrix_of_many_equal_samples_in_one_batch(paramete
 
 @pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("parameters", "samples"), [(2, 3_000), (64, 3_000), (3, 100_000)])
+@pytest.mark.parametrize(("parameters", "samples"), [(64, 1_000), (2, 3_000), (3, 100_000)])
 @pytest.mark.parametrize("make", [gnjax.gauss_newton, gnjax.hessian, gnjax.ntk])
 def test_the_error_covers_products_of_many_equal_samples_in_one_batch(
     make, parameters, samples, dtype
@@ -79,27 +79,6 @@ def test_the_error_covers_products_of_many_equal_samples_in_one_batch(
         for ready in (op, gnjax.linearised(op)):
             distance = float(np.linalg.norm(np.asarray(ready.mv(v)) - expected))
             assert distance <= op.error(float(norm)).value * np.linalg.norm(v)
-
-
-@pytest.mark.parametrize("samples", [255, 256, 300])  # in one part, in two, and 44 beside two
-@pytest.mark.parametrize("columns", [(), (2,)])
-def test_products_of_parts_of_a_batch_are_those_with_the_matrix(samples, columns):
-    def model(params, x):
-        hidden = jnp.tanh(x["left"] @ params["w"] + x["right"][:, None])
-        return {"all": hidden, "first": hidden[:, 0]}
-
-    rng = np.random.default_rng(0)
-    x = {"left": rng.standard_normal((samples, 3)), "right": rng.standard_normal(samples)}
-    y = {"all": np.zeros((samples, 2)), "first": np.zeros(samples)}
-    params = {"w": rng.standard_normal((3, 2))}
-    v = rng.standard_normal((6, *columns))
-    for op in (
-        gnjax.gauss_newton((model, params), x),
-        gnjax.hessian((model, params), x, y),
-    ):
-        expected = np.asarray(op.as_matrix()) @ v
-        np.testing.assert_allclose(op.mv(v), expected, rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(gnjax.linearised(op).mv(v), expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("through", [lambda f: f, jax.jit], ids=["as it is", "compiled"])

@@ -10,6 +10,7 @@ from gnjax.networks.rounding.errors import (
     product_error,
     product_probes,
     reason_of,
+    with_sums,
 )
 from gnjax.networks.rounding.formed import (
     MISTAKE,
@@ -48,4 +49,5 @@ __all__ = [
     "product_probes",
     "reason_of",
     "watched",
+    "with_sums",
 ]

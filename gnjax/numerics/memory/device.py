@@ -7,6 +7,7 @@ where the caller asks for it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 
@@ -23,14 +24,17 @@ class Device:
       batch: the numbers that the evaluation of a batch of samples may write.
       columns: the numbers that a product with several columns at once may write.
       stores: whether a Jacobian is stored unasked, where that pays by rates measured on a CPU.
+      samples: the samples of a batch at most. A CPU adds many terms of one sign with an error that
+        grows like their number, so that batches are added up by themselves.
     """
 
     batch: float
     columns: float
     stores: bool
+    samples: float = math.inf
 
 
-CPU = Device(batch=2.5e7, columns=3.5e6, stores=True)  # more would leave the caches
+CPU = Device(batch=2.5e7, columns=3.5e6, stores=True, samples=1024)  # more would leave the caches
 
 
 def device() -> Device:

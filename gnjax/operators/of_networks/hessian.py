@@ -6,7 +6,7 @@ H_F = 1/n sum_i sum_c (d loss / d f_c) nabla^2 F_c(x_i)    (Eq 17)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -24,7 +24,6 @@ from gnjax.networks.network import (
     batched,
     columns,
     gather,
-    in_parts,
     sample_batches,
     scatter,
     sum_of,
@@ -36,6 +35,7 @@ from gnjax.networks.rounding import (
     measured_product,
     product_probes,
     reason_of,
+    with_sums,
 )
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.certificate import Error
@@ -109,10 +109,10 @@ class NetworkHessian(Algebra, ParameterTrees):
         Other programs for the same products, such as that which formed the matrix, are compared
         with those by which the error was measured, which are products with ``total`` times H.
         """
-        del norm
         total = float(self.net.total)
         sums = (total * images for images in self._others.images.values())
-        return self._measured.error_beside(sums).scaled(1.0 / total)
+        measured = self._measured.error_beside(sums).scaled(1.0 / total)
+        return with_sums(measured, self.net, norm)
 
     @cached_property
     def _others(self) -> OtherPrograms:
@@ -177,7 +177,6 @@ class NetworkHessian(Algebra, ParameterTrees):
 @bounded_jit
 def hessian_batch(op: NetworkHessian, x: Any, target: Target | None, v: jax.Array) -> jax.Array:
     """The Hessian of the summed loss of one batch times a vector (p,) or columns (p, b)."""
-    op = replace(op, net=in_parts(op.net))
     return batched(lambda w: product_of_batch(op, w, x, target), v)
 
 

@@ -19,7 +19,6 @@ from gnjax.networks.network import (
     Network,
     apply_factor,
     batched,
-    in_parts,
     scatter,
 )
 from gnjax.networks.outputs.hessians import OutputHessian, output_hessian
@@ -130,7 +129,7 @@ def linear_outputs(net: Network, x: Any, target: Target | None, rooted: bool) ->
     A model without a forward mode has v -> (dF/dtheta)^T v, which is transposed. ``rooted`` says
     whether the output Hessian B is kept as R with R R^T = B, which J J^T needs.
     """
-    origin, net = jnp.zeros(net.parameters, net.dtype), in_parts(net)
+    origin = jnp.zeros(net.parameters, net.dtype)
 
     def outputs(w: jax.Array) -> jax.Array:
         """The outputs at the parameters theta + w."""
@@ -159,8 +158,8 @@ def linear_gradient(op: NetworkHessian, x: Any, target: Target | None) -> Any:
 
     A model without a forward mode has v -> H_b^T v, which is the same.
     """
-    net = in_parts(op.net)
-    op, origin = replace(op, net=net), jnp.zeros(net.parameters, net.dtype)
+    net = op.net
+    origin = jnp.zeros(net.parameters, net.dtype)
     gradient = jax.grad(lambda w: op.objective(x, target, _moved_leaves(net, w)))
     if not net.forward:
         return Partial(lambda pullback, v: pullback(v)[0], jax.vjp(gradient, origin)[1])

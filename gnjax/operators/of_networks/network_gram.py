@@ -46,6 +46,7 @@ from gnjax.networks.rounding import (
     product_probes,
     reason_of,
     watched,
+    with_sums,
 )
 from gnjax.numerics.certificate import MEASURED, Error
 from gnjax.numerics.host import on_device, on_host, times_number, wide
@@ -318,14 +319,15 @@ class NetworkGram(Algebra, ParameterTrees):
         negative, and derivatives do not.
         """
         if not self._by_products:
-            return gram_error(norm, self.factor_error())
+            return with_sums(gram_error(norm, self.factor_error()), self.net, norm)
         unscaled = [images / self.scale for images in self.others.images.values()]
         errors = [product.error_beside(unscaled) for product in self._measured_products]
         # Both ways of computing B: if the larger error does not explain how far their products are
         # apart, that distance counts. Products that had no room in memory have no ``images``.
         *others, worst = sorted(self._measured_products, key=lambda product: product.error.value)
         errors.append(worst.error_beside([p.images for p in others if p.images is not None]))
-        return max(errors, key=lambda error: error.value).scaled(self.scale)
+        largest = max(errors, key=lambda error: error.value).scaled(self.scale)
+        return with_sums(largest, self.net, norm)
 
     @property
     def _by_products(self) -> bool:
