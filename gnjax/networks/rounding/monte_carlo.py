@@ -48,7 +48,7 @@ import numpy as np
 from jax.tree_util import Partial
 
 from gnjax.networks.equations.control_flow import LOOPS
-from gnjax.networks.jaxprs import ALL_CALLS, evaluate, inexact
+from gnjax.networks.jaxprs import ALL_CALLS, evaluate, inexact, variables
 from gnjax.networks.rounding.numpy_operations import result_by_numpy
 from gnjax.networks.rounding.random_signs import RandomSigns
 from gnjax.numerics.bounded_jit import bounded_jit
@@ -167,10 +167,17 @@ def perturbed(
     """The results of a jaxpr in Monte Carlo arithmetic, for values of its constants and arguments.
 
     ``signs`` draws the random signs. Constants and arguments count as exact, but for numbers below
-    the smallest normal one, which a device may take for 0.
+    the smallest normal one, which a device may take for 0. Only those that enter the jaxpr are
+    looked at: a network brings all of its samples, and one batch of them is multiplied.
     """
-    consts, args = (list(map(signs.flushed, values)) for values in (consts, args))
-    return evaluate(jaxpr, consts, args, partial(_bind, signs), ALL_CALLS)
+    used = {v for eqn in jaxpr.eqns for v in variables(eqn.invars)} | set(variables(jaxpr.outvars))
+
+    def flushed(place: Any, value: Any) -> Any:
+        return signs.flushed(value) if place in used else value
+
+    exact_consts = list(map(flushed, jaxpr.constvars, consts))
+    exact_args = list(map(flushed, jaxpr.invars, args))
+    return evaluate(jaxpr, exact_consts, exact_args, partial(_bind, signs), ALL_CALLS)
 
 
 def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
