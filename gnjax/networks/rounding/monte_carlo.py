@@ -171,13 +171,10 @@ def perturbed(
     looked at: a network brings all of its samples, and one batch of them is multiplied.
     """
     used = {v for eqn in jaxpr.eqns for v in variables(eqn.invars)} | set(variables(jaxpr.outvars))
-
-    def flushed(place: Any, value: Any) -> Any:
-        return signs.flushed(value) if place in used else value
-
-    exact_consts = list(map(flushed, jaxpr.constvars, consts))
-    exact_args = list(map(flushed, jaxpr.invars, args))
-    return evaluate(jaxpr, exact_consts, exact_args, partial(_bind, signs), ALL_CALLS)
+    inputs = zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True)
+    exact = [signs.flushed(value) if place in used else value for place, value in inputs]
+    consts, args = exact[: len(consts)], exact[len(consts) :]
+    return evaluate(jaxpr, consts, args, partial(_bind, signs), ALL_CALLS)
 
 
 def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
