@@ -31,7 +31,7 @@ class MistakeError(ValueError):
 
 
 @contextmanager
-def told_with(factory: str) -> Iterator[None]:
+def mistakes_name(factory: str) -> Iterator[None]:
     """A context that turns errors of a factory and its model into a MistakeError that names it."""
     try:
         yield

@@ -22,8 +22,8 @@ from gnjax.cli.factories import (
     add_arguments,
     factory_named,
     known_name,
+    mistakes_name,
     problem,
-    told_with,
     write_picture,
 )
 from gnjax.cli.terminal import Terminal, column, exit_status
@@ -144,7 +144,7 @@ def _diagnose(parsed: argparse.Namespace) -> None:
     The picture's format is checked before the work, which may take long.
     """
     precision.enable_x64()
-    with told_with(parsed.factory):
+    with mistakes_name(parsed.factory):
         if parsed.out is not None:
             check_format(parsed.out)
         model, x, y = problem(parsed, factory_named(parsed.factory)())

@@ -14,9 +14,9 @@ from gnjax.cli.factories import (
     MistakeError,
     add_arguments,
     factory_named,
+    mistakes_name,
     needed_by,
     problem,
-    told_with,
     write_picture,
 )
 from gnjax.cli.row_file import Rows
@@ -59,7 +59,7 @@ def add_series(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run_series(parsed: argparse.Namespace) -> int:
     """Print a row of curvature for each checkpoint, and draw them all if that was asked for."""
     precision.enable_x64()
-    with told_with(parsed.factory):
+    with mistakes_name(parsed.factory):
         if parsed.out is not None:
             check_format(parsed.out)
         _check_files(parsed.checkpoints)

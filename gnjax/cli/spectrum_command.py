@@ -11,8 +11,8 @@ from gnjax.cli.factories import (
     MistakeError,
     add_arguments,
     factory_named,
+    mistakes_name,
     problem,
-    told_with,
     write_picture,
 )
 from gnjax.conditioning.condition_number import condition_number
@@ -59,7 +59,7 @@ def add_spectrum(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run_spectrum(parsed: argparse.Namespace) -> int:
     """Print what was asked for, and it alone to stdout; return 1 if it is not finished."""
     precision.enable_x64()
-    with told_with(parsed.factory):
+    with mistakes_name(parsed.factory):
         if parsed.out is not None:
             check_format(parsed.out)
         op = _operator(parsed)

@@ -100,10 +100,11 @@ def _items(left: Network, right: Network) -> tuple[Item, ...]:
 def gram_work(net: Network) -> float:
     """About how many multiplications J J^T takes, beside those for the rows and pairs of J.
 
-    J has r rows for each of n samples. Rows with p columns take (n r)^2 p. A layer with the inputs
-    a_i (q_in) and sensitivities delta_i (r, q_out) takes n^2 q_in for all a_i . a_j, and
-    (n r)^2 q_out for delta_i delta_j^T, the latter for each pair of positions. Half of it is above
-    the diagonal.
+    J has r rows for each of n samples. A parameter whose w columns of J are formed (the form
+    "columns") takes (n r)^2 w. Of a layer the inputs a_i (q_in) and sensitivities delta_i (r,
+    q_out) of every sample are kept, and it takes n^2 q_in for all a_i . a_j, and (n r)^2 q_out for
+    all delta_i delta_j^T. Where they are kept at each position (the form "places"), the latter is
+    taken for every pair of positions. Half of it is above the diagonal.
     """
     n, m = net.samples, net.samples * net.rows
     if net.coupled:

@@ -150,7 +150,7 @@ def compare(
     if operator := blame():
         msg = f"what gnjax.from_torch has made is not the module: {difference}. {operator}"
         raise Refused(msg)
-    _check_beside_changes(
+    _check_up_to_rounding(
         computed,
         expected,
         lambda: _Jacobian(original.outputs(), original.product(cotangents)),
@@ -159,12 +159,15 @@ def compare(
     return outputs
 
 
-def _check_beside_changes(
+def _check_up_to_rounding(
     computed: _Jacobian, expected: _Jacobian, compute: Callable[[], _Jacobian], eps: float
 ) -> None:
-    """Refuse a translation that differs from the module by more than the module amplifies rounding.
+    """Refuse a translation whose Jacobian differs from the module's by more than rounding explains.
 
-    ``compute`` gives what is ``expected`` anew, and changes when all numbers on the way are moved.
+    ``computed`` is the Jacobian of the translation, and ``expected`` that of the module.
+    ``compute()`` computes the latter again, with every number on the way moved by a random
+    rounding of relative size ``eps``. So its changes say how far rounding may move it. No more of
+    them are drawn once they explain the difference.
     """
     with same_numbers_afterwards():
         changes = moved(

@@ -18,7 +18,11 @@ _DEPENDENT = 1e-8  # a direction that is shorter than this beside the space is l
 
 
 class Space:
-    """A growing space of orthonormal rows V, with W = R V and C V on these rows."""
+    """A growing space, spanned by orthonormal rows v of V, with the rows W of R v and those of C v.
+
+    C = R^T sign (A - s I) R is that of the ``pencil`` at its shift s; sign is 1 for the smallest
+    eigenvalues of A, and -1 for the largest.
+    """
 
     def __init__(self, pencil: Pencil, sign: float, rows: np.ndarray) -> None:
         self.pencil, self.sign, self.products = pencil, sign, 0
@@ -35,12 +39,12 @@ class Space:
         self._preconditioned = np.concatenate([self._preconditioned, images])
 
     def ritz(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """The ``count`` outermost Ritz values of A on the span of W, with vectors and residuals.
+        """The ``count`` Ritz values of A on the rows of W nearest to its end, with vectors.
 
         With T = V C V^T = L L^T, the values are theta = s + sign / mu for the eigenvalues mu of W
         W^T u = mu T u. These mu are the squared singular values of L^{-1} W, so that a theta far
-        from s costs the others no digits. The values are computed through R, and guide the search
-        alone.
+        from s costs the others no digits. The rounding of R is in the values, and so they guide the
+        search only, and no bound rests on them.
 
         Returns:
           the values theta, unit rows w, and the preconditioned residuals R^T sign (A - theta I) w,

@@ -32,11 +32,13 @@ class PreparedFactor:
     least: float
 
     def matrix(self, watch: Watch) -> Matrix:
-        """J J^T by products that are counted.
+        """J J^T as the matrix A of a pencil, by products that are counted.
 
-        ``lost`` bounds |R^T e| for the rounding e of J (J^T w), with |w| <= longest,
-        ||R|| <= inverse and |J^T w|^2 = energy. The rounding is relative to ||J||_F |J^T w|, and is
-        made on the way to w and from J^T w.
+        The pencil multiplies w = R v, where R is the inverse of a triangle. ``lost`` bounds |R^T e|
+        for the rounding e of J (J^T w). One part of it is made in J^T w and is proportional to |w|,
+        which is at most ``longest``. The other is made in the product with J, and R^T multiplies it
+        by ||R||, at most ``inverse``. Both are relative to ||J||_F |J^T w|, whose squares are
+        ``factor.squared`` and ``energy``.
         """
         factor = self.factor
         light = watch(factor.light)
