@@ -30,8 +30,14 @@ def diagonal_by_products(op: Operator) -> np.ndarray:
     for start in range(0, size, _COLUMNS):
         count = min(_COLUMNS, size - start)
         columns = op.mv(_units(size, start, count, op.dtype))
-        diagonal[start : start + count] = jnp.diagonal(columns[start : start + count])
+        diagonal[start : start + count] = np.asarray(_on_diagonal(columns, start, count))
     return diagonal
+
+
+@partial(jax.jit, static_argnums=2)
+def _on_diagonal(columns: jax.Array, start: int, count: int) -> jax.Array:
+    """The diagonal entries in ``count`` columns of a matrix, from column ``start`` on."""
+    return jnp.diagonal(jax.lax.dynamic_slice_in_dim(columns, start, count))
 
 
 @partial(jax.jit, static_argnums=(0, 2, 3))

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 import gnjax
 from gnjax.networks import jacobians
@@ -404,3 +405,19 @@ def test_factors_of_products_are_rounded_as_the_device_rounds_them(
     (eqn,) = jaxpr.eqns
     monkeypatch.setattr(jax, "default_backend", lambda: device)
     assert monte_carlo._multiplier_roundoff(eqn) == (0.0 if bits is None else 2.0**-bits)
+
+
+def test_a_network_with_random_keys_among_its_numbers_is_measured():
+    """Dropout in evaluation mode keeps the keys of its random stream."""
+
+    class Net(nnx.Module):
+        def __init__(self, rngs):
+            self.layer, self.dropout = nnx.Linear(3, 2, rngs=rngs), nnx.Dropout(0.5, rngs=rngs)
+
+        def __call__(self, x):
+            return self.dropout(jnp.tanh(self.layer(x)))
+
+    net = Net(nnx.Rngs(params=jax.random.key(0), dropout=jax.random.key(1)))
+    net.eval()
+    x = np.random.default_rng(0).standard_normal((5, 3))
+    assert gnjax.condition_number(gnjax.ntk(net, x)).resolved

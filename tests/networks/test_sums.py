@@ -81,6 +81,23 @@ def test_the_error_covers_products_of_many_equal_samples_in_one_batch(
             assert distance <= op.error(float(norm)).value * np.linalg.norm(v)
 
 
+@pytest.mark.parametrize("loss", ["squared_error", lambda f, y: 0.5 * jnp.square(f - y).sum()])
+def test_the_error_covers_products_of_equal_samples_in_batches_and_in_a_metric(loss):
+    row = np.linspace(0.5, 0.9, 8)
+    x, y = np.tile(row, (3_000, 1)), np.zeros((3_000, 1))
+    model, norm = (lambda w, x: x @ w, np.ones((8, 1))), float(row @ row)
+    streamed = gnjax.gauss_newton(
+        model, [(x[:1_000], y[:1_000]), (x[1_000:], y[1_000:])], loss=loss
+    )
+    diagonal = gnjax.diagonal(np.full(8, 4.0))  # S = 1/2, so that the matrix is a quarter of G
+    in_metric = gnjax.preconditioned(gnjax.gauss_newton(model, x, y, loss=loss), diagonal)
+    for op, scale in ((streamed, 1.0), (in_metric, 0.25)):
+        error = op.error(scale * norm).value
+        distance = np.linalg.norm(np.asarray(op.mv(row)) - scale * row * norm)
+        assert distance <= error * np.linalg.norm(row)
+        assert 1_000 * 2.0**-53 / 3 * scale * norm <= error < 1e-11
+
+
 @pytest.mark.parametrize("through", [lambda f: f, jax.jit], ids=["as it is", "compiled"])
 def test_parts_that_cancel_lose_nothing_but_the_rounding_of_the_sum(through):
     rng = np.random.default_rng(0)

@@ -60,7 +60,9 @@ def entry_rank_bounds(net: Network, parts: Sequence[np.ndarray]) -> list[RankBou
     the network is small enough that its equations can be computed modulo a prime, they may give
     smaller bounds, which are measured.
     """
-    rows = min(_different_samples(net) * net.rows, int(np.count_nonzero(_weighted(net, net.rows))))
+    terms = _weighted_terms(net, net.rows)
+    rows_of_a_term = net.rows // terms.shape[1]
+    rows = min(_different_samples(net) * net.rows, np.count_nonzero(terms) * rows_of_a_term)
     bounds = _bounds(net, lambda: iter((net,)), parts, rows)
     if not _in_one_process(net) or _size(net) > _LARGEST:
         return bounds
@@ -313,15 +315,21 @@ def _in_one_process(net: Network) -> bool:
 
 
 def _weighted(net: Network, count: int) -> np.ndarray:
-    """A mask (n, count) of outputs, or rows of J, of each sample that have a weight in the loss.
+    """A mask (n, count) of outputs, or rows of J, of each sample that have a weight in the loss."""
+    terms = _weighted_terms(net, count)
+    return np.repeat(terms, count // terms.shape[1], axis=1)
 
-    Each term of a sample, such as a token, has an equal number of them. Where a loss of the
-    caller's may use all outputs in each term, or ``count`` is no multiple of the number of terms,
-    all of a sample are in the mask if one of its terms has a weight.
+
+def _weighted_terms(net: Network, count: int) -> np.ndarray:
+    """A mask (n, t) of the terms of the loss, for every sample, that have a weight in it.
+
+    Each term of a sample, such as a token, has an equal number of its ``count`` outputs or rows of
+    J. Where a loss of the caller's may use all outputs in each term, or ``count`` is no multiple of
+    the number of terms, t is 1: all of a sample count if one of its terms has a weight.
     """
     if net.target is None or net.target.weights is None:
-        return np.ones((net.samples, count), bool)
+        return np.ones((net.samples, 1), bool)
     terms = (np.asarray(net.target.weights) != 0).reshape(net.samples, -1)
     if callable(net.target.loss) or count % terms.shape[1]:
-        terms = terms.any(axis=1, keepdims=True)
-    return np.repeat(terms, count // terms.shape[1], axis=1)
+        return terms.any(axis=1, keepdims=True)
+    return terms

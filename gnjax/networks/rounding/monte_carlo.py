@@ -158,7 +158,8 @@ def _of_each(product: Partial, vectors: jax.Array, *batch: Any) -> jax.Array:
 def _repeated(times: int, leaf: Any) -> Any:
     """The array ``leaf`` repeated along a new first axis; in host memory it is a view."""
     leaf = by_numpy(jnp.asarray(leaf))
-    return leaf.__array_namespace__().broadcast_to(leaf, (times, *leaf.shape))
+    xp = np if isinstance(leaf, np.ndarray) else jnp  # keys of random numbers stay JAX's
+    return xp.broadcast_to(leaf, (times, *leaf.shape))
 
 
 def perturbed(

@@ -73,9 +73,9 @@ def row_parts(
             "weights=(labels == label)"
         )
         raise ValueError(msg)
+    measurement, root = measured(net), op.scale**0.5  # before J takes its memory
     formed = jacobians.jacobian(net) if has_jacobian else kernels.output_gram(net)
     forms = (forms_of_rows if has_jacobian else forms_of_kernel)(probe_rows(net), formed)
-    measurement, root = measured(net), op.scale**0.5
     error = checked(measurement.whole, measurement.forms, forms).scaled(root)
     if has_jacobian:
         jacobian = root * formed[chosen_rows]

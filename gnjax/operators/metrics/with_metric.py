@@ -18,7 +18,7 @@ import numpy as np
 from gnjax.networks.forms.frameworks import PyTree
 from gnjax.networks.forms.real_form import for_both_parts
 from gnjax.networks.network import Network, backward_products, forward_products
-from gnjax.networks.rounding import JacobianErrors, measured
+from gnjax.networks.rounding import JacobianErrors, measured, with_sums
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.host import on_device
 from gnjax.numerics.limits import LIMITS
@@ -176,7 +176,7 @@ class Preconditioned(Around, Algebra, ParameterTrees):
         """
         factorisation = self.factorisation() if isinstance(self.op, NetworkGram) else None
         if factorisation is not None:
-            return gram_error(norm, factorisation.error())
+            return with_sums(gram_error(norm, factorisation.error()), self.op.net, norm)
         size, norm_of_s, norm_of_inverse = abs(float(norm)), self.scaling.norm, self.scaling.inverse
         error_of_op = error_of(self.op, raised(size * norm_of_inverse * norm_of_inverse))
         rounding = self._rounding(size * (self.shape[0] ** 0.5))  # for the Frobenius norm

@@ -25,6 +25,7 @@ from gnjax.networks.losses import Loss
 from gnjax.networks.network import Network, sum_of
 from gnjax.networks.null_space.ranks import rank_bound_of_batches
 from gnjax.networks.outputs.targets import NOTHING_COUNTS, check_has_targets, make_target
+from gnjax.networks.rounding import with_sums
 from gnjax.numerics.certificate import UNKNOWN, Error
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.validation import check_known
@@ -122,14 +123,15 @@ class Streamed(Algebra, ParameterTrees):
         sum of the squares of theirs.
         """
         if self.functional is not None or callable(self.loss):
-            parts = (part.error(norm) for part in self.parts())
-            return reduce(add, parts).scaled(1 / self.total)
+            # what the sum over a batch loses is relative to the whole, and counted once, below
+            parts = (part.error(0.0) for part in self.parts())
+            return with_sums(reduce(add, parts).scaled(1 / self.total), self.net, norm)
         errors = [part.factor_error() for part in self.parts() if isinstance(part, NetworkGram)]
         total = reduce(add, errors).scaled(self.total**-0.5)
         if total.kind == UNKNOWN:
             return total
         size = math.hypot(*(error.value for error in errors)) / self.total**0.5
-        return gram_error(norm, total.to(size))
+        return with_sums(gram_error(norm, total.to(size)), self.net, norm)
 
     def parts(self) -> Iterator[NetworkGram | NetworkHessian]:
         """Yield for each batch b the operator of its samples alone: their sum, not yet divided.

@@ -235,8 +235,8 @@ def _batch_norm_blocks(outer: _Array, by_inner: _Array, units: _Array) -> _Array
 
     For every hidden unit i they are w_i (x) D_i for V, e_c (x) u_i for W and every output c,
     w_i (x) u_i for gamma, and w_i (x) e_0 for beta, where e_0 is the last unit vector, the
-    coordinate of the constant. The column w_i of W is in ``outer`` (k, m), the normalised unit u_i in ``units``
-    (m, r + 1), and its derivative D_i by the row i of V in ``by_inner`` (m, r + 1, d).
+    coordinate of the constant. The column w_i of W is in ``outer`` (k, m), the normalised unit u_i
+    in ``units`` (m, r + 1), and its derivative D_i by the row i of V in ``by_inner`` (m, r + 1, d).
     """
     outputs, size = len(outer), units.shape[1]
     blocks = [

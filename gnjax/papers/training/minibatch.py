@@ -193,9 +193,33 @@ def _convolves_on_cpu(problem: TrainingProblem, state: State) -> bool:
     """Whether the forward pass has a convolution that would run on a CPU."""
     if jax.default_backend() != "cpu":
         return False
-    one = member(state, 0) if state.epoch.ndim else state
-    forward = jax.make_jaxpr(problem.forward)(one.params, one.statistics, problem.x[:1])
-    return "conv_general_dilated" in str(forward)
+    # 1 for a state of several networks, whose leaves have an axis more than those of one, else 0.
+    networks = state.epoch.ndim
+    learned, structure = jax.tree.flatten((state.params, state.statistics))
+    fixed, forward = jax.tree.flatten(problem.forward)
+    shapes = [
+        *((leaf.shape, leaf.dtype) for leaf in fixed),
+        *((leaf.shape[networks:], leaf.dtype) for leaf in learned),
+        ((1, *problem.x.shape[1:]), problem.x.dtype),
+    ]
+    return _convolves(forward, structure, tuple(shapes))
+
+
+@lru_cache(maxsize=64)
+def _convolves(forward: Any, learned: Any, shapes: tuple[tuple[Any, Any], ...]) -> bool:
+    """Whether a forward pass has convolutions, from the shapes of its arrays; traced once for each.
+
+    ``forward`` and ``learned`` are the tree structures of the forward pass, with its constants, and
+    of (params, statistics). ``shapes`` has (shape, dtype) of their leaves, and last of the input.
+    """
+
+    def of_leaves(*leaves: jax.Array) -> Any:
+        fixed = forward.num_leaves
+        params, statistics = jax.tree.unflatten(learned, leaves[fixed:-1])
+        return jax.tree.unflatten(forward, leaves[:fixed])(params, statistics, leaves[-1])
+
+    described = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes]
+    return "conv_general_dilated" in str(jax.make_jaxpr(of_leaves)(*described))
 
 
 def _epochs_by_scan(
