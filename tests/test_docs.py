@@ -240,6 +240,18 @@ def test_commands_name_modules_and_configs_that_exist(page):
         assert f"\n{target}:" in (_ROOT / "Makefile").read_text(), target
 
 
+def test_contributing_shows_lines_that_stand_in_the_files_it_links_to():
+    """A line that ends in ``..`` is shown up to there."""
+    text = (_ROOT / "CONTRIBUTING.md").read_text()
+    files = (_ROOT / name for name in re.findall(r"\]\((\S+\.py)\)", text))
+    lines = {line.strip() for file in files for line in file.read_text().splitlines()}
+    for block in re.findall(r"^```\n(.*?)```", text, flags=re.DOTALL | re.MULTILINE):
+        for line in map(str.strip, block.splitlines()):
+            shown = line.removesuffix("..")
+            cut = shown != line
+            assert any(each.startswith(shown) if cut else each == shown for each in lines), line
+
+
 _WRITTEN_FOR_THE_SITE = ("reference/figures", "gallery")  # they are in no fresh checkout
 
 
