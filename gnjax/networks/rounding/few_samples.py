@@ -32,6 +32,7 @@ _UNLIKE = 30.0  # float32 predicts rounding where the quotients differ by less t
 _Batch = tuple[Any, np.ndarray]
 """The samples and targets of a batch, and its part (m, n_b, r) of the vectors of ``probe_rows``."""
 _Measure = Callable[[Any, np.ndarray], float]
+"""Such a batch to an estimate of ||E_b||_F, the error of its rows of J."""
 
 
 def total_rounding(
@@ -72,7 +73,10 @@ def total_rounding(
 
 
 def in_small_batches(net: Network) -> Network:
-    """A large network with smaller batches: of 100 samples in 13 of them four are measured."""
+    """The network, if it is large with batches of at most 8 samples.
+
+    Four batches are measured where there are 8 or more, so that small ones are few samples.
+    """
     if net.coupled or net.written * net.samples < _WORK:
         return net
     return replace(net, batch=min(net.batch, _SAMPLES))

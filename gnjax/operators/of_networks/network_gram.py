@@ -310,7 +310,7 @@ class NetworkGram(Algebra, ParameterTrees):
         return None if exponent is None else exponent + (exponent_of(self.scale) or 0)
 
     def error(self, norm: float) -> Error:
-        """The error of the matrix from the rounding of the Jacobian, measured.
+        """The error of the matrix from the rounding of the Jacobian, measured, and of sums.
 
         For a loss of the caller's own the products with J^T B J are measured instead, with the
         loss's output Hessian B as a derivative and, if a root R of it is formed, as R R^T. The
@@ -318,16 +318,21 @@ class NetworkGram(Algebra, ParameterTrees):
         The distance between both products counts as well: R leaves out eigenvalues of B that are
         negative, and derivatives do not.
         """
-        if not self._by_products:
-            return with_sums(gram_error(norm, self.factor_error()), self.net, norm)
+        if self._by_products:
+            error = self._error_of_products()
+        else:
+            error = gram_error(norm, self.factor_error())
+        return with_sums(error, self.net, norm)
+
+    def _error_of_products(self) -> Error:
+        """The measured error of products with scale J^T B J, see :meth:`error`."""
         unscaled = [images / self.scale for images in self.others.images.values()]
         errors = [product.error_beside(unscaled) for product in self._measured_products]
         # Both ways of computing B: if the larger error does not explain how far their products are
         # apart, that distance counts. Products that had no room in memory have no ``images``.
         *others, worst = sorted(self._measured_products, key=lambda product: product.error.value)
         errors.append(worst.error_beside([p.images for p in others if p.images is not None]))
-        largest = max(errors, key=lambda error: error.value).scaled(self.scale)
-        return with_sums(largest, self.net, norm)
+        return max(errors, key=lambda error: error.value).scaled(self.scale)
 
     @property
     def _by_products(self) -> bool:

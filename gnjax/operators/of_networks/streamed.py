@@ -123,15 +123,21 @@ class Streamed(Algebra, ParameterTrees):
         sum of the squares of theirs.
         """
         if self.functional is not None or callable(self.loss):
-            # what the sum over a batch loses is relative to the whole, and counted once, below
+            # at the norm 0 the parts leave out what sums lose, which is counted once, at the end
             parts = (part.error(0.0) for part in self.parts())
-            return with_sums(reduce(add, parts).scaled(1 / self.total), self.net, norm)
+            error = reduce(add, parts).scaled(1 / self.total)
+        else:
+            error = self._error_by_factors(norm)
+        return with_sums(error, self.net, norm)
+
+    def _error_by_factors(self, norm: float) -> Error:
+        """The error of G = J^T J / total, of the 2-norm ``norm``, from those of the rows of J."""
         errors = [part.factor_error() for part in self.parts() if isinstance(part, NetworkGram)]
         total = reduce(add, errors).scaled(self.total**-0.5)
         if total.kind == UNKNOWN:
             return total
         size = math.hypot(*(error.value for error in errors)) / self.total**0.5
-        return with_sums(gram_error(norm, total.to(size)), self.net, norm)
+        return gram_error(norm, total.to(size))
 
     def parts(self) -> Iterator[NetworkGram | NetworkHessian]:
         """Yield for each batch b the operator of its samples alone: their sum, not yet divided.
