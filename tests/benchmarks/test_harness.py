@@ -56,6 +56,7 @@ def test_ours_runs_before_each_run_of_the_other():
     assert found["pid"] != os.getpid()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "why"),
     [

@@ -200,6 +200,7 @@ def _process(there, *arguments, **options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

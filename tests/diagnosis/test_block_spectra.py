@@ -137,6 +137,7 @@ def _names(found):
     return [block.name for block in found.blocks]
 
 
+@pytest.mark.slow
 def test_blocks_of_a_gauss_newton_matrix(reference):
     found = gnjax.block_spectra(reference.model, reference.x)
     assert found.method == "jacobian"

@@ -276,6 +276,7 @@ def _language_model():
     return (apply, {"table": table, "out": out}), rng.integers(0, 5, (3, 8))
 
 
+@pytest.mark.slow
 def test_some_tokens_of_a_long_sample_are_measured():
     model, x = _language_model()
     y = np.roll(x, -1, axis=1)
@@ -290,6 +291,7 @@ def test_some_tokens_of_a_long_sample_are_measured():
     assert found.condition.value == pytest.approx(alone.value, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_classes_have_their_terms_of_both_ends():
     x, y = _inputs(), np.random.default_rng(4).integers(0, 3, _N)
     found = diagnose(_mlp(), x, y, loss="cross_entropy")

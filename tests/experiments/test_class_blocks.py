@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 import scipy.special
 from flax import nnx
 
@@ -47,6 +48,7 @@ def test_rows_of_the_linear_model_are_its_closed_form():
             np.testing.assert_allclose(row.loss, lost, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_rows_of_the_gpt_are_blocks_of_the_dense_matrix():
     cell = _cell("gpt", steps=1)
     rows = [SimpleNamespace(**row) for row in experiment.measure(cell)]

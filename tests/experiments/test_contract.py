@@ -27,6 +27,7 @@ def _cells(name):
     return FOUND[name].cells(_config(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOUND)
 def test_a_cell_runs_is_kept_and_makes_a_table(name, tmp_path, capsys):
     """The last cell at smoke: computed by its shard, found again, written with every column."""

@@ -102,6 +102,7 @@ def test_kappa_is_that_of_dense_matrices(smoke, name):
     assert row["kappa_low"] * (1 - 1e-6) <= kappa <= row["kappa_high"] * (1 + 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", ["mlp", "gpt"])
 @pytest.mark.parametrize("name", metric_steps.METRICS)
 def test_a_step_solves_with_the_matrix_of_the_metric(network, name):

@@ -45,6 +45,7 @@ def _dense(of):
     return np.asarray(jax.jacfwd(outputs)(flat))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", kernels.WAYS)
 def test_the_kernels_are_those_of_a_dense_jacobian(way, folder):
     """All columns, and those left; by rows of J, by products, and by forward mode."""

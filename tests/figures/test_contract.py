@@ -18,6 +18,7 @@ from tests.drawn import assert_texts_fit
 FIGURES = catalogue.from_tables()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_is_that_of_its_published_table(name, tmp_path):
     """Its picture and its caption are made of the columns that it declares, and no text is cut.

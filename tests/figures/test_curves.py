@@ -310,6 +310,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_curves_are_the_geometric_means_of_their_rows(name: str) -> None:
     panels = drawn(name).axes

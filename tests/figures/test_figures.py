@@ -276,6 +276,7 @@ def test_a_figures_name_is_text_also_where_it_looks_like_a_number(tmp_path: Path
 OF_THESE_TABLES = ("fig02", "fig03", "fig11", "fig12")
 
 
+@pytest.mark.slow
 def test_figures_write_pictures_and_captions(
     depth_table: DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

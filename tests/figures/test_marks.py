@@ -56,6 +56,7 @@ WITH_INTERVALS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_INTERVALS)
 def test_a_kappa_without_an_upper_end_is_an_open_marker(name: str) -> None:
     """Of a table of lower bounds alone no curve is left, and no figure ends in a traceback."""
@@ -394,6 +395,7 @@ def _kappas(of: Callable) -> DataFrame:
     return frame.assign(kappa=kappa, kappa_low=0.999 * kappa, kappa_high=1.001 * kappa)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kappa", "filters", "kernels"),
     [

@@ -28,6 +28,7 @@ def _statistics(weights):
     return np.log([values[-1] / values[0], values[-1], values.sum(), *extra, *ends])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "widths",
     [

@@ -15,6 +15,7 @@ from tests.torch_fixtures import FIXTURES, assert_outputs_are_torchs
 _KEY = jax.random.key(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "depth", "shortcut"),
     [

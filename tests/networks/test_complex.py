@@ -89,6 +89,7 @@ def _jacobian_by_hand(apply, params):
     return np.asarray(jax.jacobian(lambda v: real(back(v), SPINS).reshape(-1))(flat))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", MODELS)
 def test_matrices_are_those_of_real_and_imaginary_parts_by_hand(case):
     """By jax.jacobian of a real function of real parameters, and NumPy's eigenvalues."""

@@ -46,6 +46,7 @@ def _mapped(module, axis="samples"):
     return jax.vmap(module, axis_name=axis, in_axes=(0, None), out_axes=(0, None))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inference", [False, True], ids=["batch statistics", "running statistics"])
 def test_an_equinox_module_goes_in_with_its_state(inference):
     """J by jax.jacobian of the module itself, mapped as its users do; both statistics."""

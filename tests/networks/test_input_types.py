@@ -115,6 +115,7 @@ def both(request):
     return case(request.param)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TYPES)
 def test_kernels_are_those_of_the_same_numbers_in_float64(name):
     given, x, (plain, params), wide = case(name)

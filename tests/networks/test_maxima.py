@@ -49,6 +49,7 @@ _FUNCTIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _FUNCTIONS)
 def test_values_and_derivatives_are_those_of_single_operations(name):
     function = _FUNCTIONS[name]
@@ -147,6 +148,7 @@ def _model(pool, axes, samples, positions, features, width):
     return (apply, params), jnp.asarray(rng.standard_normal((samples, positions, features)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axes", [(-1,), (0, 1)], ids=["LayerNorm", "BatchNorm"])
 @pytest.mark.parametrize("pool", _POOLS)
 def test_kernels_of_networks_with_maxima_are_those_of_single_operations(pool, axes):
@@ -222,6 +224,7 @@ _WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _OPERATORS)
 @pytest.mark.parametrize("what", _WRONG)
 def test_a_wrong_rule_is_refused_with_the_name_of_its_function(name, what, monkeypatch):
@@ -249,11 +252,13 @@ def test_a_network_without_maxima_is_not_evaluated_once_more(monkeypatch):
     gnjax.ntk(gnjax.models.MLP((3, 4, 2), activation="relu", key=jax.random.key(0)), _X[:, :3])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _FUNCTIONS)
 def test_operation_by_operation_no_right_rule_is_refused(name):
     beside.compare_by_steps(name, _FUNCTIONS[name], _X)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axes", [(-1,), (0, 1)], ids=["LayerNorm", "BatchNorm"])
 @pytest.mark.parametrize("pool", _POOLS)
 def test_networks_whose_compiled_derivative_is_wrong_are_not_refused(pool, axes):

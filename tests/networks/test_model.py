@@ -136,6 +136,7 @@ _tanh.defvjp(lambda z: (jnp.tanh(z), z), lambda z, g: (g * (1 - jnp.tanh(z) ** 2
 WEIGHTS = [RNG.standard_normal((4, 5)), RNG.standard_normal((5, 3))]
 
 
+@pytest.mark.slow
 def test_models_with_a_reverse_mode_of_their_own():
     """custom_vjp has no forward mode: J v is the transpose of J^T."""
     own = (lambda w, x: _tanh(x @ w[0]) @ w[1], WEIGHTS)

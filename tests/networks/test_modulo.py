@@ -67,6 +67,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_equations_of_integers_have_the_residues_of_their_results(name: str, dtype: Any) -> None:

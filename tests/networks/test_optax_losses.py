@@ -82,6 +82,7 @@ WEIGHTED = [(name, weighted) for name in CASES for weighted in ("", "terms")] + 
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "weighted"), WEIGHTED)
 def test_matrices_are_those_of_the_function(name, weighted):
     """G, H and the Fisher matrices, with their factors and means, and without the generic way."""

@@ -153,6 +153,7 @@ def _references(apply, y, loss):
     return j, j.T @ b @ j, h
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_every_loss_equals_its_mean_written_out(case):
     """G by both sides, by products, as a matrix and linearised; H; the error is above the gap."""

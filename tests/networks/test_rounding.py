@@ -101,6 +101,7 @@ def _true_errors(net, exact):
     return [float(np.sqrt(np.square(gap).sum())) for gap in found]
 
 
+@pytest.mark.slow
 @needs_long_double
 @pytest.mark.parametrize("outer", [1.0, 1e8])
 @pytest.mark.parametrize("name", NETWORKS)

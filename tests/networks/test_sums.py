@@ -27,6 +27,7 @@ def _batched(make, x, y):
     return make(_MODEL, x, y, batch_size=1)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
 @pytest.mark.parametrize("samples", _X)
 @pytest.mark.parametrize("make", [gnjax.gauss_newton, gnjax.hessian])
@@ -57,6 +58,7 @@ def test_the_error_covers_the_matrix_of_many_equal_samples_in_one_batch(paramete
         assert distance <= op.error(np.linalg.norm(exact, 2)).value
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("parameters", "samples"), [(64, 1_000), (2, 3_000), (3, 100_000)])

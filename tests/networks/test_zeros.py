@@ -227,6 +227,7 @@ ROUNDED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("samples", [6, 40])  # few, and so many that directions are looked for
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", ROUNDED)

@@ -81,6 +81,7 @@ def _assert_is(kernel, exact):
 
 
 # Where both sets have four samples they are computed by the same programs, as in most tests below.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "first", "second"),
     [("dense", 1, 8), ("convolution", 6, 3), *((name, 4, 4) for name in CASES)],
@@ -112,6 +113,7 @@ def test_blocks_that_reach_back_and_groups(name, monkeypatch, block, held):
     np.testing.assert_allclose(found, exact, rtol=0, atol=1e-13 * np.abs(exact).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["recurrent", "lookup"])
 def test_sequences_of_two_lengths(name):
     apply, params, x = CASES[name]
@@ -159,6 +161,7 @@ def test_in_single_precision_the_error_covers_the_distance():
         assert 1e-9 < kernel.error.value < 1e-3 * np.linalg.norm(exact, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [1e-9, 1.0])
 def test_a_kernel_formed_wrongly_has_its_distance_as_its_error(monkeypatch, share):
     apply, params, x = CASES["dense"]

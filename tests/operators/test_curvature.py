@@ -43,6 +43,7 @@ CALLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CALLS)
 def test_batches_are_the_mean_over_all_samples(name):
     """A list and a loader, batches of unequal size, labels that do not count; the error holds."""

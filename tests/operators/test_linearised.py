@@ -34,6 +34,7 @@ def _agree(op, columns):
     np.testing.assert_allclose(kept.mv(jax.device_put(v[:, 0])), expected[:, 0], rtol=0, atol=atol)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "kind"),
     [
@@ -86,6 +87,7 @@ def test_columns_go_together_as_far_as_the_caches_reach(monkeypatch, fit, evalua
     assert seen == widths
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["hessian", "parameters", "outputs"])
 def test_columns_apart_are_those_together(monkeypatch, kind):
     model, x, y = _tanh_network()

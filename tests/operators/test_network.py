@@ -41,6 +41,7 @@ def _close(actual, expected, rtol=1e-12):
 _SQUARED = ["mlp relu", "plain", "batch norm of the batch"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "loss"),
     [*((case, "cross_entropy") for case in CASES), *((case, "mse") for case in _SQUARED)],
@@ -82,6 +83,7 @@ def test_ntk_is_the_gram_of_the_jacobian(case):
     assert op.shape == (len(j), len(j))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["mlp tanh layer norm", "cnn with stride", "plain"])
 def test_batches_do_not_change_anything(case):
     model, x = CASES[case]()

@@ -58,12 +58,14 @@ def _least(op):
     return int(re.search(r"jacobian_bytes=(\d+)", str(refused.value))[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parameters", "outputs", "ntk"])
 @pytest.mark.parametrize("case", ["cnn with stride", "batch norm of the batch", "attention"])
 def test_products_are_those_of_the_operator(case, kind):
     _agree(_made(*CASES[case](), kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", sorted(set(CASES) - _WITHOUT_LAYERS))
 def test_products_with_every_layer_kept_as_a_pair(case, monkeypatch):
     def pairs(net, traced, memory):
@@ -75,6 +77,7 @@ def test_products_with_every_layer_kept_as_a_pair(case, monkeypatch):
     assert len(kept.blocks[0].pairs) == _forms(kept).count("pair") > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["parameters", "outputs"])
 @pytest.mark.parametrize("only", ["dense[12]/*", "dense2/kernel"])
 def test_batches_masks_and_filters_in_several_blocks(side, only, monkeypatch):

@@ -73,6 +73,7 @@ def _centred(p, x):
     return _real(p, x) - _real(p, x).mean(axis=0, keepdims=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["no weights", "weights"])
 @pytest.mark.parametrize("case", LOSSES)
 def test_products_inside_of_jit_are_those_of_an_operator_made_outside_and_those_by_hand(

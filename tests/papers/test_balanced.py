@@ -80,6 +80,7 @@ def balanced_nets(draw, nets=ANY):
 # Eqs 8, 9: balanced networks --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(balanced_nets(COMPILED), st.integers(0, 99))
 def test_eq_9_is_the_spectrum_of_the_gauss_newton_matrix_and_of_the_hessian(net, seed):

@@ -41,6 +41,7 @@ def gallery(tmp_path_factory):
     return folder / "gallery"
 
 
+@pytest.mark.slow
 def test_a_picture_is_drawn_again_from_what_is_published_beside_it(gallery, tmp_path):
     """Class: a picture whose numbers nobody can look up."""
     table = gallery / "smoke" / "layer_sweep.csv"
@@ -258,6 +259,7 @@ def test_without_a_profile_both_are_judged(gallery, capsys):
         assert f"no table in {folder} of " in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", records.PROFILES)
 def test_the_verdicts_from_the_published_tables_are_those_recorded(profile):
     """Statuses and numbers; the same table gives the same text."""

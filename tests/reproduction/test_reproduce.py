@@ -358,6 +358,7 @@ def test_a_figure_is_told_by_its_sentences_and_not_by_their_readings(sections, c
     assert cells[:3] == ["fig2", "1 fails", "1 holds"]
 
 
+@pytest.mark.slow
 def test_figures_are_run_drawn_and_reported_once(tmp_path, capsys, monkeypatch):
     picture = tmp_path / "figures/smoke/fig12.png"
     monkeypatch.setenv("COLUMNS", "200")

@@ -145,6 +145,7 @@ _SPECTRA = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(_SPECTRA))
 @pytest.mark.parametrize("method", _RANDOM)
 def test_stated_errors_cover_as_often_as_documented(method, name):

@@ -55,6 +55,7 @@ def test_a_failure_in_a_process_is_that_cells_alone(tmp_path):
     assert "thirteen layers are unlucky" in outcome.failures[0].summary
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_fails_its_cell_and_no_other(tmp_path):
     """A cell that kills its process each time is found out alone; the others finish."""
     store = toy.store(tmp_path)

@@ -260,6 +260,7 @@ def test_the_places_of_a_layer_are_those_of_its_parameters(reference):
         assert sorted(places[name]) == sorted(reference.own(name).ravel())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("terms", [False, True])
 @pytest.mark.parametrize("kind", ["mlp", "language"])
 def test_the_factors_of_an_empirical_fisher_count_the_labels_that_count(kind, terms):

@@ -153,6 +153,7 @@ def _spectrum(draw, rows):
     return np.sort(values)[::-1]
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_property_both_ends_are_enclosed(data):
@@ -173,6 +174,7 @@ def test_property_both_ends_are_enclosed(data):
     assert made.factor.lost == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_property_several_of_the_smallest_eigenvalues_are_enclosed(data):
