@@ -166,7 +166,7 @@ def _residues(eqn: Any, numbers: Sequence[Number], values: list[Any] | None) -> 
     if name in _STEPS or (from_integers and name not in _MOVES):
         if values is None:
             raise NotFollowedError(name)
-        if numbers[0].residues is not None:
+        if numbers and numbers[0].residues is not None:
             _check_decided((numbers[0], number(_STEPS[name](np.asarray(numbers[0].plain)))))
         return [modular.residues(np.asarray(value)) for value in values]
     if name in _ARITHMETIC:
@@ -226,8 +226,11 @@ def _moved_by_jax(eqn: Any, numbers: Sequence[Number]) -> list[np.ndarray]:
 
     JAX computes in the floating format of the equation. So in float32 a residue, which has 31 bits,
     is written as sum_k d_k 2^(8 k) with digits d_k of 8 bits. The operation is applied to the d_k
-    for one k at a time. Sums of digits are exact below 2^24 or 2^53, which is checked.
+    for one k at a time. Sums of digits are exact below 2^24 or 2^53, which is checked. What a
+    gather has for indices out of bounds is refused, as it is no entry of an operand.
     """
+    if "fill_value" in eqn.params:
+        eqn = eqn.replace(params={**eqn.params, "fill_value": np.nan})
     dtype = next(v.aval.dtype for v in eqn.outvars if jaxprs.floats(v))
     exact_below = 2.0 ** (jnp.finfo(dtype).nmant + 1)
     bits = 31 if exact_below > 2.0**50 else 8  # of a digit

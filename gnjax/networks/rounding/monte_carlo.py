@@ -66,8 +66,9 @@ _EXACT = frozenset(
     clamp complex concatenate conj copy copy_p copysign cummax cummin device_put dynamic_slice
     dynamic_update_slice empty expand_dims floor full gather imag iota max min name neg nextafter
     optimization_barrier pad ppermute real reduce_max reduce_min reduce_window_max
-    reduce_window_min rem reshape rev round scatter scatter_max scatter_min select_and_gather_add
-    select_n sharding_constraint sign slice sort split squeeze stop_gradient tile top_k transpose
+    reduce_window_min rem reshape rev round scatter scatter-max scatter-min scatter_max scatter_min
+    select_and_gather_add select_n sharding_constraint sign slice sort split squeeze stop_gradient
+    tile top_k transpose
     """)
 )
 _BASIC = frozenset(str.split("add add_any div integer_pow mul sqrt square sub"))
