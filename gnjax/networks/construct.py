@@ -83,7 +83,7 @@ def network(
     _check_declared(coupled, batch_size)
     check_order(model, x)
     inputs = check_samples("x", x)
-    apply, params = apply_and_params(model, has_aux=has_aux)
+    apply, params = apply_and_params(model, inputs, has_aux=has_aux)
     n = sample_count(inputs)
     together = n if batch_size is None else min(n, max(batch_size, 2))
     # 2. The shapes of the outputs, and the targets, which have to fit them.
@@ -155,7 +155,7 @@ def network(
 
 def at_parameters_of(net: Network, model: Any, *, has_aux: bool = False) -> Network | None:
     """``net`` with the parameters of ``model``; None if the model has another structure."""
-    apply, params = apply_and_params(model, has_aux=has_aux)
+    apply, params = apply_and_params(model, net.x, has_aux=has_aux)
     apply = rewritten_alike(apply, net.apply)
     leaves, structure = jax.tree.flatten(params)
     structures = (structure, jax.tree.structure(apply), [leaf.shape for leaf in leaves])

@@ -128,10 +128,7 @@ def check_call(loss: Loss, outputs: Outputs, y: Any, dtype: Any) -> tuple[int, .
             "or lambda f: loss(f) where the loss is meant without"
         )
         raise ValueError(msg)
-    leaves = [jax.ShapeDtypeStruct(shape, dtype) for shape in outputs.shapes]
-    arguments = [jax.tree.unflatten(outputs.structure, leaves)]
-    if y is not None:
-        arguments.append(jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), y))
+    arguments = sample_arguments(outputs, y, dtype)
     try:
         shape = tuple(jax.eval_shape(loss_terms(loss), *arguments).shape)
     except Refused as error:
@@ -143,6 +140,15 @@ def check_call(loss: Loss, outputs: Outputs, y: Any, dtype: Any) -> tuple[int, .
         raise ValueError(msg) from error
     _check_not_stretched(outputs, y, shape)
     return shape
+
+
+def sample_arguments(outputs: Outputs, y: Any, dtype: Any) -> list[Any]:
+    """The shapes of what a loss is called with: one sample's outputs, and its target if any."""
+    leaves = [jax.ShapeDtypeStruct(shape, dtype) for shape in outputs.shapes]
+    arguments = [jax.tree.unflatten(outputs.structure, leaves)]
+    if y is not None:
+        arguments.append(jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), y))
+    return arguments
 
 
 def _needs_target(loss: Loss) -> bool:

@@ -18,6 +18,7 @@ from gnjax.networks.forms import frameworks
 from gnjax.networks.forms.frameworks import Apply, Model, Params
 from gnjax.networks.forms.real_form import of_real_parameters
 from gnjax.networks.forms.refusals import RAISED, Refused, refusal
+from gnjax.networks.forms.same_function import compared
 from gnjax.networks.forms.samples import (
     check_samples,
     converted,
@@ -154,15 +155,19 @@ def _check_variables(apply: Any, params: Any) -> None:
 def output_count(model: Any, x: Any) -> int:
     """k, the numbers that a model of any form returns for a sample of x; nothing is evaluated."""
     inputs = check_samples("x", x)
-    return apply_and_outputs(*apply_and_params(model), inputs)[1].k
+    return apply_and_outputs(*apply_and_params(model, inputs), inputs)[1].k
 
 
-def apply_and_params(model: Any, *, has_aux: bool = False) -> tuple[Apply, Params]:
+def apply_and_params(model: Any, x: Any, *, has_aux: bool = False) -> tuple[Apply, Params]:
     """(apply, params) of a model, in the working precision, complex parameters as two real ones.
 
+    A function of the caller's compares by what it computes at samples with the shapes of ``x``.
     With ``has_aux`` the model returns (outputs, extras), and ``apply`` the outputs alone.
     """
-    apply, params = of_real_parameters(*functional(model))
+    apply, params = functional(model)
+    if isinstance(apply, Partial) and not (apply.args or apply.keywords):
+        apply = Partial(compared(apply.func, params, x))
+    apply, params = of_real_parameters(apply, params)
     return (Partial(_without_extras, apply) if has_aux else apply), checked_parameters(params)
 
 

@@ -231,6 +231,84 @@ def test_kappa_follows_a_global_that_changed(monkeypatch):
     assert trace() == pytest.approx(4 * before, rel=1e-12)
 
 
+SETTINGS = {"scale": 1.0}
+
+
+class Scaled:
+    """A model, or a loss, with a factor that somebody may set anew."""
+
+    scale = 1.0
+
+    def __call__(self, p, x):
+        return x @ p * self.scale
+
+    def method(self, p, x):
+        return x @ p * self.scale
+
+    def loss(self, f, y):
+        return self.scale**2 * jnp.square(f - y).sum() / 2
+
+
+def _of_dictionary(p, x):
+    return x @ p * SETTINGS["scale"]
+
+
+def _of_relu(p, x):
+    return jax.nn.relu(x @ p) * SETTINGS["scale"]
+
+
+_OBJECT = Scaled()
+_EYE, _W, _Y = np.eye(3), np.ones((3, 1)), np.zeros((3, 1))
+CHANGING = {
+    "a model that reads a dictionary": lambda: gnjax.gauss_newton((_of_dictionary, _W), _EYE),
+    "one with a rule of its own inside": lambda: gnjax.gauss_newton((_of_relu, _W), _EYE),
+    "an object": lambda: gnjax.gauss_newton((_OBJECT, _W), _EYE),
+    "a method": lambda: gnjax.gauss_newton((_OBJECT.method, _W), _EYE),
+    "with extras": lambda: gnjax.gauss_newton(
+        (lambda p, x: (_OBJECT(p, x), None), _W), _EYE, has_aux=True
+    ),
+    "after functional": lambda: gnjax.gauss_newton(gnjax.functional((_OBJECT, _W)), _EYE),
+    "a loss": lambda: gnjax.gauss_newton((lambda p, x: x @ p, _W), _EYE, _Y, loss=_OBJECT.loss),
+    "a loss of a Hessian": lambda: gnjax.hessian(
+        (lambda p, x: x @ p, _W), _EYE, _Y, loss=_OBJECT.loss
+    ),
+    "a function": lambda: gnjax.hessian_of(lambda p: _OBJECT.loss(_EYE @ p, 0.0) / 3, _W),
+}  # of each the matrix is scale^2 I / 3
+
+
+@pytest.mark.parametrize("case", CHANGING)
+def test_eigenvalues_follow_what_changes_unseen(case, monkeypatch):
+    """Class: a program of yesterday's numbers, as of a trunk in a dictionary that is trained on."""
+    for scale in (1.0, 3.0, 1.0, 2.0):
+        monkeypatch.setattr(_OBJECT, "scale", scale)
+        monkeypatch.setitem(SETTINGS, "scale", scale)
+        values = gnjax.eigenvalues(CHANGING[case]()).values
+        np.testing.assert_allclose(values, scale**2 / 3, rtol=1e-12)
+
+
+@pytest.mark.parametrize("case", CHANGING)
+def test_what_changes_unseen_under_an_operator_is_refused(case, monkeypatch):
+    op = CHANGING[case]()
+    monkeypatch.setattr(_OBJECT, "scale", 7.0)
+    monkeypatch.setitem(SETTINGS, "scale", 7.0)
+    with pytest.raises(ValueError, match="has changed since the operator was made"):
+        gnjax.linearised(op).mv(np.ones(3))
+
+
+def test_the_constants_of_equations_count():
+    """Arrays that a jaxpr's text does not show, at its top and inside of a branch."""
+    arrays = [np.zeros(3)]
+
+    def model(p, x):
+        return jax.lax.cond(x.sum() > 0, lambda f: f + arrays[0][None], lambda f: f, x @ p)
+
+    args = np.ones((2, 3)), np.ones((4, 2))
+    before = compared(model, *args)
+    assert compared(model, *args) == before
+    arrays[0] = np.ones(3)
+    assert compared(model, *args) != before
+
+
 def test_a_global_that_changes_under_an_operator_is_refused(monkeypatch):
     """Else the program of the new global would serve later operators of the old one."""
     op = gnjax.ntk((around(network), {"w": np.ones((3, 7))}), np.ones((2, 3)))

@@ -1,8 +1,9 @@
 """Functions that compare by what they do: a new lambda around an old function is no new one.
 
-JAX knows a function by its identity, and compiles everything again for one that was written down
-again. Here two functions are the same where their code is the same and everything that it reads is.
-A function that reads what may change unseen is compared by identity as ever.
+JAX knows a function by its identity. It compiles everything again for one that was written down
+again, and nothing again for one that has meanwhile read another number from a dictionary. Here two
+functions are the same where their code is the same and everything that it reads is. A function that
+reads what may change unseen is traced, and is the same while it has the same equations.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import builtins
 import dis
 import functools
+import hashlib
+import re
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +22,10 @@ import flax.linen
 import jax
 import numpy as np
 from flax import nnx
+from jax.extend import core
+
+from gnjax.networks import jaxprs
+from gnjax.networks.forms.refusals import RAISED
 
 _LIBRARIES = frozenset(["builtins", "flax", "functools", "jax", "jaxlib", "math", "numpy", "optax"])
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
@@ -27,6 +34,7 @@ _BY_TEXT = frozenset(
     ["__import__", "delattr", "eval", "exec", "globals", "locals", "setattr", "vars"]
 )
 """Functions that read or set variables and attributes which the code does not name."""
+_ADDRESS = re.compile("0x[0-9a-f]+")  # of a function, as an equation with its own rule prints it
 _LARGEST = 10_000_000  # bytes of a NumPy array whose entries are compared
 
 
@@ -49,10 +57,11 @@ class _Itself:
 
 @dataclass(frozen=True)
 class _Compared:
-    """A function that compares by a key."""
+    """A function that compares by a key; ``shapes`` are the arguments at which it was traced."""
 
     key: Any
     function: Callable[..., Any]
+    shapes: tuple[Any, ...]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Compared) and self.key == other.key
@@ -66,26 +75,57 @@ class _Compared:
         A program that JAX compiles from this call serves every function with the same key, so that
         the key must still be true of what is traced.
         """
-        if compared(self.function) != self:
+        if compared(self.function, *self.shapes) != self:
             msg = (
-                "a variable that the function of the model reads has changed since the operator "
-                "was made; make the operator again"
+                "a variable that the function of the model, or its loss, reads has changed since "
+                "the operator was made; make the operator again"
             )
             raise ValueError(msg)
         return self.function(*args, **keywords)
 
 
-def compared(function: Callable[..., Any]) -> Callable[..., Any]:
+def compared(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
     """The function as an object that equals another if both have the same code and read the same.
 
     So JAX, which compiles anew for a function that is not equal to an earlier one, does not compile
     again for a lambda that is written down again. A function that reads what may change unseen,
-    such as a list, comes back unchanged, and compares by identity.
+    such as a list or its own attributes, equals only itself, and only while it has the same
+    equations at arguments of the shapes of ``args``, pytrees of arrays. Without them it comes back
+    unchanged, as it does where it cannot be traced at them; and so does an object of this library.
     """
-    try:
-        return _Compared(_key(function, {}), function)
-    except _UnknownError:
+    if isinstance(function, _Compared) or _top(type(function).__module__) == "gnjax":
         return function
+    try:
+        return _Compared(_key(function, {}), function, ())
+    except _UnknownError:
+        if not args:
+            return function
+    try:
+        shapes = jax.eval_shape(lambda *args: args, *args)
+        key = _Itself(function), _equations(function, shapes)
+    except (*RAISED, jax.errors.JAXTypeError):  # also where it holds a traced array
+        return function
+    return _Compared(key, function, shapes)
+
+
+def _equations(function: Callable[..., Any], shapes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A key of the equations of a function at arguments of these shapes.
+
+    It is the text of the jaxpr without addresses in memory, and a hash of each of its constants.
+    """
+    closed_jaxpr = jax.make_jaxpr(lambda *args: function(*args))(*shapes)
+    consts = list(closed_jaxpr.consts)
+    for eqn in jaxprs.equations(closed_jaxpr.jaxpr):
+        consts += [v.val for v in eqn.invars if isinstance(v, core.Literal)]
+        consts += [const for value in eqn.params.values() for const in _consts(value)]
+    digests = (hashlib.sha256(np.asarray(const).tobytes()).digest() for const in consts)
+    return _ADDRESS.sub("", str(closed_jaxpr.jaxpr)), *digests
+
+
+def _consts(value: Any) -> list[Any]:
+    """The constants of the closed jaxprs in a parameter of an equation."""
+    parts = value if isinstance(value, tuple | list) else (value,)
+    return [const for part in parts for const in getattr(part, "consts", ())]
 
 
 def _key(value: Any, visited: dict[int, int]) -> Any:

@@ -19,13 +19,16 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.networks.forms.real_form import real_parts
+from gnjax.networks.forms.same_function import compared
 from gnjax.networks.forms.samples import as_arrays, as_floats, check_samples, sample_count
 from gnjax.networks.losses import (
     UNNAMED,
     Loss,
     check_call,
     is_squared,
+    loss_in_words,
     loss_terms,
+    sample_arguments,
 )
 from gnjax.networks.outputs.of_optax import equal_loss
 from gnjax.networks.outputs.shapes import Outputs
@@ -165,6 +168,9 @@ def make_target(
         if equal.factor != 1:
             ones = jnp.ones(n, dtype)
             weights_array = equal.factor * (ones if weights_array is None else weights_array)
+    if callable(loss):
+        in_words = loss_in_words(loss)
+        loss = compared(loss, *sample_arguments(outputs, targets, dtype))
     if not known:
         weights_array, divisor = weights_array / divisor, 1.0
     return Target(targets, weights_array, loss, outputs, in_words), divisor
