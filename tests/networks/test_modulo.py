@@ -64,6 +64,8 @@ FUNCTIONS = {
     "jit": jax.jit(lambda x: x.T @ x),
     "at zero": lambda x: x + jnp.tanh(0 * x) + 4 * jax.nn.sigmoid(0 * x) + jnp.exp(x - x),
     "stopped": lambda x: x * jax.lax.stop_gradient(x),
+    "numbers of its own": lambda x: x * jnp.arange(4, dtype=x.dtype)[None] + jnp.eye(4),
+    "gather with bounds": lambda x: x.at[jnp.array([3, 1])].get(mode="fill", fill_value=0.5),
 }
 
 
@@ -123,6 +125,8 @@ def test_unknowns_keep_the_identities_that_hold_for_any_function() -> None:
         lambda x: jax.lax.linalg.lu(x)[0],
         lambda x: jnp.linalg.svd(x, compute_uv=False),
         lambda x: jnp.cumprod(x, axis=1),
+        lambda x: x.at[jnp.array([3, 1])].get(mode="fill", fill_value=0.5),
+        lambda x: x.at[jnp.array([3, 1])].get(mode="fill", fill_value=2.0),
     ],
 )
 def test_what_is_no_algebra_is_not_followed(function: Any) -> None:

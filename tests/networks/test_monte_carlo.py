@@ -356,3 +356,22 @@ def test_arrays_on_an_accelerator_move_there_as_far(monkeypatch):
     other_image, other_spread = found()
     np.testing.assert_allclose(other_image, image, rtol=0, atol=1e-13 * np.abs(image).max())
     assert spread / 2 < other_spread < 2 * spread
+
+
+@pytest.mark.parametrize("largest", ["max", "min"])
+def test_the_largest_of_a_segment_is_one_of_its_numbers(largest: str) -> None:
+    """Its derivative asks which number is equal to it, and so it may not be moved."""
+    rng = np.random.default_rng(0)
+    segments, x, w = np.array([0, 1, 0, 1, 2]), rng.standard_normal((6, 3)), np.ones((3, 5))
+    reduce = {"max": jax.ops.segment_max, "min": jax.ops.segment_min}[largest]
+
+    def apply(p, x):
+        return jax.vmap(lambda row: reduce(row, segments, 3))(jnp.tanh(x @ p * (1 + x[:, :1])))
+
+    params = w + 0.1 * rng.standard_normal(w.shape)
+    op = gnjax.gauss_newton((apply, params), x)
+    jacobian = np.asarray(jax.jacrev(lambda p: apply(p, x))(params)).reshape(18, -1)
+    exact = np.linalg.eigvalsh(jacobian.T @ jacobian / 6)[::-1]
+    found = gnjax.eigenvalues(op)
+    assert (np.abs(found.values - exact) <= found.errors + 1e-14).all()
+    assert (found.errors < 1e-11).all()

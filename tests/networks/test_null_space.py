@@ -175,6 +175,22 @@ def test_a_network_that_sorts_has_the_rank_that_its_shape_allows() -> None:
     assert found.rank == np.linalg.matrix_rank(np.asarray(op.as_matrix()))
 
 
+def test_samples_outside_of_a_table_have_the_rank_of_what_they_read() -> None:
+    """Their rows of J are far smaller, and no rounding: they read 0.5 where the table has ended."""
+    rng = np.random.default_rng(0)
+    params = {"e": rng.standard_normal((5, 3)), "o": rng.standard_normal((3, 2))}
+    scale = np.array([1, 1, 1, 1e-16, 1e-16, 1])[:, None]
+    data = {"t": np.array([0, 1, 2, 9, 9, 3]), "s": scale}
+
+    def apply(p: Any, data: Any) -> jax.Array:
+        return data["s"] * (p["e"].at[data["t"]].get(mode="fill", fill_value=0.5) @ p["o"])
+
+    for make in (gnjax.gauss_newton, gnjax.ntk):
+        kappa = gnjax.condition_number(make((apply, params), data))
+        assert not kappa.resolved
+        assert rank_of(make((apply, params), data)).value >= 10  # by exact fractions
+
+
 def test_units_that_no_sample_wakes_are_no_parameters() -> None:
     model = gnjax.models.MLP((4, 6, 3), activation="relu", key=jax.random.key(0))
     model.dense1.bias[...] = jnp.asarray([-100.0, 0, 0, 0, 0, 0])
