@@ -149,7 +149,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_every_matrix_is_in_a_known_layer(name):
     make, matrices = MODELS[name]
-    apply, params = apply_and_params(make())
+    apply, params = apply_and_params(make(), X)
     apply, _ = apply_and_outputs(apply, params, X)
     leaves, structure = jax.tree.flatten(params)
     found = layers.traced_layers(
