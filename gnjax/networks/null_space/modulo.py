@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import jaxprs
+from gnjax.networks.equations.control_flow import chosen, step_counts, while_loop
 from gnjax.networks.rounding.numpy_operations import numpy_operation, result_by_numpy
 from gnjax.numerics import modular
 from gnjax.numerics.modular import PRIME
@@ -350,15 +351,31 @@ def _map(function: Callable[..., Any], *numbers: Number) -> Number:
 
 
 def _while(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
-    """The last carry of a while loop, whose condition is decided by the floating values."""
-    condition, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
-    body_start = eqn.params["cond_nconsts"]
-    carry_start = body_start + eqn.params["body_nconsts"]
-    condition_consts, body_consts = numbers[:body_start], numbers[body_start:carry_start]
-    carry = list(numbers[carry_start:])
-    while _decision(_evaluated(condition, [*condition_consts, *carry])[0]):
-        carry = _evaluated(body, [*body_consts, *carry])
-    return carry
+    """The last carry of a while loop, whose condition is decided by the floating values.
+
+    A loop that was vmapped has a condition for each lane. One that does not stop after as many
+    steps as in its compiled program is refused: what rounds decides when it stops.
+    """
+    # What has no values, as it depends on the vectors that J is multiplied with, decides nothing.
+    values = [
+        np.zeros(v.aval.shape, v.aval.dtype) if n.plain is None else n.plain
+        for n, v in zip(numbers, eqn.invars, strict=True)
+    ]
+    most = int(step_counts(eqn, values).max(initial=0))
+    loop, carry = while_loop(eqn, numbers)
+    for _ in range(most + 1):
+        goes_on = number(_evaluated(loop.condition, loop.of_condition(carry))[0]).plain
+        if goes_on is None:
+            raise NotFollowedError("a loop of unknown length")
+        lanes = np.asarray(goes_on)
+        if not lanes.any():
+            return carry
+        results = _evaluated(loop.body, loop.of_body(carry))
+        carry = results if lanes.all() else [
+            _map(lambda new, old, lanes=lanes: chosen(lanes, [new], [old])[0], *pair)
+            for pair in zip(results, carry, strict=True)
+        ]  # fmt: skip
+    raise NotFollowedError("a loop whose length rounding decides")
 
 
 def _cond(eqn: Any, numbers: Sequence[Number]) -> list[Number]:

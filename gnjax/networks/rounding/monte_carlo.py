@@ -29,7 +29,8 @@ What is perturbed:
 Underflow counts as well: XLA takes a number below the smallest normal one for zero, so that such a
 number, and a zero that is a product of numbers so small, moves by the smallest normal one.
 
-Calls, loops and branches are entered. Constants and arguments count as exact.
+Calls, loops and branches are entered. Constants and arguments count as exact. A while loop takes as
+many steps as it does without random roundings.
 
 The arithmetic goes one operation after the other: in one program, where every result is moved, XLA
 compiles a perceptron for a second and a transformer for a minute.
@@ -47,7 +48,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from gnjax.networks.equations.control_flow import LOOPS
+from gnjax.networks.equations.control_flow import LOOPS, chosen, step_counts, while_loop
 from gnjax.networks.jaxprs import ALL_CALLS, evaluate, inexact, variables
 from gnjax.networks.rounding.numpy_operations import result_by_numpy
 from gnjax.networks.rounding.random_signs import RandomSigns
@@ -182,6 +183,8 @@ def perturbed(
 def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
     """The results of an equation of a jaxpr in Monte Carlo arithmetic, for given operands."""
     name = eqn.primitive.name
+    if name == "while":
+        return _while(signs, eqn, operands)
     if name in LOOPS and eqn.params.get("length") != 0:  # a scan of no steps does nothing
         with jax.disable_jit():  # a loop goes step by step
             return LOOPS[name](partial(perturbed, signs), eqn, operands)
@@ -195,6 +198,22 @@ def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
     from_integers = converts and jnp.issubdtype(eqn.invars[0].aval.dtype, jnp.integer)
     # integers up to 1 / u are exact in a format with the unit roundoff u
     return signs.moved(results, size_of_results, 1 / size_of_results if from_integers else 0.0)
+
+
+def _while(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    """The results of a while loop in Monte Carlo arithmetic, step by step.
+
+    For each draw, and each lane of a loop that was vmapped, it takes as many steps as the loop
+    takes from the same operands as it is. By decisions of its own a loop that stops where a step
+    changes less than a rounding would never end.
+    """
+    counts = step_counts(eqn, operands)
+    loop, carry = while_loop(eqn, operands)
+    for count in range(int(counts.max(initial=0))):
+        results = perturbed(signs, loop.body.jaxpr, loop.body.consts, loop.of_body(carry))
+        goes_on = counts > count
+        carry = results if goes_on.all() else chosen(goes_on, results, carry)
+    return carry
 
 
 def _relative_changes(eqn: Any) -> tuple[float, float]:

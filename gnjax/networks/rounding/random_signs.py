@@ -107,7 +107,8 @@ class RandomSigns:
 
 def _floats(value: Any) -> bool:
     """Whether a value is an array with entries that are floating or complex numbers."""
-    return hasattr(value, "dtype") and inexact(value) and value.size > 0
+    # a number that stands in an equation may have a dtype and no shape
+    return hasattr(value, "shape") and inexact(value) and value.size > 0
 
 
 def _least_product(eqn: Any, operands: Sequence[Any]) -> float:
