@@ -12,6 +12,8 @@ matrix J + E. The size ||E||_F is measured in three ways, and the largest counts
   sample, for small networks. Whether kernels and larger Jacobians agree with products is seen where
   they are formed (:mod:`gnjax.networks.rounding.formed`).
 
+What loops of many steps may lose in one direction counts as well, by the number of their steps.
+
 For a vector v of random direction and squared length p, the mean of |E v|^2 is ||E||_F^2.
 """
 
@@ -40,6 +42,7 @@ from gnjax.networks.rounding.few_samples import (
 )
 from gnjax.networks.rounding.formed import SAFETY, Forms, direction, forms_of_images
 from gnjax.networks.rounding.monte_carlo import products_and_changes
+from gnjax.networks.rounding.random_signs import Loops
 from gnjax.numerics.certificate import MEASURED, Error, unknown
 from gnjax.numerics.host import dot, length, on_device, on_host
 from gnjax.numerics.memory.free import free_memory
@@ -56,6 +59,7 @@ _SHARED = 4.0  # an error up to this times that of backward products is shared a
 _FEW_SAMPLES = 32  # whose sums err by less than is measured
 _NETWORK = "rounding of the network, by Monte Carlo arithmetic"
 _SUMS = "rounding of sums over many samples"
+_LOOPS = "rounding of loops of many steps"
 _WIDENED = f"{_NETWORK}, where float32 inside of the network is computed in float64"
 
 _Scaling = Callable[[jax.Array], jax.Array]
@@ -74,6 +78,23 @@ def with_sums(error: Error, net: Network, norm: float) -> Error:
     if net.batch <= _FEW_SAMPLES or not error.value < of_sums:
         return error
     return error + Error(of_sums - error.value, MEASURED, reason=_SUMS)
+
+
+def _with_loops(error: Error, loops: Loops, size: float) -> Error:
+    """The error of a matrix of this Frobenius norm, which covers what its loops may lose as well.
+
+    A loop of T steps that adds nearly equal terms may round all of its T sums in one direction, and
+    errs by up to T u of the exact result, where u is the relative error of one rounding. Random
+    signs average out, as if it erred by sqrt(T) u. The exact result may be 1 / (1 - T u) times as
+    large as what was computed. From T u = 1 on nothing of it need be left: terms that are smaller
+    than half a unit in the last place of the sum change it no more.
+    """
+    if loops.lost >= 1:
+        return unknown(f"{_LOOPS}: as many steps may round all of a result away")
+    of_loops = loops.lost / (1 - loops.lost) * size
+    if not error.value < of_loops:
+        return error
+    return error + Error(of_loops - error.value, MEASURED, reason=_LOOPS)
 
 
 class MeasuredProduct(NamedTuple):
@@ -154,39 +175,48 @@ def measured(
     rows = net.samples * net.rows
     count = draws(work, rows)
     rng = np.random.default_rng(seed)
-    backward_sums = _BackwardSums(np.zeros(net.parameters if parts else 0))
+    seen = _Seen(np.zeros(net.parameters if parts else 0))
     # an estimate of ||E||_F
     total, unmeasured = total_rounding(
         net,
-        lambda batch, probes: _batch_error(net, batch, rng, count, scaling, probes, backward_sums),
+        lambda batch, probes: _batch_error(net, batch, rng, count, scaling, probes, seen),
         rng,
     )
     for batch, probes in unmeasured:  # J^T u is a sum over all samples
         for index, product in enumerate(plain_backward(net, *batch, on_device(probes))):
-            backward_sums.images[index] += on_host(_scaled(scaling, product))
-    backward_error, part_errors = length(backward_sums.columns), []  # ||E||_F by products J^T u
+            seen.images[index] += on_host(_scaled(scaling, product))
+    images = np.stack(list(seen.images.values()))
+    by_backward = _root_mean_square([length(image) for image in images])  # ||J||_F
+    size = max(by_backward, seen.size)
+    backward_error, part_errors = length(seen.columns), []  # ||E||_F by products J^T u
     reason = reason_of(net)
     for part in parts:
         located = 0 < total <= _SHARED * backward_error < math.inf
-        share = length(backward_sums.columns[part]) / backward_error if located else 1.0
-        part_errors.append(_bound(share * total, rows * len(part), net.narrowest, reason))
-    images = np.stack(list(backward_sums.images.values()))
+        share = length(seen.columns[part]) / backward_error if located else 1.0
+        error = _bound(share * total, rows * len(part), net.narrowest, reason)
+        # Two products alone may be much shorter than most are; those with parts are alike in that.
+        part_size = _root_mean_square([length(image[part]) for image in images])
+        in_whole = part_size / by_backward * size if by_backward else size
+        part_errors.append(_with_loops(error, seen.loops, in_whole))
+    whole = _bound(total, rows * net.parameters, net.narrowest, reason)
     return JacobianErrors(
-        _bound(total, rows * net.parameters, net.narrowest, reason),
+        _with_loops(whole, seen.loops, size),
         tuple(part_errors),
         forms_of_images(images),
         tuple(forms_of_images(images[:, part]) for part in parts),
-        _root_mean_square([length(image) for image in images]),
+        by_backward,
     )
 
 
 @dataclass
-class _BackwardSums:
-    """What backward products show, added up over the batches."""
+class _Seen:
+    """What products show beside the error, added up over the batches."""
 
     columns: np.ndarray  # the length of every column of E; empty where no group asks for it
     # J^T u for each vector u of ``probe_rows``, by its number
     images: defaultdict[int, Any] = field(default_factory=lambda: defaultdict(float))
+    size: float = 0.0  # an estimate of ||J||_F by forward products with the measured batches
+    loops: Loops = field(default_factory=Loops)
 
 
 def product_probes(size: int, dtype: jnp.dtype) -> jax.Array:
@@ -242,7 +272,8 @@ def measured_product(
     vectors += [direction(rng, (size,), dtype) for _ in range(count - 1)]
     scaled = [_scaled(scaling, v) for v in vectors]
     images, change_sizes = [], []  # A v, and how far other roundings move it
-    for pair in products_and_changes(function, rng, scaled, parts, work=(work + size) * count):
+    loops, work_of_all = Loops(), (work + size) * count
+    for pair in products_and_changes(function, rng, scaled, parts, work=work_of_all, loops=loops):
         image, change = (on_host(_scaled(scaling, array)) for array in pair)
         images.append(image)
         change_sizes.append(length(change))
@@ -252,6 +283,7 @@ def measured_product(
     largest = max(_root_mean_square(change_sizes), _root_mean_square(asymmetries))
     image_size = _root_mean_square([length(image) for image in images])
     error = _bound(largest, size**2, narrowest(equations), reason)
+    error = _with_loops(error, loops, image_size)
     compared = np.stack(images[: _compared_count(vectors[0])], axis=1)
     return MeasuredProduct(error, image_size, compared)
 
@@ -309,14 +341,14 @@ def _batch_error(
     count: int,
     scaling: _Scaling | None,
     probes: np.ndarray,
-    backward_sums: _BackwardSums,
+    seen: _Seen,
 ) -> float:
     """An estimate of ||E_b||_F for the computed rows J_b + E_b of J of one batch.
 
     It is the largest of four root mean squares over random vectors v and u: of the changes of J_b v
     and of J_b^T u by other roundings, of the gaps u^T (J_b v) - (J_b^T u)^T v, and of the distances
     of J_b v from products with the rows of a small J. The first u are the ``probes`` (m, n_b, r),
-    whose images J_b^T u are added to ``backward_sums``, as are the columns of E_b. ``count`` is the
+    whose images J_b^T u are added to ``seen``, as are the columns of E_b. ``count`` is the
     number of v, and of u. With a ``scaling`` S all of it is about J_b S.
     """
     shape = (sample_count(batch[0]), net.rows)  # (n_b, r)
@@ -326,26 +358,29 @@ def _batch_error(
     work = (net.written * shape[0] + net.parameters) * count
     forward_images, forward_changes, backward_changes, gaps = [], [], [], []
     for image, change in products_and_changes(
-        Partial(_forward, net), rng, scaled, [batch], work=work
+        Partial(_forward, net), rng, scaled, [batch], work=work, loops=seen.loops
     ):
         forward_images.append(image)
         forward_changes.append(length(change))
+    seen.size = math.hypot(seen.size, _root_mean_square([length(i) for i in forward_images]))
     us = [direction(rng, shape, net.dtype) for _ in range(count)]
     us[: len(probes)] = probes  # matrices formed from J are compared at these vectors
-    backward_pairs = products_and_changes(Partial(_backward, net), rng, us, [batch], work=work)
+    backward_pairs = products_and_changes(
+        Partial(_backward, net), rng, us, [batch], work=work, loops=seen.loops
+    )
     for index, (u, pair) in enumerate(zip(us, backward_pairs, strict=True)):
         image, change = (on_host(_scaled(scaling, array)) for array in pair)
         if index < len(probes):
-            backward_sums.images[index] = backward_sums.images[index] + image
+            seen.images[index] = seen.images[index] + image
         backward_changes.append(length(change))
         gaps += [
             dot(on_host(u), forward_image) - dot(image, on_host(v))
             for v, forward_image in zip(vectors, forward_images, strict=True)
         ]
-        if backward_sums.columns.size:
+        if seen.columns.size:
             # the mean of the squared changes of (J^T u)_c is |E_b e_c|^2, for a column c
             share_of_draw = change.astype(np.float64) / math.sqrt(count)
-            columns = backward_sums.columns
+            columns = seen.columns
             np.hypot(columns, share_of_draw, out=columns)  # the root of a sum of squares
     row_gaps = _gaps_to_rows(net, batch, scaled, forward_images) if is_small else []
     return max(map(_root_mean_square, (forward_changes, backward_changes, gaps, row_gaps)))

@@ -30,7 +30,8 @@ Underflow counts as well: XLA takes a number below the smallest normal one for z
 number, and a zero that is a product of numbers so small, moves by the smallest normal one.
 
 Calls, loops and branches are entered. Constants and arguments count as exact. A while loop takes as
-many steps as it does without random roundings.
+many steps as it does without random roundings. Equal terms that a loop adds one by one are rounded
+in one direction, too; its steps are counted (:class:`gnjax.networks.rounding.random_signs.Loops`).
 
 The arithmetic goes one operation after the other: in one program, where every result is moved, XLA
 compiles a perceptron for a second and a transformer for a minute.
@@ -40,6 +41,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -51,7 +53,7 @@ from jax.tree_util import Partial
 from gnjax.networks.equations.control_flow import LOOPS, chosen, step_counts, while_loop
 from gnjax.networks.jaxprs import ALL_CALLS, evaluate, inexact, variables
 from gnjax.networks.rounding.numpy_operations import result_by_numpy
-from gnjax.networks.rounding.random_signs import RandomSigns
+from gnjax.networks.rounding.random_signs import Loops, RandomSigns
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import by_numpy, on_host
 from gnjax.numerics.rounding import added, unit_roundoff, with_lost
@@ -99,13 +101,14 @@ def products_and_changes(
     batches: Sequence[Sequence[Any]] = ((),),
     *,
     work: float = 0.0,
+    loops: Loops | None = None,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield for each v the sum of ``product(v, *batch)`` over batches, and its random change.
 
     The change is how far the same sum in Monte Carlo arithmetic differs from it. One operation goes
     after the other. The sum is rounded once, in the end, and the change has that rounding. ``rng``
     draws the random signs. Several vectors go together where they are small: ``work`` is about how
-    many numbers are written for all vectors and one batch.
+    many numbers are written for all vectors and one batch. ``loops`` gets what the loops may lose.
     """
     # Groups of two sizes would need two sets of compiled operations, so that their count divides.
     fewest = int(min(len(vectors), work / _AT_ONCE + 1))
@@ -113,10 +116,10 @@ def products_and_changes(
     size = len(vectors) // groups
     for start in range(0, len(vectors), size):
         group = np.stack([on_host(v) for v in vectors[start : start + size]])
-        image, change = _with_change(product, rng, group, batches[0])
+        image, change = _with_change(product, rng, group, batches[0], loops)
         lost: np.ndarray | None = None  # by the rounding of the sum
         for batch in batches[1:]:
-            image_of_batch, change_of_batch = _with_change(product, rng, group, batch)
+            image_of_batch, change_of_batch = _with_change(product, rng, group, batch, loops)
             with np.errstate(all="ignore"):  # what is not finite is reported by whoever asked
                 image, lost = added(image, lost, image_of_batch)
                 change = change + change_of_batch
@@ -130,7 +133,11 @@ def products_and_changes(
 
 
 def _with_change(
-    product: Partial, rng: np.random.Generator, vectors: np.ndarray, batch: Sequence[Any]
+    product: Partial,
+    rng: np.random.Generator,
+    vectors: np.ndarray,
+    batch: Sequence[Any],
+    loops: Loops | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The products (m, ..) of m vectors (m, p) with a batch, and their changes by other roundings.
 
@@ -142,7 +149,7 @@ def _with_change(
     closed_jaxpr = _of_each.of(product).trace(product, vectors, *batch).jaxpr
     leaves = jax.tree.leaves((product, vectors, batch))
     (plain,) = evaluate(closed_jaxpr.jaxpr, closed_jaxpr.consts, leaves, result_by_numpy, ALL_CALLS)
-    signs = RandomSigns(int(rng.integers(2**32)))
+    signs = RandomSigns(int(rng.integers(2**32)), loops)
     (moved,) = perturbed(signs, closed_jaxpr.jaxpr, closed_jaxpr.consts, leaves)
     image = on_host(plain)
     return image, on_host(moved) - image
@@ -186,7 +193,7 @@ def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
     if name == "while":
         return _while(signs, eqn, operands)
     if name in LOOPS and eqn.params.get("length") != 0:  # a scan of no steps does nothing
-        with jax.disable_jit():  # a loop goes step by step
+        with jax.disable_jit(), _counted(signs, eqn):  # a loop goes step by step
             return LOOPS[name](partial(perturbed, signs), eqn, operands)
     size_of_operands, size_of_results = _relative_changes(eqn)
     if size_of_operands:
@@ -200,6 +207,17 @@ def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
     return signs.moved(results, size_of_results, 1 / size_of_results if from_integers else 0.0)
 
 
+def _counted(signs: RandomSigns, eqn: Any) -> AbstractContextManager[None]:
+    """Count the steps of a scan while it is run, unless it carries no numbers from one to the next.
+
+    A map over samples is such a scan. Branches have no steps.
+    """
+    carried = eqn.outvars[: eqn.params["num_carry"]] if eqn.primitive.name == "scan" else []
+    if not any(inexact(v.aval) for v in carried):
+        return nullcontext()
+    return signs.loops.steps(eqn.params["length"], eqn.params["jaxpr"])
+
+
 def _while(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     """The results of a while loop in Monte Carlo arithmetic, step by step.
 
@@ -209,10 +227,12 @@ def _while(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     """
     counts = step_counts(eqn, operands)
     loop, carry = while_loop(eqn, operands)
-    for count in range(int(counts.max(initial=0))):
-        results = perturbed(signs, loop.body.jaxpr, loop.body.consts, loop.of_body(carry))
-        goes_on = counts > count
-        carry = results if goes_on.all() else chosen(goes_on, results, carry)
+    most = int(counts.max(initial=0))
+    with signs.loops.steps(most, loop.body):
+        for count in range(most):
+            results = perturbed(signs, loop.body.jaxpr, loop.body.consts, loop.of_body(carry))
+            goes_on = counts > count
+            carry = results if goes_on.all() else chosen(goes_on, results, carry)
     return carry
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -11,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks.forms.real_form import real_parts
-from gnjax.networks.jaxprs import inexact
+from gnjax.networks.jaxprs import coarsest_eps, inexact
 from gnjax.networks.rounding.numpy_operations import result_by_numpy
 from gnjax.numerics.host import by_numpy
 
@@ -19,20 +21,45 @@ from gnjax.numerics.host import by_numpy
 _SIGNS_OF_BYTES = 1.0 - 2.0 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
 # (1 + u) times a power of two lies in the middle of two floats and would be rounded back to it
 _ABOVE = 1 + 2.0**-6
+_FEW_STEPS = 32  # of a loop that loses less than is measured
 _PRODUCTS = frozenset(
     str.split("mul div square integer_pow dot_general conv_general_dilated")
 )  # whose results may be zero for operands that are not
+
+
+@dataclass
+class Loops:
+    """What loops may lose that rounds in one direction, by the steps that were run of them.
+
+    Where every step of T adds nearly the same, each of them may be rounded in the same direction,
+    so that together they lose up to T u of the result, with the relative error u of one rounding.
+    Random signs show sqrt(T) of these only.
+    """
+
+    lost: float = 0.0  # the largest T u of a loop of more than a few steps
+    _steps: int = 1  # of the loops that are being run, multiplied
+
+    @contextmanager
+    def steps(self, count: int, body: Any) -> Iterator[None]:
+        """Count a loop of so many steps while it is run; those inside of it multiply with it."""
+        around, self._steps = self._steps, self._steps * max(count, 1)
+        if self._steps > _FEW_STEPS:
+            self.lost = max(self.lost, self._steps * coarsest_eps(body.jaxpr) / 2)
+        yield
+        self._steps = around
 
 
 class RandomSigns:
     """A source of random roundings of arrays that are at hand, new ones at every call.
 
     In host memory they are made by NumPy, which compiles nothing, and on an accelerator there.
-    Values that are no arrays of floating or complex numbers come back as they are.
+    Values that are no arrays of floating or complex numbers come back as they are. ``loops`` counts
+    the steps of the loops that are run with them.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, loops: Loops | None = None) -> None:
         self.rng = np.random.default_rng(seed)
+        self.loops = Loops() if loops is None else loops
 
     def moved(self, value: Any, size: float, least: float = 0.0) -> Any:
         """value (1 + size xi) for independent random signs xi, one for every entry.
