@@ -80,23 +80,6 @@ def with_sums(error: Error, net: Network, norm: float) -> Error:
     return error + Error(of_sums - error.value, MEASURED, reason=_SUMS)
 
 
-def _with_loops(error: Error, loops: Loops, size: float) -> Error:
-    """The error of a matrix of this Frobenius norm, which covers what its loops may lose as well.
-
-    A loop of T steps that adds nearly equal terms may round all of its T sums in one direction, and
-    errs by up to T u of the exact result, where u is the relative error of one rounding. Random
-    signs average out, as if it erred by sqrt(T) u. The exact result may be 1 / (1 - T u) times as
-    large as what was computed. From T u = 1 on nothing of it need be left: terms that are smaller
-    than half a unit in the last place of the sum change it no more.
-    """
-    if loops.lost >= 1:
-        return unknown(f"{_LOOPS}: as many steps may round all of a result away")
-    of_loops = loops.lost / (1 - loops.lost) * size
-    if not error.value < of_loops:
-        return error
-    return error + Error(of_loops - error.value, MEASURED, reason=_LOOPS)
-
-
 class MeasuredProduct(NamedTuple):
     """A measured bound on the error of a matrix, and an estimate of its own Frobenius norm.
 
@@ -193,14 +176,14 @@ def measured(
     for part in parts:
         located = 0 < total <= _SHARED * backward_error < math.inf
         share = length(seen.columns[part]) / backward_error if located else 1.0
-        error = _bound(share * total, rows * len(part), net.narrowest, reason)
         # Two products alone may be much shorter than most are; those with parts are alike in that.
         part_size = _root_mean_square([length(image[part]) for image in images])
         in_whole = part_size / by_backward * size if by_backward else size
-        part_errors.append(_with_loops(error, seen.loops, in_whole))
-    whole = _bound(total, rows * net.parameters, net.narrowest, reason)
+        entries = rows * len(part)
+        error = _bound(share * total, entries, net.narrowest, reason, seen.loops, in_whole)
+        part_errors.append(error)
     return JacobianErrors(
-        _with_loops(whole, seen.loops, size),
+        _bound(total, rows * net.parameters, net.narrowest, reason, seen.loops, size),
         tuple(part_errors),
         forms_of_images(images),
         tuple(forms_of_images(images[:, part]) for part in parts),
@@ -282,8 +265,7 @@ def measured_product(
     # the mean of |E v|^2 is ||E||_F^2 for a v of random direction and squared length ``size``
     largest = max(_root_mean_square(change_sizes), _root_mean_square(asymmetries))
     image_size = _root_mean_square([length(image) for image in images])
-    error = _bound(largest, size**2, narrowest(equations), reason)
-    error = _with_loops(error, loops, image_size)
+    error = _bound(largest, size**2, narrowest(equations), reason, loops, image_size)
     compared = np.stack(images[: _compared_count(vectors[0])], axis=1)
     return MeasuredProduct(error, image_size, compared)
 
@@ -323,15 +305,29 @@ def draws(work: float, rows: int) -> int:
     return int(min(max(by_work, by_rows, _FEWEST), _MOST))
 
 
-def _bound(size: float, entries: int, smallest: jnp.dtype, reason: str) -> Error:
-    """The bound 4 (size + sqrt(entries) tiny) on ||E||_F, from its estimate ``size``.
+def _bound(
+    size: float, entries: int, smallest: jnp.dtype, reason: str, loops: Loops, norm: float
+) -> Error:
+    """The bound 4 (size + sqrt(entries) tiny) on ||E||_F, from its estimate ``size``, or a larger.
 
     In each entry underflow may hide tiny, the smallest normal number of the format ``smallest``.
+
+    What ``loops`` may lose of a matrix of the Frobenius norm ``norm`` is covered as well. A loop of
+    T steps that adds nearly equal terms may round all of its T sums in one direction, and errs by
+    up to T u of the exact result, where u is the relative error of one rounding. Random signs
+    average out, as if it erred by sqrt(T) u. The exact result may be 1 / (1 - T u) times as large
+    as what was computed. From T u = 1 on nothing of it need be left: terms that are smaller than
+    half a unit in the last place of the sum change it no more.
     """
     if not math.isfinite(size):
         return unknown(f"{reason}: an evaluation with perturbed roundings is not finite")
+    if loops.lost >= 1:
+        return unknown(f"{_LOOPS}: as many steps may round all of a result away")
     hidden = math.sqrt(entries) * float(jnp.finfo(smallest).tiny)
-    return Error(SAFETY * (size + hidden), MEASURED, reason=reason)
+    measured_size, of_loops = SAFETY * (size + hidden), loops.lost / (1 - loops.lost) * norm
+    if not of_loops > measured_size:
+        return Error(measured_size, MEASURED, reason=reason)
+    return Error(of_loops, MEASURED, reason=f"{reason}; {_LOOPS}")
 
 
 def _batch_error(
