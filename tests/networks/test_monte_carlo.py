@@ -262,6 +262,53 @@ def test_what_cannot_be_entered_is_perturbed_as_a_whole():
     assert (spread < 300 * _U).all()
 
 
+DECOMPOSITIONS = {
+    "eigvalsh": jnp.linalg.eigvalsh,
+    "eigvals": lambda m: jnp.sort(jnp.linalg.eigvals(m).real),
+    "svd": lambda m: jnp.linalg.svd(m, compute_uv=False)[::-1],
+    "schur": lambda m: jnp.sort(jnp.diag(jax.scipy.linalg.schur(m)[0])),
+}
+
+
+@pytest.mark.parametrize("name", DECOMPOSITIONS)
+def test_small_eigenvalues_move_by_the_rounding_of_the_norm(name):
+    """LAPACK errs relative to the norm, and so by far more than any part of a small eigenvalue."""
+    matrix = np.stack([np.diag([1e9, 1.0]), np.diag([1e3, 1.0])])  # each has a norm of its own
+    spread = _spread(jax.vmap(DECOMPOSITIONS[name]), matrix)[:, 0] / [1e9, 1e3]
+    assert (spread > 0.5 * _U).all()
+    assert (spread < 20 * _U).all()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 12, 18])
+def test_the_error_covers_eigenvalues_of_a_graded_matrix(seed):
+    """log eig(D (A + t B) D) for D with entries of very different sizes, at random A and B."""
+    rng = np.random.default_rng(seed)
+    d, root, change = 10.0 ** rng.uniform(-3, 3, 4), *rng.standard_normal((2, 4, 4))
+    a, b, t = root @ root.T / 4 + np.eye(4), change + change.T, 0.05
+
+    def model(p, x):
+        matrix = np.outer(d, d) * (jnp.asarray(a) + p[0] * b)
+        return jnp.log(jnp.linalg.eigvalsh(matrix))[None] * x[:, :1]
+
+    exact = _squared_slopes(d, a, b, t)
+    found = gnjax.eigenvalues(gnjax.gauss_newton((model, np.array([t])), np.ones((1, 1))))
+    assert abs(found.values[0] - exact) <= found.errors[0]
+
+
+def _squared_slopes(d, a, b, t):
+    """The sum of the squared derivatives of log eig(D (A + t B) D) by t, in long arithmetic."""
+    with mpmath.workdps(60):
+        diagonal, step = mpmath.diag(d.tolist()), mpmath.mpf(10) ** -20
+
+        def logs(s):
+            matrix = mpmath.matrix(a.tolist()) + s * mpmath.matrix(b.tolist())
+            found = mpmath.eigsy(diagonal * matrix * diagonal, eigvals_only=True)
+            return [mpmath.log(value) for value in found]
+
+        sides = zip(logs(t + step), logs(t - step), strict=True)
+        return float(sum(((up - down) / (2 * step)) ** 2 for up, down in sides))
+
+
 @pytest.mark.parametrize("name", ["batch norm of the batch", "cnn with stride", "linen, tied"])
 def test_networks_differentiated_in_every_way(name):
     """<f, J t> by three roads: each moves by something near rounding, and all by about as much."""

@@ -25,6 +25,9 @@ What is perturbed:
 - Everything else (special functions, decompositions of matrices, library calls, whatever cannot be
   entered): the operands by 8 u and the results by 32 u. A call that is less accurate than that is
   not seen to be.
+- Eigenvalues, singular values and the like: every entry of the matrix also by u times its largest
+  entry, because LAPACK errs relative to the norm of the matrix. In a graded matrix, with entries of
+  very different sizes, that is far more than any small entry.
 
 Underflow counts as well: XLA takes a number below the smallest normal one for zero, so that such a
 number, and a zero that is a product of numbers so small, moves by the smallest normal one.
@@ -61,6 +64,7 @@ from gnjax.numerics.rounding import added, unit_roundoff, with_lost
 _AT_ONCE = 3e7  # the most numbers that the vectors of one evaluation write
 # By how many u the operands and the results of functions are moved.
 _ELEMENTARY, _TAILS, _LOGARITHM, _OTHER = (0.0, 4.0), (2.0, 4.0), (0.0, 128.0), (8.0, 32.0)
+_SHIFT = 1.0  # by how many u of the largest entry a matrix is moved before it is decomposed
 _RUN = 8.0  # a sum of K terms is perturbed like 1 + sqrt(K) / 8 roundings, see the tests
 
 _EXACT = frozenset(
@@ -81,6 +85,7 @@ _SUMS = frozenset(
     scatter_add select_and_scatter_add
     """)
 )
+_BY_NORM = frozenset(str.split("eig eigh hessenberg schur svd tridiagonal"))
 _CONTRACTIONS = ("dot_general", "conv_general_dilated")
 _FUNCTIONS = {
     **dict.fromkeys(
@@ -198,6 +203,8 @@ def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
     size_of_operands, size_of_results = _relative_changes(eqn)
     if size_of_operands:
         operands = [signs.moved(_as_wide(eqn, o), size_of_operands) for o in operands]
+    if name in _BY_NORM:
+        operands = [signs.shifted(o, size_of_operands * _SHIFT / _OTHER[0]) for o in operands]
     results = signs.result(eqn, operands)  # a zero that may have underflowed is moved here
     if eqn.primitive.multiple_results:
         return [signs.moved(result, size_of_results) for result in results]

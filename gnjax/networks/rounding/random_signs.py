@@ -83,6 +83,18 @@ class RandomSigns:
             moved = xp.where(abs(array) < least, array, moved)
         return self.flushed(moved)
 
+    def shifted(self, value: Any, size: float) -> Any:
+        """A matrix, or several, plus or minus ``size`` times the largest entry of its matrix.
+
+        Every entry has a sign of its own, and entries that are zero move as well.
+        """
+        if not _floats(value) or value.ndim < 2:
+            return value
+        array = by_numpy(value)
+        largest = abs(array).max(axis=(-2, -1), keepdims=True)
+        with np.errstate(all="ignore"):  # what is not finite is reported by whoever asked
+            return array + self._signs(1.0, array) * (_ABOVE * size * largest).astype(array.dtype)
+
     def flushed(self, value: Any) -> Any:
         """An array, with nonzero entries below the smallest normal number moved by that number.
 
