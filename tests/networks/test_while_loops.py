@@ -129,3 +129,19 @@ def test_a_loop_that_stops_only_at_an_exact_fixed_point_ends():
     closed = jax.make_jaxpr(jax.vmap(root))(jnp.asarray([2.0, 5.0]))
     (found,) = perturbed(RandomSigns(0), closed.jaxpr, closed.consts, [jnp.asarray([2.0, 5.0])])
     np.testing.assert_allclose(found, np.sqrt([2.0, 5.0]), rtol=1e-15)
+
+
+def test_a_loop_that_random_signs_keep_from_ending_has_an_unknown_error():
+    """exp(x) + 3 reaches 4 for x = 0 alone, and with a moved result it goes on for ever."""
+
+    def apply(p, x):
+        start = jax.lax.stop_gradient(jnp.exp(p[0] * x[:, 0] * 0.0))[:, None]
+        counted = jax.vmap(
+            lambda z: jax.lax.while_loop(
+                lambda z: (z != 4.0).all(), lambda z: jnp.where(z < 9.0, z + 1.0, z), z
+            )
+        )(start)
+        return x @ p[:, None] * counted
+
+    op = gnjax.gauss_newton((apply, np.ones(3)), np.random.default_rng(0).standard_normal((4, 3)))
+    assert np.isinf(gnjax.eigenvalues(op).errors).all()

@@ -20,6 +20,8 @@ from gnjax.networks.jaxprs import CHECKPOINTS, called, scanned
 Evaluate = Callable[[Any, Sequence[Any], Sequence[Any]], list[Any]]
 """(jaxpr, constants, arguments) to results."""
 
+MOST_STEPS = 1_000_000  # of a while loop whose steps are counted
+
 
 def _checkpoint(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     """The results of a new checkpoint, whose inner equations are computed by ``evaluate``."""
@@ -104,7 +106,8 @@ def chosen(lanes: Any, new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
 def step_counts(eqn: Any, operands: Sequence[Any]) -> np.ndarray:
     """How many steps each lane of a while loop takes, as the compiled loop counts them.
 
-    The answer has the shape of the condition of the ``while`` equation.
+    The answer has the shape of the condition of the ``while`` equation. Other operands than those
+    of the model may make a loop that never ends, and after ``MOST_STEPS`` the count stops.
     """
     values = [
         operand if isinstance(operand, jax.Array) else jnp.asarray(operand, v.aval.dtype)
@@ -132,8 +135,11 @@ def _counted(condition: Any, body: Any) -> Any:
             results = core.jaxpr_as_fun(body)(*loop.of_body(values))
             return (chosen(lanes, results, values) if loop.lanes else results), count + lanes
 
+        def unfinished(state: tuple[list[Any], jax.Array]) -> jax.Array:
+            return jnp.any(goes_on(state[0])) & (state[1].max(initial=0) < MOST_STEPS)
+
         start = carry, jnp.zeros(loop.lanes, jnp.int32)
-        return jax.lax.while_loop(lambda state: jnp.any(goes_on(state[0])), step, start)[1]
+        return jax.lax.while_loop(unfinished, step, start)[1]
 
     return jax.jit(counts)
 

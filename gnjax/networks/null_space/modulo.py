@@ -16,7 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import jaxprs
-from gnjax.networks.equations.control_flow import chosen, step_counts, while_loop
+from gnjax.networks.equations.control_flow import (
+    MOST_STEPS,
+    chosen,
+    step_counts,
+    while_loop,
+)
 from gnjax.networks.rounding.numpy_operations import numpy_operation, result_by_numpy
 from gnjax.numerics import modular
 from gnjax.numerics.modular import PRIME
@@ -362,6 +367,8 @@ def _while(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
         for n, v in zip(numbers, eqn.invars, strict=True)
     ]
     most = int(step_counts(eqn, values).max(initial=0))
+    if most == MOST_STEPS:
+        raise NotFollowedError("a loop of too many steps")
     loop, carry = while_loop(eqn, numbers)
     for _ in range(most + 1):
         goes_on = number(_evaluated(loop.condition, loop.of_condition(carry))[0]).plain

@@ -53,7 +53,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from gnjax.networks.equations.control_flow import LOOPS, chosen, step_counts, while_loop
+from gnjax.networks.equations.control_flow import (
+    LOOPS,
+    MOST_STEPS,
+    chosen,
+    step_counts,
+    while_loop,
+)
 from gnjax.networks.jaxprs import ALL_CALLS, evaluate, inexact, variables
 from gnjax.networks.rounding.numpy_operations import result_by_numpy
 from gnjax.networks.rounding.random_signs import Loops, RandomSigns
@@ -230,11 +236,14 @@ def _while(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> list[Any]:
 
     For each draw, and each lane of a loop that was vmapped, it takes as many steps as the loop
     takes from the same operands as it is. By decisions of its own a loop that stops where a step
-    changes less than a rounding would never end.
+    changes less than a rounding would never end. What a loop of too many steps may lose is unknown.
     """
     counts = step_counts(eqn, operands)
     loop, carry = while_loop(eqn, operands)
     most = int(counts.max(initial=0))
+    if most == MOST_STEPS:
+        signs.loops.lost = math.inf
+        return carry
     with signs.loops.steps(most, loop.body):
         for count in range(most):
             results = perturbed(signs, loop.body.jaxpr, loop.body.consts, loop.of_body(carry))
