@@ -274,7 +274,12 @@ class Monitor:
         """
         net = None
         if self._hessian is not None:
-            net = at_parameters_of(self._hessian.net, model, has_aux=self._has_aux)
+            net = at_parameters_of(
+                self._hessian.net,
+                model,
+                has_aux=self._has_aux,
+                batch_size=self._options["batch_size"],
+            )
         if net is None:
             op = hessian(model, self._x, **self._options)
             gram = gauss_newton(model, self._x, **self._options) if self._wants_gram else None

@@ -17,6 +17,7 @@ from gnjax.networks.equations.beside import compare_maxima
 from gnjax.networks.equations.rewritten import rewritten_alike
 from gnjax.networks.forms.derivatives import check_differentiable
 from gnjax.networks.forms.refusals import RAISED
+from gnjax.networks.forms.same_function import is_current
 from gnjax.networks.forms.samples import check_samples, same_size, sample_count, take
 from gnjax.networks.losses import UNNAMED, Loss, check_loss
 from gnjax.networks.model import (
@@ -80,12 +81,11 @@ def network(
     """
     # 1. The arguments, and the model as a function apply(params, inputs).
     check_loss(loss)
-    _check_declared(coupled, batch_size)
     check_order(model, x)
     inputs = check_samples("x", x)
-    apply, params = apply_and_params(model, inputs, has_aux=has_aux)
     n = sample_count(inputs)
-    together = n if batch_size is None else min(n, max(batch_size, 2))
+    together = _samples_together(n, coupled, batch_size)
+    apply, params = apply_and_params(model, take(inputs, slice(0, together)), has_aux=has_aux)
     # 2. The shapes of the outputs, and the targets, which have to fit them.
     apply, shapes = _apply_and_outputs(apply, params, inputs, together)
     try:
@@ -153,9 +153,17 @@ def network(
     return replace(net, target=target, coupled=is_coupled, batch=n if is_coupled else batch)
 
 
-def at_parameters_of(net: Network, model: Any, *, has_aux: bool = False) -> Network | None:
-    """``net`` with the parameters of ``model``; None if the model has another structure."""
-    apply, params = apply_and_params(model, net.x, has_aux=has_aux)
+def at_parameters_of(
+    net: Network, model: Any, *, has_aux: bool = False, batch_size: int | None = None
+) -> Network | None:
+    """``net`` with the parameters of ``model``; None if the model or its loss is another.
+
+    The options are those with which :func:`network` made ``net``.
+    """
+    if net.target is not None and not is_current(net.target.loss):
+        return None
+    first_samples = take(net.x, slice(0, _samples_together(net.samples, None, batch_size)))
+    apply, params = apply_and_params(model, first_samples, has_aux=has_aux)
     apply = rewritten_alike(apply, net.apply)
     leaves, structure = jax.tree.flatten(params)
     structures = (structure, jax.tree.structure(apply), [leaf.shape for leaf in leaves])
@@ -165,16 +173,20 @@ def at_parameters_of(net: Network, model: Any, *, has_aux: bool = False) -> Netw
     return replace(net, leaves=tuple(leaves), apply=apply)
 
 
-def _check_declared(coupled: bool | None, batch_size: int | None) -> None:
-    """Refuse a ``coupled`` that is no bool or None, and a ``batch_size`` below one."""
+def _samples_together(n: int, coupled: bool | None, batch_size: int | None) -> int:
+    """How many of n samples are traced and checked in one batch.
+
+    Refused are a ``coupled`` that is no bool or None, and a ``batch_size`` below one.
+    """
     if not (coupled is None or isinstance(coupled, bool)):
         msg = f"coupled={coupled!r} is neither True nor False, nor None to find out"
         raise ValueError(msg)
     if batch_size is None:
-        return
+        return n
     if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
         msg = f"batch_size={batch_size!r} is not a positive integer"
         raise ValueError(msg)
+    return min(n, max(batch_size, 2))
 
 
 def _apply_and_outputs(apply: Apply, params: Any, x: Any, together: int) -> tuple[Apply, Outputs]:

@@ -18,7 +18,7 @@ from gnjax.networks.forms import frameworks
 from gnjax.networks.forms.frameworks import Apply, Model, Params
 from gnjax.networks.forms.real_form import of_real_parameters
 from gnjax.networks.forms.refusals import RAISED, Refused, refusal
-from gnjax.networks.forms.same_function import compared
+from gnjax.networks.forms.same_function import known
 from gnjax.networks.forms.samples import (
     check_samples,
     converted,
@@ -45,6 +45,7 @@ _FORMS = (
     "pair (module, state), a Keras model, (hk.transform(f), params), or (apply, params) with "
     "apply(params, x) -> outputs (n, ...)"
 )
+_OWN = ("gnjax.models.", "gnjax.networks.torch_modules.")  # modules with own classes of models
 _COLLECTIONS = ("batch_stats", "cache", "intermediates", "losses", "metrics", "state")
 
 
@@ -161,12 +162,18 @@ def output_count(model: Any, x: Any) -> int:
 def apply_and_params(model: Any, x: Any, *, has_aux: bool = False) -> tuple[Apply, Params]:
     """(apply, params) of a model, in the working precision, complex parameters as two real ones.
 
-    A function of the caller's compares by what it computes at samples with the shapes of ``x``.
     With ``has_aux`` the model returns (outputs, extras), and ``apply`` the outputs alone.
+
+    ``apply`` equals another only if both compute the same. A function of the caller's is known by
+    its code and all that it reads. A module may read what changes unseen, and is known by its
+    equations at samples with the shapes of ``x``. Models of this library, and translations of
+    PyTorch's modules, read only what they hold.
     """
     apply, params = functional(model)
-    if isinstance(apply, Partial) and not (apply.args or apply.keywords):
-        apply = Partial(compared(apply.func, params, x))
+    assert isinstance(apply, Partial)  # a pytree of what it holds fixed
+    classes = type(model).__module__, type(apply.func).__module__
+    if not any(name.startswith(_OWN) for name in classes):
+        apply = known(apply, params, x)
     apply, params = of_real_parameters(apply, params)
     return (Partial(_without_extras, apply) if has_aux else apply), checked_parameters(params)
 

@@ -6,6 +6,7 @@ import functools
 import types
 
 import flax.linen
+import haiku
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -257,13 +258,45 @@ def _of_relu(p, x):
     return jax.nn.relu(x @ p) * SETTINGS["scale"]
 
 
-_OBJECT = Scaled()
+class ScaledNnx(nnx.Module):
+    """A module that holds a setting beside its weights, and reads another from outside."""
+
+    def __init__(self):
+        self.w = nnx.Param(jnp.ones((3, 1)))
+
+    def __call__(self, x):
+        return x @ self.w[...] * SETTINGS["scale"]
+
+
+class ScaledLinen(flax.linen.Module):
+    @flax.linen.compact
+    def __call__(self, x):
+        w = self.param("w", flax.linen.initializers.ones, (3, 1))
+        return x @ w * SETTINGS["scale"]
+
+
+def _scaled_haiku():
+    def model(x):
+        return x @ haiku.get_parameter("w", (3, 1), init=jnp.ones) * SETTINGS["scale"]
+
+    transformed = haiku.without_apply_rng(haiku.transform(model))
+    return transformed, transformed.init(jax.random.key(0), jnp.eye(3))
+
+
+_OBJECT, _NNX, _LINEN = Scaled(), ScaledNnx(), (ScaledLinen(), {"params": {"w": jnp.ones((3, 1))}})
+_HAIKU = _scaled_haiku()
 _EYE, _W, _Y = np.eye(3), np.ones((3, 1)), np.zeros((3, 1))
 CHANGING = {
     "a model that reads a dictionary": lambda: gnjax.gauss_newton((_of_dictionary, _W), _EYE),
     "one with a rule of its own inside": lambda: gnjax.gauss_newton((_of_relu, _W), _EYE),
     "an object": lambda: gnjax.gauss_newton((_OBJECT, _W), _EYE),
     "a method": lambda: gnjax.gauss_newton((_OBJECT.method, _W), _EYE),
+    "an NNX module": lambda: gnjax.gauss_newton(_NNX, _EYE),
+    "a Linen module": lambda: gnjax.gauss_newton(_LINEN, _EYE),
+    "a function of Haiku": lambda: gnjax.gauss_newton(_HAIKU, _EYE),
+    "with keywords": lambda: gnjax.gauss_newton(
+        gnjax.functional((lambda p, x, shift: _OBJECT(p, x) + shift, _W), shift=1.0), _EYE
+    ),
     "with extras": lambda: gnjax.gauss_newton(
         (lambda p, x: (_OBJECT(p, x), None), _W), _EYE, has_aux=True
     ),
@@ -273,6 +306,9 @@ CHANGING = {
         (lambda p, x: x @ p, _W), _EYE, _Y, loss=_OBJECT.loss
     ),
     "a function": lambda: gnjax.hessian_of(lambda p: _OBJECT.loss(_EYE @ p, 0.0) / 3, _W),
+    "a function of a module": lambda: gnjax.hessian_of(
+        lambda module: jnp.square(module(_EYE)).sum() / 6, _NNX
+    ),
 }  # of each the matrix is scale^2 I / 3
 
 
@@ -293,6 +329,22 @@ def test_what_changes_unseen_under_an_operator_is_refused(case, monkeypatch):
     monkeypatch.setitem(SETTINGS, "scale", 7.0)
     with pytest.raises(ValueError, match="has changed since the operator was made"):
         gnjax.linearised(op).mv(np.ones(3))
+
+
+@pytest.mark.parametrize("read", [_OBJECT.loss, lambda f, y: _OBJECT.loss(f, y)])
+def test_a_monitor_follows_what_changes_unseen(read, monkeypatch):
+    """In the model, whose outputs are scaled, or in the loss."""
+    for model, loss in (
+        ((_OBJECT, _W), "squared_error"),
+        (_NNX, "squared_error"),
+        ((lambda p, x: x @ p, _W), read),
+    ):
+        monitor = gnjax.Monitor(_EYE, _Y, loss=loss)
+        for step, scale in enumerate((1.0, 1.0, 3.0, 2.0)):
+            monkeypatch.setattr(_OBJECT, "scale", scale)
+            monkeypatch.setitem(SETTINGS, "scale", scale)
+            row = monitor(step, model)
+            np.testing.assert_allclose(row.sharpness, scale**2 / 3, rtol=1e-9)
 
 
 def test_the_constants_of_equations_count():

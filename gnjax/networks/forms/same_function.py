@@ -23,6 +23,7 @@ import jax
 import numpy as np
 from flax import nnx
 from jax.extend import core
+from jax.tree_util import Partial
 
 from gnjax.networks import jaxprs
 from gnjax.networks.forms.refusals import RAISED
@@ -75,7 +76,7 @@ class _Compared:
         A program that JAX compiles from this call serves every function with the same key, so that
         the key must still be true of what is traced.
         """
-        if compared(self.function, *self.shapes) != self:
+        if not self.is_current():
             msg = (
                 "a variable that the function of the model, or its loss, reads has changed since "
                 "the operator was made; make the operator again"
@@ -83,29 +84,62 @@ class _Compared:
             raise ValueError(msg)
         return self.function(*args, **keywords)
 
+    def is_current(self) -> bool:
+        """Whether all that the function reads is as it was."""
+        again = by_equations if self.shapes else compared
+        return again(self.function, *self.shapes) == self
+
+
+def known(function: Partial, *args: Any) -> Partial:
+    """A function and what it holds as one that equals another only if both compute the same.
+
+    One that holds nothing is compared by its code and what that reads; any other, such as the call
+    of a module, by its equations at ``args``.
+    """
+    if not (function.args or function.keywords):
+        return Partial(compared(function.func, *args))
+    of_equations = by_equations(_called, function, *args)
+    return function if of_equations is _called else Partial(of_equations, function)
+
+
+def _called(function: Callable[..., Any], *args: Any) -> Any:
+    """The function's value."""
+    return function(*args)
+
 
 def compared(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
     """The function as an object that equals another if both have the same code and read the same.
 
     So JAX, which compiles anew for a function that is not equal to an earlier one, does not compile
     again for a lambda that is written down again. A function that reads what may change unseen,
-    such as a list or its own attributes, equals only itself, and only while it has the same
-    equations at arguments of the shapes of ``args``, pytrees of arrays. Without them it comes back
-    unchanged, as it does where it cannot be traced at them; and so does an object of this library.
+    such as a list or its own attributes, is compared :func:`by_equations` at the arguments
+    ``args``; without them it comes back unchanged.
     """
-    if isinstance(function, _Compared) or _top(type(function).__module__) == "gnjax":
+    if isinstance(function, _Compared):
         return function
     try:
         return _Compared(_key(function, {}), function, ())
     except _UnknownError:
-        if not args:
-            return function
+        return by_equations(function, *args) if args else function
+
+
+def by_equations(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
+    """The function as an object that equals itself, and only while it has the same equations.
+
+    These are its equations at arguments of the shapes of ``args``, which are pytrees of arrays. A
+    function that cannot be traced at them comes back unchanged.
+    """
     try:
         shapes = jax.eval_shape(lambda *args: args, *args)
         key = _Itself(function), _equations(function, shapes)
     except (*RAISED, jax.errors.JAXTypeError):  # also where it holds a traced array
         return function
     return _Compared(key, function, shapes)
+
+
+def is_current(function: Any) -> bool:
+    """Whether all that a :func:`compared` function reads is as it was; True for any other value."""
+    return not isinstance(function, _Compared) or function.is_current()
 
 
 def _equations(function: Callable[..., Any], shapes: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ from gnjax.networks.forms.derivatives import check_second_derivative
 from gnjax.networks.forms.frameworks import Params, PyTree
 from gnjax.networks.forms.real_form import of_real_parameters
 from gnjax.networks.forms.refusals import RAISED, raised_by
-from gnjax.networks.forms.same_function import compared
+from gnjax.networks.forms.same_function import known
 from gnjax.networks.model import checked_parameters
 from gnjax.networks.network import Network, stated_by
 from gnjax.networks.outputs.shapes import flat_outputs
@@ -55,7 +55,8 @@ def hessian_of(
     >>> gnjax.eigenvalues(op).values
     array([6., 6., 2.])
     """
-    function, parameters = of_real_parameters(*_of_parameters(loss_fn, params, args))
+    function, parameters = _of_parameters(loss_fn, params)
+    function, parameters = of_real_parameters(known(function, parameters, *args), parameters)
     parameters = checked_parameters(parameters)
     fixed = jax.tree.map(_argument, args)
     loss = _rewritten(function, parameters, fixed)
@@ -112,20 +113,15 @@ def _value(loss: Any, args: tuple[Any, ...], params: Params, x: jax.Array) -> ja
     return jnp.reshape(loss(params, *args), (1, 1))
 
 
-def _of_parameters(
-    loss_fn: Callable[..., Any], params: Any, args: tuple[Any, ...]
-) -> tuple[Callable[..., Any], Params]:
+def _of_parameters(loss_fn: Callable[..., Any], params: Any) -> tuple[Partial, Params]:
     """The loss as a function (a pytree) of a tree of arrays, and this tree of parameters.
 
     If ``params`` is a module, the function makes it again from the arrays of its parameters.
-    ``args`` are its other arguments.
     """
     if not callable(loss_fn):
         msg = f"loss_fn must be a function loss_fn(params, *args), got {type(loss_fn).__name__}"
         raise ValueError(msg)
     function = loss_fn if isinstance(loss_fn, Partial) else Partial(loss_fn)
-    if not (function.args or function.keywords):
-        function = Partial(compared(function.func, params, *args))
     if isinstance(params, nnx.Module):
         rebuild, parameters = frameworks.nnx_parts(params)
     elif frameworks.is_equinox(params):
