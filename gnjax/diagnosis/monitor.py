@@ -33,8 +33,8 @@ from gnjax.networks.network import HESSIAN
 from gnjax.networks.parameters import Only
 from gnjax.networks.rounding import product_error
 from gnjax.numerics.answers.tables import frame_of, row
-from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
-from gnjax.numerics.validation import check_known
+from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate, unknown
+from gnjax.numerics.validation import check_finite_number, check_known
 from gnjax.operators.curvature import gauss_newton, hessian
 from gnjax.operators.facts import symmetry_of
 from gnjax.operators.of_networks.described import said
@@ -192,6 +192,9 @@ class Monitor:
         if is_model(step):
             msg = "the number of the step comes first and the model second, monitor(step, model)"
             raise ValueError(msg)
+        if rate is not None and check_finite_number("rate", rate) <= 0:
+            msg = f"rate={rate} is the learning rate and must be positive"
+            raise ValueError(msg)
         if int(step) % self._every:
             return None
         # 1. The matrices at the parameters of this step: H, G if wanted, and P^{-1/2} H P^{-1/2}.
@@ -278,6 +281,7 @@ class Monitor:
                 self._hessian.net,
                 model,
                 has_aux=self._has_aux,
+                coupled=self._options["coupled"],
                 batch_size=self._options["batch_size"],
             )
         if net is None:
@@ -302,6 +306,8 @@ class Monitor:
         It is the residual, plus the rounding of the run, plus that of the products, which is
         measured at every tenth row and where the matrix has more than doubled since then.
         """
+        if not math.isfinite(run.value):
+            return unknown("products with the matrix are not finite")
         eps = float(jnp.finfo(run.vector.dtype).eps)
         norm = run.scale  # the largest size of a Ritz value
         run_rounding = _ROUNDING * eps * math.sqrt(run.vector.size) * norm

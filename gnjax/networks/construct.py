@@ -154,15 +154,22 @@ def network(
 
 
 def at_parameters_of(
-    net: Network, model: Any, *, has_aux: bool = False, batch_size: int | None = None
+    net: Network,
+    model: Any,
+    *,
+    has_aux: bool = False,
+    coupled: bool | None = None,
+    batch_size: int | None = None,
 ) -> Network | None:
-    """``net`` with the parameters of ``model``; None if the model or its loss is another.
+    """``net`` with the parameters of ``model``.
 
-    The options are those with which :func:`network` made ``net``.
+    None if the model or its loss is another, or if its samples are coupled now and were not before,
+    or the other way round. The options are those with which :func:`network` made ``net``.
     """
     if net.target is not None and not is_current(net.target.loss):
         return None
-    first_samples = take(net.x, slice(0, _samples_together(net.samples, None, batch_size)))
+    together = _samples_together(net.samples, coupled, batch_size)
+    first_samples = take(net.x, slice(0, together))
     apply, params = apply_and_params(model, first_samples, has_aux=has_aux)
     apply = rewritten_alike(apply, net.apply)
     leaves, structure = jax.tree.flatten(params)
@@ -170,7 +177,17 @@ def at_parameters_of(
     of_net = (net.structure, jax.tree.structure(net.apply), [leaf.shape for leaf in net.leaves])
     if structures != of_net:
         return None
-    return replace(net, leaves=tuple(leaves), apply=apply)
+    there = replace(net, leaves=tuple(leaves), apply=apply)
+    if is_traced(there):
+        return there
+    takes_one = _takes_one(apply, params, net.x, net.shapes)
+    without_loss = replace(there, target=None)
+    _, coarsest = _facts(without_loss, 1 if takes_one else together)
+    unchecked = lambda outputs, part: None  # noqa: E731
+    is_coupled = _is_coupled(
+        without_loss, together, coarsest, takes_one, coupled, batch_size, unchecked
+    )
+    return there if is_coupled == net.coupled else None
 
 
 def _samples_together(n: int, coupled: bool | None, batch_size: int | None) -> int:

@@ -520,3 +520,14 @@ def test_layers_have_the_ranks_that_their_blocks_have():
         assert (layer.name, layer.block.rank) == (block.name, block.condition.rank)
         assert layer.block.resolved == block.condition.resolved
         assert layer.block.value == pytest.approx(block.condition.value, rel=1e-6)
+
+
+def test_an_empty_parameter_changes_nothing():
+    """Between two others, and at the end, in the direction that rescales weights as well."""
+    rng = np.random.default_rng(1)
+    x, a, z = (rng.standard_normal(shape) for shape in ((4, 3), (3, 3), (3, 2)))
+    model = lambda p, x: jnp.tanh(x @ p["a"]) @ p["z"]  # noqa: E731
+    without = gnjax.diagnose((model, {"a": a, "z": z}), x)
+    for name in ("m", "zz"):
+        found = gnjax.diagnose((model, {"a": a, "z": z, name: np.zeros((0, 3))}), x)
+        assert found.rescaling == pytest.approx(without.rescaling, rel=1e-9)

@@ -270,3 +270,35 @@ def test_batches_and_negative_metrics_are_refused():
     negative = jax.tree.map(lambda leaf: -leaf, tree_like(model, 0))
     with pytest.raises(ValueError, match="not positive"):
         gnjax.Monitor(X, Y, **OPTIONS)(0, model, metric=negative)
+
+
+@pytest.mark.parametrize("batch_size", [None, 3])
+def test_samples_that_become_coupled_in_training_are_seen(batch_size):
+    """Class: a gate that opens later, behind which samples see the mean of their batch."""
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((9, 3)), rng.standard_normal((9, 2))
+    weights = {"w": rng.standard_normal((3, 4)), "o": rng.standard_normal((4, 2))}
+
+    def apply(p, x):
+        h = jnp.tanh(x @ p["w"]) @ p["o"]
+        return h + jax.nn.relu(p["g"]) * h.mean(0, keepdims=True)
+
+    monitor = gnjax.Monitor(x, y, rtol=1e-8, batch_size=batch_size)
+    monitor(0, (apply, {**weights, "g": -1.0}))
+    opened = apply, {**weights, "g": 2.0}
+    if batch_size:
+        with pytest.raises(ValueError, match="depend on the whole batch"):
+            monitor(1, opened)
+        return
+    flat, unravel = jax.flatten_util.ravel_pytree(opened[1])
+    loss = lambda flat: jnp.square(apply(unravel(flat), x) - y).sum() / 18  # noqa: E731
+    exact = np.linalg.eigvalsh(jax.hessian(loss)(flat))
+    row = monitor(1, opened)
+    assert abs(row.sharpness - exact[-1]) <= row.sharpness_error + 1e-12
+    assert np.isfinite(row.kappa_high)
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, np.nan])
+def test_a_rate_that_is_not_positive_is_refused(rate):
+    with pytest.raises(ValueError, match="rate"):
+        gnjax.Monitor(np.eye(3))(0, (lambda p, x: x @ p, np.ones((3, 1))), rate=rate)

@@ -541,3 +541,25 @@ def test_bad_input_is_refused(call, words):
 def test_bound_of_a_jitted_models_weights():
     weights = gnjax.initializers.chain(jax.random.key(0), (6, 20, 20, 3), "kaiming_normal")
     assert papers.bounds.linear(weights).applicable
+
+
+@pytest.mark.parametrize("variance", [1e-305, 1e-8, 1e300, 1e305, 1e308])
+def test_gaussian_bounds_do_not_depend_on_a_common_scale_of_the_variances(variance):
+    for bound, sizes in (
+        (papers.bounds.gaussian_init, (10, 5, 4000)),
+        (papers.bounds.asymptotic, (100, 100, 10_000)),
+    ):
+        options = {"cov_cond": 1.0, **({"t": 5.0} if sizes[0] == 10 else {})}
+        expected = bound(*sizes, 1.0, 1.0, **options).value
+        assert bound(*sizes, variance, variance, **options).value == pytest.approx(expected, 1e-12)
+
+
+def test_what_overflows_is_refused_in_words():
+    v, w, x = (np.random.default_rng(0).standard_normal(s) for s in ((9, 3), (2, 9), (3, 3)))
+    for call in (
+        lambda: papers.bounds.leaky_relu(1e160 * v, w, x, slope=0.5),
+        lambda: papers.bounds.gaussian_init(10, 5, 4000, 1.0, 1.0, cov_cond=1.0, t=1e200),
+        lambda: papers.bounds.gaussian_init(10**400, 5, 10**401, 1.0, 1.0, cov_cond=1.0, t=1.0),
+    ):
+        with pytest.raises(ValueError, match=r"beyond floats|from 0 to|from 1 to"):
+            call()

@@ -20,6 +20,7 @@ from typing import Any
 
 import flax.linen
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax.extend import core
@@ -145,9 +146,30 @@ def is_current(function: Any) -> bool:
 def _equations(function: Callable[..., Any], shapes: tuple[Any, ...]) -> tuple[Any, ...]:
     """A key of the equations of a function at arguments of these shapes.
 
-    It is the text of the jaxpr without addresses in memory, and a hash of each of its constants.
+    It is the text of the jaxpr without addresses in memory, and a hash of each of its constants. A
+    derivative rule of its own is no part of that text, and of functions with one the equations of
+    the gradient belong to the key.
     """
+
+    def total(*args: Any) -> Any:
+        """The sum of all floating results."""
+        results = jax.tree.leaves(function(*args))
+        return sum(jnp.real(result).sum() for result in results if jaxprs.inexact(result))
+
+    def gradient(*args: Any) -> list[Any]:
+        value, pullback = jax.vjp(total, *args)
+        parts = jax.tree.leaves(pullback(jnp.ones_like(value)))
+        return [part for part in parts if jaxprs.inexact(part)]
+
     closed_jaxpr = jax.make_jaxpr(lambda *args: function(*args))(*shapes)
+    inside = {eqn.primitive.name for eqn in jaxprs.equations(closed_jaxpr.jaxpr)}
+    if not inside.isdisjoint(jaxprs.CUSTOM_RULES):
+        return *_key_of(closed_jaxpr), *_key_of(jax.make_jaxpr(gradient)(*shapes))
+    return _key_of(closed_jaxpr)
+
+
+def _key_of(closed_jaxpr: Any) -> tuple[Any, ...]:
+    """The text of a closed jaxpr without addresses, and a hash of each of its constants."""
     consts = list(closed_jaxpr.consts)
     for eqn in jaxprs.equations(closed_jaxpr.jaxpr):
         consts += [v.val for v in eqn.invars if isinstance(v, core.Literal)]

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import PROBABLE, Certificate, Error, certificate
 from gnjax.numerics.outward import above, below, lowered, raised
+from gnjax.numerics.scale import exponent_of
 from gnjax.numerics.validation import check_finite_number
+
+_LARGEST = 1e100  # of a size or of t, whose squares are finite
 
 
 @dataclass(frozen=True, repr=False)
@@ -140,8 +143,8 @@ def wide_init(d: int, m: int, cov_cond: float, t: float) -> float:
 
 
 def _check_t(t: float) -> float:
-    if check_finite_number("t", t) < 0:
-        msg = f"t must not be negative, got {t}"
+    if not 0 <= check_finite_number("t", t) <= _LARGEST:
+        msg = f"t must be from 0 to {_LARGEST:g}, got {t}"
         raise ValueError(msg)
     return float(t)
 
@@ -149,9 +152,12 @@ def _check_t(t: float) -> float:
 def _checked(
     d: int, k: int, m: int, var_v: float, var_w: float, cov_cond: float
 ) -> tuple[float, float, float]:
-    """The variances of the weights and kappa(Sigma) as floats, or why an argument is refused."""
-    if min(d, k, m) < 1:
-        msg = f"d, k and m must be at least 1, got d={d}, k={k}, m={m}"
+    """The variances of the weights and kappa(Sigma) as floats, or why an argument is refused.
+
+    Both variances are divided by one power of two near the larger, which no bound depends on.
+    """
+    if min(d, k, m) < 1 or max(d, k, m) > _LARGEST:
+        msg = f"d, k and m must be from 1 to {_LARGEST:g}, got d={d}, k={k}, m={m}"
         raise ValueError(msg)
     for name, value in (("var_v", var_v), ("var_w", var_w)):
         if check_finite_number(name, value) < 0:
@@ -160,4 +166,6 @@ def _checked(
     if check_finite_number("cov_cond", cov_cond) < 1:
         msg = f"cov_cond is a condition number and must be at least 1, got {cov_cond}"
         raise ValueError(msg)
-    return float(var_v), float(var_w), float(cov_cond)
+    exponent = exponent_of(float(max(var_v, var_w))) or 0
+    scaled_v, scaled_w = (math.ldexp(float(value), -exponent) for value in (var_v, var_w))
+    return scaled_v, scaled_w, float(cov_cond)

@@ -68,6 +68,11 @@ def leaky_relu(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> LeakyR
     data = extreme_singular_values(layer.inputs.T, layer.inputs_error)
     outer = extreme_singular_values(layer.outer, layer.outer_error)
     hidden = extreme_singular_values(layer.hidden.T, layer.hidden_error)
+    if max(data.above * outer.above, hidden.above) > 1e150:
+        msg = (
+            "the squares of these weights and data are beyond floats; divide them by powers of two"
+        )
+        raise ValueError(msg)
     largest = raised((data.above * outer.above) ** 2 + hidden.above**2)
     smallest = lowered((layer.slope * data.below * outer.below) ** 2 + hidden.below**2)
     reason = ""
