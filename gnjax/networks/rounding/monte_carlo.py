@@ -34,7 +34,7 @@ number, and a zero that is a product of numbers so small, moves by the smallest 
 
 Calls, loops and branches are entered. Constants and arguments count as exact. A while loop takes as
 many steps as it does without random roundings. Equal terms that a loop adds one by one are rounded
-in one direction, too; its steps are counted (:class:`gnjax.networks.rounding.random_signs.Loops`).
+in one direction, too; its steps are counted (``Loops``).
 
 The arithmetic goes one operation after the other: in one program, where every result is moved, XLA
 compiles a perceptron for a second and a transformer for a minute.
