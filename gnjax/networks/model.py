@@ -172,10 +172,11 @@ def apply_and_params(model: Any, x: Any, *, has_aux: bool = False) -> tuple[Appl
     apply, params = functional(model)
     assert isinstance(apply, Partial)  # a pytree of what it holds fixed
     classes = type(model).__module__, type(apply.func).__module__
+    apply, params = of_real_parameters(apply, params)
+    params = checked_parameters(params)
     if not any(name.startswith(_OWN) for name in classes):
         apply = known(apply, params, x)
-    apply, params = of_real_parameters(apply, params)
-    return (Partial(_without_extras, apply) if has_aux else apply), checked_parameters(params)
+    return (Partial(_without_extras, apply) if has_aux else apply), params
 
 
 def checked_parameters(params: Params) -> Params:

@@ -55,11 +55,10 @@ def hessian_of(
     >>> gnjax.eigenvalues(op).values
     array([6., 6., 2.])
     """
-    function, parameters = _of_parameters(loss_fn, params)
-    function, parameters = of_real_parameters(known(function, parameters, *args), parameters)
+    function, parameters = of_real_parameters(*_of_parameters(loss_fn, params))
     parameters = checked_parameters(parameters)
     fixed = jax.tree.map(_argument, args)
-    loss = _rewritten(function, parameters, fixed)
+    loss = _rewritten(known(function, parameters, *fixed), parameters, fixed)
     op = NetworkHessian(_as_network(loss, parameters, fixed, mask, only), functional=False)
     if not op.net.forward:  # the second derivative may fail, and is tried with one product
         origin = jnp.zeros(op.shape[0], op.dtype)

@@ -144,7 +144,7 @@ def wide_init(d: int, m: int, cov_cond: float, t: float) -> float:
 
 def _check_t(t: float) -> float:
     if not 0 <= check_finite_number("t", t) <= _LARGEST:
-        msg = f"t must be from 0 to {_LARGEST:g}, got {t}"
+        msg = f"t must not be negative, and at most {_LARGEST:g}, got {t}"
         raise ValueError(msg)
     return float(t)
 
@@ -157,7 +157,7 @@ def _checked(
     Both variances are divided by one power of two near the larger, which no bound depends on.
     """
     if min(d, k, m) < 1 or max(d, k, m) > _LARGEST:
-        msg = f"d, k and m must be from 1 to {_LARGEST:g}, got d={d}, k={k}, m={m}"
+        msg = f"d, k and m must be at least 1 and at most {_LARGEST:g}, got d={d}, k={k}, m={m}"
         raise ValueError(msg)
     for name, value in (("var_v", var_v), ("var_w", var_w)):
         if check_finite_number(name, value) < 0:
