@@ -83,8 +83,9 @@ def rescaling_curvature(net: Network, jacobian: np.ndarray, bottom: np.ndarray) 
     """
     v = bottom[:, 0] / np.linalg.norm(bottom[:, 0])
     weights = np.asarray(gather(net, net.leaves), np.float64)
-    counts = [count for count in net.counts if count]  # an array may be empty
-    starts = np.cumsum([0, *counts[:-1]])  # the first entry of each other one
+    # the first entry of each array that is not empty
+    counts = [count for count in net.counts if count]
+    starts = np.cumsum([0, *counts[:-1]])
     images = np.add.reduceat(jacobian * weights, starts, axis=1)  # J R
     along = np.add.reduceat(weights * v, starts)  # r
     _, sigma, rights = lapack.singular_vectors(images, whole=False)

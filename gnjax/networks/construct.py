@@ -163,8 +163,9 @@ def at_parameters_of(
 ) -> Network | None:
     """``net`` with the parameters of ``model``.
 
-    None if the model or its loss is another, or if its samples are coupled now and were not before,
-    or the other way round. The options are those with which :func:`network` made ``net``.
+    None if the model or its loss computes something else now, or if samples are coupled in one of
+    both networks and not in the other. The options are those with which :func:`network` made
+    ``net``.
     """
     if net.target is not None and not is_current(net.target.loss):
         return None
@@ -177,17 +178,17 @@ def at_parameters_of(
     of_net = (net.structure, jax.tree.structure(net.apply), [leaf.shape for leaf in net.leaves])
     if structures != of_net:
         return None
-    there = replace(net, leaves=tuple(leaves), apply=apply)
-    if is_traced(there):
-        return there
+    renewed = replace(net, leaves=tuple(leaves), apply=apply)
+    if is_traced(renewed):
+        return renewed
     takes_one = _takes_one(apply, params, net.x, net.shapes)
-    without_loss = replace(there, target=None)
+    without_loss = replace(renewed, target=None)
     _, coarsest = _facts(without_loss, 1 if takes_one else together)
     unchecked = lambda outputs, part: None  # noqa: E731
     is_coupled = _is_coupled(
         without_loss, together, coarsest, takes_one, coupled, batch_size, unchecked
     )
-    return there if is_coupled == net.coupled else None
+    return renewed if is_coupled == net.coupled else None
 
 
 def _samples_together(n: int, coupled: bool | None, batch_size: int | None) -> int:

@@ -45,7 +45,8 @@ _FORMS = (
     "pair (module, state), a Keras model, (hk.transform(f), params), or (apply, params) with "
     "apply(params, x) -> outputs (n, ...)"
 )
-_OWN = ("gnjax.models.", "gnjax.networks.torch_modules.")  # modules with own classes of models
+# where the models of this library, and the translations of PyTorch's modules, are defined
+_OWN = ("gnjax.models.", "gnjax.networks.torch_modules.")
 _COLLECTIONS = ("batch_stats", "cache", "intermediates", "losses", "metrics", "state")
 
 
@@ -171,10 +172,10 @@ def apply_and_params(model: Any, x: Any, *, has_aux: bool = False) -> tuple[Appl
     """
     apply, params = functional(model)
     assert isinstance(apply, Partial)  # a pytree of what it holds fixed
-    classes = type(model).__module__, type(apply.func).__module__
+    defined_in = type(model).__module__, type(apply.func).__module__
     apply, params = of_real_parameters(apply, params)
     params = checked_parameters(params)
-    if not any(name.startswith(_OWN) for name in classes):
+    if not any(name.startswith(_OWN) for name in defined_in):
         apply = known(apply, params, x)
     return (Partial(_without_extras, apply) if has_aux else apply), params
 

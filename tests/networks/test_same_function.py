@@ -259,7 +259,7 @@ def _of_relu(p, x):
 
 
 class ScaledNnx(nnx.Module):
-    """A module that holds a setting beside its weights, and reads another from outside."""
+    """A module that reads a setting from outside."""
 
     def __init__(self):
         self.w = nnx.Param(jnp.ones((3, 1)))

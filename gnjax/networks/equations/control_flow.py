@@ -53,7 +53,7 @@ def _while(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
 
     def step(values: list[Any]) -> list[Any]:
         results = evaluate(loop.body.jaxpr, loop.body.consts, loop.of_body(values))
-        return results if loop.lanes == () else chosen(goes_on(values), results, values)
+        return chosen(goes_on(values), results, values) if loop.lanes else results
 
     return jax.lax.while_loop(lambda values: jnp.any(goes_on(values)), step, carry)
 

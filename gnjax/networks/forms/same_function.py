@@ -146,9 +146,8 @@ def is_current(function: Any) -> bool:
 def _equations(function: Callable[..., Any], shapes: tuple[Any, ...]) -> tuple[Any, ...]:
     """A key of the equations of a function at arguments of these shapes.
 
-    It is the text of the jaxpr without addresses in memory, and a hash of each of its constants. A
-    derivative rule of its own is no part of that text, and of functions with one the equations of
-    the gradient belong to the key.
+    A function may hold a derivative rule of the caller's (``jax.custom_jvp`` or ``custom_vjp``),
+    which its equations do not show. Then those of its gradient belong to the key, too.
     """
 
     def total(*args: Any) -> Any:

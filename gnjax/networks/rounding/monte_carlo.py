@@ -70,7 +70,6 @@ from gnjax.numerics.rounding import added, unit_roundoff, with_lost
 _AT_ONCE = 3e7  # the most numbers that the vectors of one evaluation write
 # By how many u the operands and the results of functions are moved.
 _ELEMENTARY, _TAILS, _LOGARITHM, _OTHER = (0.0, 4.0), (2.0, 4.0), (0.0, 128.0), (8.0, 32.0)
-_SHIFT = 1.0  # by how many u of the largest entry a matrix is moved before it is decomposed
 _RUN = 8.0  # a sum of K terms is perturbed like 1 + sqrt(K) / 8 roundings, see the tests
 
 _EXACT = frozenset(
@@ -210,7 +209,8 @@ def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
     if size_of_operands:
         operands = [signs.moved(_as_wide(eqn, o), size_of_operands) for o in operands]
     if name in _BY_NORM:
-        operands = [signs.shifted(o, size_of_operands * _SHIFT / _OTHER[0]) for o in operands]
+        u = size_of_operands / _OTHER[0]
+        operands = [signs.shifted(operand, u) for operand in operands]
     results = signs.result(eqn, operands)  # a zero that may have underflowed is moved here
     if eqn.primitive.multiple_results:
         return [signs.moved(result, size_of_results) for result in results]
