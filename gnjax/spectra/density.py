@@ -29,7 +29,7 @@ from gnjax.operators.protocol import Operator
 from gnjax.spectra.eigenvalues import operator_norm
 from gnjax.spectra.krylov.host_products import beside_xla, host_product, refuse_nonfinite
 from gnjax.spectra.stochastic.density_estimates import Estimate, SpectralDensity
-from gnjax.spectra.stochastic.quadratures import exhausted, has_all_steps, quadratures
+from gnjax.spectra.stochastic.quadratures import quadratures
 from gnjax.spectra.watch import Progress, watching
 from gnjax.spectra.whole import dense_error
 
@@ -87,26 +87,36 @@ def spectral_density(
         floor = error.value if known else spectral_error(size, operator.dtype) * norm
         noise = _BREAKDOWN * floor
         with beside_xla():  # BLAS on one thread, so that XLA has the cores
-            rules = quadratures(  # nodes, weights and the Lanczos run of each probe
-                watch(product), size, probes, steps, noise, seed, limits, watch.is_stopped
+            batches = quadratures(
+                watch(product),
+                size,
+                probes=probes,
+                steps=steps,
+                noise=noise,
+                seed=seed,
+                limits=limits,
+                stop=watch.is_stopped,
             )
+            rules = [rule for batch in batches for rule in batch]
     # A probe whose Krylov space was exhausted early has fewer nodes. So that all have as many, its
     # largest node is repeated with the weight 0.
-    most_nodes = max(len(nodes) for nodes, _, _ in rules)
-    is_cut = not all(has_all_steps(run, min(steps, size)) for _, _, run in rules)  # by Ctrl-C
-    nodes = np.stack([np.pad(t, (0, most_nodes - len(t)), mode="edge") for t, _, _ in rules])
+    most_nodes = max(len(rule.nodes) for rule in rules)
+    missing = [most_nodes - len(rule.nodes) for rule in rules]
+    is_cut = not all(rule.finished for rule in rules)  # by Ctrl-C
     dropped = Error(
-        max(run.dropped for _, _, run in rules),
+        max(rule.dropped for rule in rules),
         reason="entries of T that Lanczos set to zero as rounding",
     )
     return SpectralDensity(
-        nodes=nodes,
-        weights=np.stack([np.pad(w, (0, most_nodes - len(w))) for _, w, _ in rules]),
+        nodes=np.stack(
+            [np.pad(r.nodes, (0, m), mode="edge") for r, m in zip(rules, missing, strict=True)]
+        ),
+        weights=np.stack([np.pad(r.weights, (0, m)) for r, m in zip(rules, missing, strict=True)]),
         n=size,
-        steps=min(len(nodes) for nodes, _, _ in rules) if is_cut else steps,
+        steps=min(len(rule.nodes) for rule in rules) if is_cut else steps,
         floor=floor + dropped.value,
-        products=sum(run.products for _, _, run in rules),
-        exact=np.array([exhausted(run) or run.complete for _, _, run in rules]),
+        products=sum(rule.products for rule in rules),
+        exact=np.array([rule.exact for rule in rules]),
         certificate=certificate(error, symmetry_of(operator), dropped),
         finished=len(rules) == probes and not is_cut,
     )

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import gnjax
 from gnjax import papers
 from gnjax.spectra.density import SpectralDensity, spectral_density
+from gnjax.spectra.stochastic.quadratures import quadratures
 from gnjax.spectra.trace import probe_stream
 from tests.held_out.matrices import rotated
 
@@ -374,3 +375,30 @@ def test_the_floor_has_what_lanczos_set_to_zero(single):
     error, _, dropped = density.certificate.parts
     assert dropped.value > 0
     assert density.floor >= error.value + dropped.value
+
+
+def test_quadratures_come_in_batches_that_hold_nothing_else():
+    """They are those of the density. Who stops asking makes no more products; no run is kept."""
+    size, steps, made = 60, 40, []
+    matrix = _matrix(np.linspace(-1, 2, size))
+
+    def product(rows):
+        made.append(len(rows))
+        return rows @ matrix
+
+    density = spectral_density(gnjax.dense(matrix), probes=23, steps=steps)
+    batches = quadratures(product, size, probes=23, steps=steps, noise=1e-13)
+    assert not made  # nothing is multiplied before a batch is asked for
+    first = next(batches)
+    assert len(first) == 10
+    assert sum(made) == 10 * steps == sum(rule.products for rule in first)
+    rules = [*first, *(rule for batch in batches for rule in batch)]
+    assert len(rules) == 23
+    for rule, nodes, weights in zip(rules, density.nodes, density.weights, strict=True):
+        np.testing.assert_allclose(rule.nodes, nodes, atol=1e-13)
+        np.testing.assert_allclose(rule.weights, weights, atol=1e-11)
+        held = [getattr(rule, name) for name in vars(rule)]
+        arrays = [value for value in held if isinstance(value, np.ndarray)]
+        assert len(arrays) == 2
+        # an array may be a view of one that is larger
+        assert all((a if a.base is None else a.base).nbytes <= 8 * steps for a in arrays)

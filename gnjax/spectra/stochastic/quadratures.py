@@ -2,73 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from gnjax.numerics.host import HostProduct
-from gnjax.numerics.limits import Limits
+from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.stochastic.probes import probe_stream
 
 _TOGETHER = 10  # the most probes that one product multiplies
 
 
+@dataclass(frozen=True)
+class Quadrature:
+    """The Gauss quadrature sum_j w_j f(theta_j) of v^T f(A) v for a random unit vector v.
+
+    Attributes:
+      nodes, weights: theta_j, ascending, and w_j, which sum to 1.
+      exact: whether the Krylov space of v was exhausted, so that only rounding is left as error.
+      products: how many products with A its run took, one for each step.
+      dropped: how far the nodes can be moved by entries of T that were set to zero as rounding.
+      finished: whether the run made all steps that were asked for, or needs no more.
+    """
+
+    nodes: np.ndarray
+    weights: np.ndarray
+    exact: bool
+    products: int
+    dropped: float
+    finished: bool
+
+
 def quadratures(
     product: HostProduct,
     size: int,
+    *,
     probes: int,
     steps: int,
     noise: float,
-    seed: int,
-    limits: Limits,
-    stop: Callable[[], bool],
-) -> list[tuple[np.ndarray, np.ndarray, krylov.Run]]:
-    """The Gauss quadrature of the spectrum of A for every probe: nodes, weights and the run.
+    seed: int = 0,
+    limits: Limits = LIMITS,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[list[Quadrature]]:
+    """The Gauss quadratures of ``probes`` random vectors for the spectrum of A, in batches.
 
     A probe is a random unit vector of length ``size``, from which a Lanczos run makes ``steps``
     steps with ``product``, A on rows. A direction shorter than ``noise`` is rounding, and ends the
-    run. The basis of a run is not kept.
+    run. Nothing of a run but its quadrature is kept, and no work is done for batches that the
+    caller does not ask for, so that a loop over them may end as soon as it has enough.
 
-    Up to ten probes that fit in memory are multiplied at once, and the last ones one by one. A
-    product with another number of columns would round them differently, and the first probes would
-    then depend on how many there are. Where ``stop`` ends the work, those probes remain that have
-    made all of their steps; if none has, the first ones with the steps that they have made.
+    A batch has up to ten probes that fit in memory and are multiplied at once; the last ones come
+    one by one. A product with another number of columns would round them differently, and the
+    first probes would then depend on how many there are. Where ``stop`` ends the work, those
+    probes were given that have made all of their steps; if none has, the first ones with the steps
+    that they have made.
     """
-    rng = probe_stream(seed)
-    rules: list[tuple[np.ndarray, np.ndarray, krylov.Run]] = []
-    together = int(np.clip(limits.basis_bytes / (8 * steps * size), 1, _TOGETHER))
-    while len(rules) < probes and not (rules and stop()):
-        count = together if probes - len(rules) >= together else 1
+    rng, done = probe_stream(seed), 0
+    together = int(np.clip(limits.basis_bytes / (8 * min(steps, size) * size), 1, _TOGETHER))
+    while done < probes and not (done and stop()):
+        count = together if probes - done >= together else 1
         starts = [rng.standard_normal((1, size)) for _ in range(count)]
         runs = krylov.side_by_side(
             product,
             [start / np.linalg.norm(start) for start in starts],
             max_steps=steps,
             noise=noise,
-            enough=lambda run: exhausted(run) or stop(),
+            enough=lambda run: _exhausted(run) or stop(),
             check_every=1,
         )
+        batch = [_quadrature(run, min(steps, size)) for run in runs]
+        del runs  # their bases, before the next ones are made
         # Runs that ``stop`` cut short do not count, unless there are no others.
-        if rules and not all(has_all_steps(run, min(steps, size)) for run in runs):
+        if done and not all(rule.finished for rule in batch):
             break
-        no_rows = np.empty((0, size))
-        for run in runs:
-            nodes, _, vectors = krylov.ritz(run)
-            # The weight of a node is the squared first entry of its eigenvector of the tridiagonal
-            # T (Golub and Welsch, 1969).
-            rules.append((nodes, vectors[0] ** 2, replace(run, basis=no_rows, following=no_rows)))
-        del run, runs  # their bases, before the next ones are made
-    return rules
+        done += count
+        yield batch
 
 
-def has_all_steps(run: krylov.Run, steps: int) -> bool:
-    """Whether the run made all of its steps, or needs no more."""
-    return exhausted(run) or run.complete or len(run.projection) >= steps
+def _quadrature(run: krylov.Run, steps: int) -> Quadrature:
+    """The quadrature of a run for which ``steps`` steps were asked.
+
+    The weight of a node is the squared first entry of its eigenvector of the tridiagonal T (Golub
+    and Welsch, 1969).
+    """
+    nodes, _, vectors = krylov.ritz(run)
+    exact = _exhausted(run) or run.complete
+    finished = exact or len(run.projection) >= steps
+    return Quadrature(nodes, vectors[0] ** 2, exact, run.products, run.dropped, finished)
 
 
-def exhausted(run: krylov.Run) -> bool:
+def _exhausted(run: krylov.Run) -> bool:
     """Whether the run found no new direction, so that the Krylov space of its start is exhausted.
 
     The run is not continued from another random direction, which would change the weights.
