@@ -52,11 +52,11 @@ def kappas(samples: int) -> list[Row]:
     return made
 
 
-def _kappa(model: Any, x: jax.Array, limits: gnjax.Limits) -> gnjax.ConditionNumber:
+def _kappa(model: Any, x: jax.Array, limits: gnjax.Limits) -> gnjax.answers.ConditionNumber:
     return gnjax.condition_number(gnjax.ntk(model, x), method="preconditioned", limits=limits)
 
 
-def _interval(kappa: gnjax.ConditionNumber) -> str:
+def _interval(kappa: gnjax.answers.ConditionNumber) -> str:
     low, high = kappa.interval
     return f"in [{low:.6g}, {high:.6g}], {kappa.certificate.brief}"
 
@@ -79,7 +79,7 @@ def language_model(shape: gpt.Shape, tokens: int) -> list[Row]:
     return [*rows, Row(f"density {name}", "gnjax", [seconds], gigabytes=_peak_memory(), note=note)]
 
 
-def _errors(top: gnjax.Spectrum) -> str:
+def _errors(top: gnjax.answers.Spectrum) -> str:
     error = float(top.errors.max() / top.values[0])
     return f"errors {error:.0e} of the largest, {top.certificate.brief}"
 

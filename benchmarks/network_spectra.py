@@ -262,7 +262,7 @@ def _hessian(setting: Setting) -> list[Row]:
         residuals = np.linalg.norm(matrix @ vectors - vectors * values, axis=0)
         return f"residual {residuals.max() / truth[0]:.0e}"
 
-    def ours() -> gnjax.Spectrum:
+    def ours() -> gnjax.answers.Spectrum:
         with gnjax.x64():
             return gnjax.eigenvalues(op, k=k, which="largest", rtol=harness.TOLERANCE)
 

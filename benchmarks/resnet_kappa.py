@@ -37,7 +37,7 @@ def cold(samples: int, pruned: float, method: str) -> dict[str, Any]:
     model, x = network(samples)
     mask = random_mask(model, pruned) if pruned else None
 
-    def answer() -> tuple[int, gnjax.ConditionNumber]:
+    def answer() -> tuple[int, gnjax.answers.ConditionNumber]:
         kernel = gnjax.ntk(model, x, mask=mask)
         return kernel.shape[0], gnjax.condition_number(kernel, method=method)
 

@@ -138,7 +138,7 @@ def measure(cell: Cell) -> list[dict[str, Any]]:
     return rows
 
 
-def shape_distance(blocks: tuple[gnjax.BlockSpectrum, ...]) -> float:
+def shape_distance(blocks: tuple[gnjax.answers.BlockSpectrum, ...]) -> float:
     """The mean distance between the blocks' spectra, each divided by its largest |lambda|."""
     scaled = []
     for block in blocks:

@@ -129,7 +129,7 @@ def _kappas(of: kernels.Function, statistics: str, seed: int) -> Iterator[dict[s
         }
 
 
-def _kappa(operator: gnjax.Operator, seed: int) -> gnjax.ConditionNumber:
+def _kappa(operator: gnjax.Operator, seed: int) -> gnjax.answers.ConditionNumber:
     """kappa of J J^T as it is stored, or of the operator of a network."""
     method = "inverse" if isinstance(operator, gnjax.operators.Dense) else "auto"
     return gnjax.condition_number(operator, method=method, seed=seed, limits=LIMITS)

@@ -3,13 +3,12 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from gnjax import data, models, operators
-from gnjax.conditioning.condition_number import ConditionNumber, condition_number
-from gnjax.diagnosis.block_spectra import BlockSpectra, BlockSpectrum, block_spectra
-from gnjax.diagnosis.diagnose import Diagnosis, diagnose
+from gnjax import answers, data, models, operators
+from gnjax.conditioning.condition_number import condition_number
+from gnjax.diagnosis.block_spectra import block_spectra
+from gnjax.diagnosis.diagnose import diagnose
 from gnjax.diagnosis.frequency import frequency_bands
 from gnjax.diagnosis.monitor import Monitor
-from gnjax.diagnosis.monitor_row import MonitorRow
 from gnjax.models import initializers
 from gnjax.networks.model import functional
 from gnjax.networks.torch_modules.from_torch import from_torch
@@ -35,33 +34,22 @@ from gnjax.operators.protocol import Operator
 from gnjax.operators.stored.diagonal import diagonal
 from gnjax.operators.stored.matrices import dense, factored
 from gnjax.pictures.plot import plot
-from gnjax.spectra.certified_pairs import CertifiedPairs
 from gnjax.spectra.certify import certify
-from gnjax.spectra.density import Estimate, SpectralDensity, spectral_density
+from gnjax.spectra.density import spectral_density
 from gnjax.spectra.diagonal_estimate import estimate_diagonal
 from gnjax.spectra.eigenvalues import eigenvalues
-from gnjax.spectra.spectrum import Spectrum
-from gnjax.spectra.trace import Trace, trace
+from gnjax.spectra.trace import trace
 
 __version__ = own_version()
 
 __all__ = [
     "Algebra",
-    "BlockSpectra",
-    "BlockSpectrum",
     "Certificate",
-    "CertifiedPairs",
-    "ConditionNumber",
-    "Diagnosis",
     "Error",
-    "Estimate",
     "Limits",
     "Monitor",
-    "MonitorRow",
     "Operator",
-    "SpectralDensity",
-    "Spectrum",
-    "Trace",
+    "answers",
     "as_operator",
     "block_spectra",
     "certify",
@@ -113,14 +101,16 @@ _MOVED = {
         "training",
     ],
 }
-"""In which room names stand that once stood here."""
+"""In which room names stand that once stood here. Those of ``answers`` are still found here."""
 
 if not TYPE_CHECKING:  # a type checker shall still refuse names that do not exist
 
     def __getattr__(name):
-        """``gnjax.papers``, which is imported when it is first used, and where names have gone."""
+        """``gnjax.papers``, imported when it is first used; answers; and where names have gone."""
         if name == "papers":
             return import_module("gnjax.papers")
+        if name in answers.__all__:
+            return getattr(answers, name)
         rooms = [room for room, names in _MOVED.items() if name in names]
         where = f"; it is gnjax.{rooms[0]}.{name} now" if rooms else ""
         msg = f"module 'gnjax' has no attribute {name!r}{where}"

@@ -48,7 +48,18 @@ def test_no_private_module_of_another_library_is_imported():
 
 
 _REFERENCE = _ROOT / "docs" / "reference" / "api"
-_ROOMS = ("", ".data", ".models", ".operators", ".operators.metrics", ".papers", ".papers.training")
+_ROOMS = tuple(
+    [
+        "",
+        ".answers",
+        ".data",
+        ".models",
+        ".operators",
+        ".operators.metrics",
+        ".papers",
+        ".papers.training",
+    ]
+)
 _PROGRAMS = ("sweeps", "reproduction", "benchmarks")  # they share the terminal of the library's own
 
 
@@ -103,49 +114,6 @@ def test_the_engine_knows_operators_by_their_facts_alone():
         names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
         names |= {node.value for node in nodes if isinstance(node, ast.Constant)}  # of getattr
         assert not names & {"net", "side"}, module
-
-
-def test_no_folder_of_the_library_has_more_than_a_dozen_modules():
-    folders = {path.parent for module, path in _modules() if module.split(".")[0] == "gnjax"}
-    for folder in folders:
-        modules = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
-        assert len(modules) <= 12, folder
-
-
-def test_no_module_of_the_library_has_the_name_of_another():
-    """A file's name alone says what is in it."""
-    names = [path.name for module, path in _modules() if module.split(".")[0] == "gnjax"]
-    assert not {name for name in names if names.count(name) > 1} - {"__init__.py"}
-
-
-_ONE_A_FILE = {"METHOD", "METHODS", "TABLE", "TYPE"}  # what each file of a folder states
-_OF_ROOMS = {"eigenvalues", "functional_hessian", "names", "trace"}  # called by their room
-
-
-def _defined(path):
-    """The public names that a module defines: functions, classes, constants and other names."""
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield from (target.id for target in targets if isinstance(target, ast.Name))
-
-
-def test_no_public_name_of_the_library_is_defined_twice():
-    """A reader who meets a name knows what it stands for."""
-    places = {}
-    for module, path in _modules():
-        if module.split(".")[0] == "gnjax":
-            for name in _defined(path):
-                places.setdefault(name, set()).add(module)
-    twice = {
-        name: modules
-        for name, modules in places.items()
-        if len(modules) > 1 and not name.startswith("_") and name not in _ONE_A_FILE | _OF_ROOMS
-    }
-    assert not twice
-    assert all(len(places[name]) > 1 for name in _ONE_A_FILE | _OF_ROOMS)
 
 
 def _static_names(decorator):

@@ -69,7 +69,7 @@ TEXTS: dict[str, Callable[[int], str]] = {
 
 
 def as_answer(text: str, folder: Path) -> None:
-    gnjax.Spectrum.from_json(text)
+    gnjax.answers.Spectrum.from_json(text)
 
 
 def as_safetensors(text: str, folder: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_dtype_is_one_of_numbers(dtype: Any) -> None:
         with pytest.raises(
             ValueError, match=r"dtype of Spectrum.values is .*, which is no dtype of numbers"
         ):
-            gnjax.Spectrum.from_json(_spectrum(dtype=dtype))
+            gnjax.answers.Spectrum.from_json(_spectrum(dtype=dtype))
         assert tracemalloc.get_traced_memory()[1] < MEBIBYTE
     finally:
         tracemalloc.stop()
@@ -163,7 +163,7 @@ def test_a_dtype_is_one_of_numbers(dtype: Any) -> None:
 )
 def test_an_array_is_what_it_says(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"Spectrum.values"):
-        gnjax.Spectrum.from_json(_spectrum(**wrong))
+        gnjax.answers.Spectrum.from_json(_spectrum(**wrong))
 
 
 def _answers() -> list[Result]:
@@ -212,10 +212,10 @@ def _fits(value: Any, kind: Any) -> bool:
 def test_a_name_that_no_field_has_and_one_that_is_missing_are_refused() -> None:
     body = json.loads(gnjax.trace(np.eye(2), method="exact").to_json())
     with pytest.raises(ValueError, match="Trace has no field 'colour'"):
-        gnjax.Trace.from_json(json.dumps(body | {"colour": 1}))
+        gnjax.answers.Trace.from_json(json.dumps(body | {"colour": 1}))
     del body["value"]
     with pytest.raises(ValueError, match="'value'"):
-        gnjax.Trace.from_json(json.dumps(body))
+        gnjax.answers.Trace.from_json(json.dumps(body))
 
 
 JSON = st.recursive(
@@ -235,7 +235,7 @@ JSON = st.recursive(
 @settings(max_examples=60)
 @given(JSON)
 def test_whatever_json_says_it_is_an_answer_or_a_value_error(tree: Any) -> None:
-    for cls in (gnjax.Certificate, gnjax.Trace, gnjax.Spectrum):
+    for cls in (gnjax.Certificate, gnjax.answers.Trace, gnjax.answers.Spectrum):
         try:
             made = cls.from_json(json.dumps(tree))
         except ValueError:

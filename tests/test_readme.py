@@ -1,4 +1,4 @@
-"""The README is short, and what it says runs: its Python, its calls, its links in the wheel."""
+"""What the README says runs: its Python, its calls, its links in the wheel."""
 
 import ast
 import doctest
@@ -20,12 +20,6 @@ def test_examples():
     found = doctest.testfile(str(_README), module_relative=False)
     assert found.attempted >= 4
     assert found.failed == 0
-
-
-def test_it_is_read_on_two_screens():
-    text = _README.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 150
-    assert len(text.split()) <= 1300
 
 
 def test_kappa_is_explained_before_it_is_used():

@@ -53,7 +53,7 @@ def relative_error(matrix: Matrix, blocks: Matrix, error: float) -> Interval:
     return Interval(off / whole, low, min(high, 1.0))
 
 
-def of_top_eigenvectors(first: gnjax.Spectrum, second: gnjax.Spectrum) -> Interval:
+def of_top_eigenvectors(first: gnjax.answers.Spectrum, second: gnjax.answers.Spectrum) -> Interval:
     """The cosine, without its sign, of the eigenvectors of two largest eigenvalues."""
     (one, one_angle), (other, other_angle) = _top(first), _top(second)
     cosine = abs(float(one @ other))
@@ -61,7 +61,7 @@ def of_top_eigenvectors(first: gnjax.Spectrum, second: gnjax.Spectrum) -> Interv
     return found._replace(low=max(0.0, found.low))
 
 
-def _top(spectrum: gnjax.Spectrum) -> tuple[Matrix, float]:
+def _top(spectrum: gnjax.answers.Spectrum) -> tuple[Matrix, float]:
     """The unit eigenvector of the largest eigenvalue, and a bound on its angle with the truth."""
     vectors, angles = spectrum.vectors, spectrum.angles
     assert vectors is not None

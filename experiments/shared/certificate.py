@@ -12,7 +12,7 @@ CERTIFICATE = (
 )
 
 
-def certificate(kappa: gnjax.ConditionNumber) -> dict[str, Any]:
+def certificate(kappa: gnjax.answers.ConditionNumber) -> dict[str, Any]:
     """A condition number with its interval at its rank, and the ends of its spectrum.
 
     ``evidence`` is the weakest kind that the interval rests on, ``failure`` the probability that it

@@ -167,7 +167,7 @@ def conditioning(kernel: Kernel, method: str, tolerance: float, seed: int) -> di
     }
 
 
-def _exact(kernel: Kernel, method: str, seed: int) -> gnjax.ConditionNumber:
+def _exact(kernel: Kernel, method: str, seed: int) -> gnjax.answers.ConditionNumber:
     """kappa by ``method``, or by singular values of J where its interval is wide and J fits.
 
     J J^T is known to about 1e-14 of its norm, so that a kappa of 1e12 is known to a percent only.
@@ -180,7 +180,7 @@ def _exact(kernel: Kernel, method: str, seed: int) -> gnjax.ConditionNumber:
     return gnjax.condition_number(kernel, method="factored")
 
 
-def _by_method(kernel: Kernel, method: str, seed: int) -> gnjax.ConditionNumber:
+def _by_method(kernel: Kernel, method: str, seed: int) -> gnjax.answers.ConditionNumber:
     """kappa by ``method``; from J J^T where "preconditioned" is refused, as without room for J.
 
     J J^T takes far less memory than J.
@@ -195,7 +195,7 @@ def _by_method(kernel: Kernel, method: str, seed: int) -> gnjax.ConditionNumber:
 
 
 def _numerical(
-    spectrum: gnjax.Spectrum, tolerance: float
+    spectrum: gnjax.answers.Spectrum, tolerance: float
 ) -> tuple[float, tuple[float, float], int]:
     """lambda_max / lambda_rank with the interval that the errors of both leave, and the rank."""
     values, errors = spectrum.values, spectrum.errors

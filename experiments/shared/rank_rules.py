@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from gnjax import Spectrum
+from gnjax.answers import Spectrum
 
 DEFAULT = "float64"
 RULES: Mapping[str, Callable[[NDArray[np.float64]], float]] = {

@@ -90,7 +90,8 @@ class BlockSpectra(Result):
     >>> spectra = gnjax.block_spectra(model, jax.random.normal(jax.random.key(1), (5, 3)))
     >>> [(block.name, len(block.spectrum), block.condition.rank) for block in spectra.blocks]
     [('dense1', 16, 10), ('dense2', 10, 10)]
-    >>> gnjax.BlockSpectra.from_json(spectra.to_json()).off_block_share == spectra.off_block_share
+    >>> again = gnjax.answers.BlockSpectra.from_json(spectra.to_json())
+    >>> again.off_block_share == spectra.off_block_share
     True
     """
 

@@ -18,9 +18,9 @@ from gnjax.operators.facts import factorisation_of, facts_of, symmetry_of, twin_
 from gnjax.operators.near_one import check_near_one
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.eigenvectors import angles
-from gnjax.spectra.few_on_device import bytes_on_device, few_on_device, why_unfinished
 from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.krylov.few import OuterRitzPairs, outer_ritz_pairs
+from gnjax.spectra.krylov.few_on_device import bytes_on_device, few_on_device, why_unfinished
 from gnjax.spectra.krylov.host_products import beside_xla, host_product
 from gnjax.spectra.pencil.smallest import smallest_of_factor
 from gnjax.spectra.spectrum import (

@@ -98,9 +98,9 @@ def test_eigenvalues_kappa_and_density_go_to_stdout(there, capsys):
     assert out.startswith("2 eigenvalues 50.5, 49.5, each to ")
     assert float(out.splitlines()[2].split()[0]) == pytest.approx(50.5)
     code, out, _ = _run(capsys, "spectrum", "users_module:matrix", "--kappa", "--json")
-    assert gnjax.ConditionNumber.from_json(out).interval[1] == pytest.approx(3)
+    assert gnjax.answers.ConditionNumber.from_json(out).interval[1] == pytest.approx(3)
     code, out, _ = _run(capsys, "spectrum", "users_module:matrix", "--density", "--json")
-    assert gnjax.SpectralDensity.from_json(out).n == 3
+    assert gnjax.answers.SpectralDensity.from_json(out).n == 3
     code, out, err = _run(
         capsys,
         "spectrum",
@@ -110,7 +110,7 @@ def test_eigenvalues_kappa_and_density_go_to_stdout(there, capsys):
         "--json",
         "--out=a.png",
     )
-    assert gnjax.Spectrum.from_json(out).values == pytest.approx([1.0])
+    assert gnjax.answers.Spectrum.from_json(out).values == pytest.approx([1.0])
     assert (there / "a.png").stat().st_size > 1000
     assert err == "picture: a.png\n"
 
@@ -135,20 +135,20 @@ def test_matrices_of_a_model(there, capsys):
     ):
         code, out, _ = _run(capsys, "spectrum", "users_module:model", "--json", *options)
         assert code == 0
-        found = gnjax.Spectrum.from_json(out)
+        found = gnjax.answers.Spectrum.from_json(out)
         assert found.to_json() == gnjax.eigenvalues(op).to_json()
     _, out, _ = _run(capsys, "spectrum", "users_module:model", "--k=1")
     assert out.splitlines()[0] == repr(gnjax.gauss_newton(net, x))  # which says the loss
     _, out, _ = _run(capsys, "spectrum", "users_module:with_loss", "--json", "--k=1")
     doubled = 2 * gnjax.eigenvalues(gnjax.gauss_newton(net, x)).values[0]
-    assert gnjax.Spectrum.from_json(out).values[0] == pytest.approx(doubled)
+    assert gnjax.answers.Spectrum.from_json(out).values[0] == pytest.approx(doubled)
     for name, factor, loss in (("with_loss", 2, ()), ("labelled", 1, ("--loss=cross_entropy",))):
         _, out, _ = _run(
             capsys, "spectrum", f"users_module:{name}", "--matrix=ntk", "--json", "--k=1", *loss
         )
         kernel = gnjax.ntk(net, x, loss="cross_entropy") if loss else gnjax.ntk(net, x)
         exact = factor * gnjax.eigenvalues(kernel).values[0]
-        assert gnjax.Spectrum.from_json(out).values[0] == pytest.approx(exact)
+        assert gnjax.answers.Spectrum.from_json(out).values[0] == pytest.approx(exact)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_ctrl_c_prints_one_line(there):
 
 
 def test_a_spectrum_that_did_not_converge_says_so_by_its_code(there, capsys, monkeypatch):
-    found = gnjax.Spectrum(np.ones(1), np.ones(1), "krylov", converged=False)
+    found = gnjax.answers.Spectrum(np.ones(1), np.ones(1), "krylov", converged=False)
     monkeypatch.setattr("gnjax.cli.spectrum_command.eigenvalues", lambda op, **options: found)
     code, out, err = _run(capsys, "spectrum", "users_module:matrix", "--k=1")
     assert code == 1

@@ -83,7 +83,9 @@ def there(tmp_path, monkeypatch):
 def rows_in(path):
     header, *entries = [json.loads(line) for line in path.read_text().splitlines()]
     assert header["gnjax series"] == 1
-    return {e["checkpoint"]: gnjax.MonitorRow.from_json(json.dumps(e["row"])) for e in entries}
+    return {
+        e["checkpoint"]: gnjax.answers.MonitorRow.from_json(json.dumps(e["row"])) for e in entries
+    }
 
 
 def command(*arguments):

@@ -305,7 +305,7 @@ def test_the_distance_has_the_error_of_its_eigenvalues():
 def test_results_are_saved_drawn_and_shown():
     mlp = _reference("mlp")
     found = gnjax.block_spectra(mlp.model, mlp.x)
-    again = gnjax.BlockSpectra.from_json(found.to_json())
+    again = gnjax.answers.BlockSpectra.from_json(found.to_json())
     assert np.array_equal(again.distances, found.distances)
     assert again["dense1"].condition == found["dense1"].condition
     assert "3 blocks" in str(found)

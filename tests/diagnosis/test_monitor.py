@@ -221,7 +221,7 @@ def test_a_logger_that_is_no_function_is_refused():
 
 def test_rows_are_saved_and_read_as_tables():
     row = gnjax.Monitor(X, Y, **OPTIONS)(0, mlp())
-    assert gnjax.MonitorRow.from_json(row.to_json()) == row
+    assert gnjax.answers.MonitorRow.from_json(row.to_json()) == row
     assert dict(row)["sharpness"] == row["sharpness"] == row.sharpness
     with pytest.raises(KeyError, match="no_such"):
         row["no_such"]

@@ -238,7 +238,7 @@ def test_bands_have_equal_shares_of_the_labels():
 
 def test_answers_with_terms_are_saved():
     found = gnjax.block_spectra(CLASSIFIER, labels=CLASSES)
-    again = gnjax.BlockSpectra.from_json(found.to_json())
+    again = gnjax.answers.BlockSpectra.from_json(found.to_json())
     assert [block.terms for block in again.blocks] == [3, 1, 2]
 
 

@@ -200,7 +200,7 @@ def _asked_far(row: Row, far: _Far, rng: np.random.Generator, index: int) -> Ite
     yield asked(replace(row, what="density", method="quadrature"), question, _density_judge(far))
 
 
-def _are_unknown(*traces: gnjax.Trace) -> bool:
+def _are_unknown(*traces: gnjax.answers.Trace) -> bool:
     """Whether each has an infinite standard error: equal samples that may be chance."""
     return all(np.isinf(each.standard_error) for each in traces)
 

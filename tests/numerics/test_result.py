@@ -109,10 +109,10 @@ def test_any_numbers_come_back(values, error):
     """nan is the one with the usual bits: the others cannot be told from it in Python."""
     values = np.where(np.isnan(values), np.array(np.nan, values.dtype), values)
     error = math.nan if math.isnan(error) else error
-    result = gnjax.Trace(error, abs(error), "exact", 3)
-    _same(gnjax.Trace.from_json(result.to_json()), result)
-    spectrum = gnjax.Spectrum(values, values, "dense", converged=False, vectors=values)
-    _same(gnjax.Spectrum.from_json(spectrum.to_json()), spectrum)
+    result = gnjax.answers.Trace(error, abs(error), "exact", 3)
+    _same(gnjax.answers.Trace.from_json(result.to_json()), result)
+    spectrum = gnjax.answers.Spectrum(values, values, "dense", converged=False, vectors=values)
+    _same(gnjax.answers.Spectrum.from_json(spectrum.to_json()), spectrum)
 
 
 def test_representations_are_short(results):
@@ -139,7 +139,7 @@ def test_other_text_is_refused_in_a_sentence(results):
     ]
     for text, words in refused:
         with pytest.raises(ValueError, match=words):
-            gnjax.Trace.from_json(text)
+            gnjax.answers.Trace.from_json(text)
     with pytest.raises(ValueError, match="a function cannot be written"):
         dataclasses.replace(kappa, method=math.sin and (lambda: None)).to_json()
 

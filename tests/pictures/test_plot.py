@@ -24,7 +24,7 @@ def _axes(result):
 
 def test_eigenvalues_are_drawn_with_their_errors():
     values, errors = np.array([3.0, 2.0, 1.5]), np.array([0.5, 0.25, 0.125])
-    axes = _axes(gnjax.Spectrum(values, errors, "dense"))
+    axes = _axes(gnjax.answers.Spectrum(values, errors, "dense"))
     (container,) = axes.containers
     points, _, (bars,) = container.lines
     np.testing.assert_array_equal(points.get_ydata(), values)
@@ -36,7 +36,7 @@ def test_eigenvalues_are_drawn_with_their_errors():
 
 def test_what_cannot_be_told_from_zero_is_an_upper_bound_on_a_logarithmic_axis():
     values, errors = np.array([1.0, 1e-3, 1e-9, 0.0, 0.0]), np.array([1e-6, 1e-6, 1e-6, 1e-6, 0.0])
-    axes = _axes(gnjax.Spectrum(values, errors, "dense"))
+    axes = _axes(gnjax.answers.Spectrum(values, errors, "dense"))
     assert axes.get_yscale() == "log"
     np.testing.assert_array_equal(axes.containers[0].lines[0].get_ydata(), [1.0, 1e-3])
     bounds = next(line for line in axes.lines if line.get_label() == "upper bound")
@@ -49,7 +49,7 @@ def test_signs_and_unknown_errors_are_shown():
     axes = _axes(gnjax.eigenvalues(matrix))
     assert axes.get_yscale() == "symlog"
     axes = _axes(
-        gnjax.Spectrum(np.array([2.0, 1.0]), np.full(2, np.inf), "krylov", converged=False)
+        gnjax.answers.Spectrum(np.array([2.0, 1.0]), np.full(2, np.inf), "krylov", converged=False)
     )
     assert "errors unknown, not converged" in axes.get_title(loc="left")
 
@@ -105,7 +105,7 @@ def test_a_picture_goes_onto_axes_of_the_callers():
     figure = Figure()
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)
-    spectrum = gnjax.Spectrum(np.array([3.0, 2.0]), np.zeros(2), "dense")
+    spectrum = gnjax.answers.Spectrum(np.array([3.0, 2.0]), np.zeros(2), "dense")
     assert gnjax.plot(spectrum, ax=left) is figure
     assert left.get_title(loc="left")
     assert not right.get_title(loc="left")
@@ -166,8 +166,10 @@ def _network(layers):
 def _results():
     """A result of every class that has a picture, with titles and notes as long as they become."""
     zeros = np.array([1.0, 1e-3, 1e-9, 0.0, 0.0])
-    yield gnjax.Spectrum(zeros, np.array([1e-6] * 4 + [0.0]), "krylov", converged=False)
-    yield gnjax.Spectrum(np.array([2.0, 1.0]), np.full(2, np.inf), "krylov", converged=False)
+    yield gnjax.answers.Spectrum(zeros, np.array([1e-6] * 4 + [0.0]), "krylov", converged=False)
+    yield gnjax.answers.Spectrum(
+        np.array([2.0, 1.0]), np.full(2, np.inf), "krylov", converged=False
+    )
     yield gnjax.spectral_density(np.diag(np.logspace(-6, 0, 60)), probes=4, steps=20)
     yield gnjax.condition_number(np.diag(np.logspace(-6.123, 0.1, 60)))
     yield papers.rank_sensitivity(gnjax.eigenvalues(np.diag(np.linspace(1.0, 2.0, 120))))
@@ -193,7 +195,7 @@ def test_every_text_lies_inside_the_picture(results, inches):
         ax = None
         if inches is not None:
             narrow = Figure(figsize=inches, layout="constrained")
-            columns = 2 if isinstance(result, gnjax.Diagnosis) else 1
+            columns = 2 if isinstance(result, gnjax.answers.Diagnosis) else 1
             ax = narrow.subplots(1, columns)
         figure = gnjax.plot(result, ax=ax)
         figure.draw_without_rendering()

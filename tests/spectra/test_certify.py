@@ -220,7 +220,7 @@ def test_the_whole_space_leaves_no_others_and_a_saved_answer_is_the_same():
     assert pairs.are_largest
     assert pairs.are_smallest
     assert "no others" in str(pairs)
-    again = gnjax.CertifiedPairs.from_json(pairs.to_json())
+    again = gnjax.answers.CertifiedPairs.from_json(pairs.to_json())
     assert again.rest == pairs.rest
     np.testing.assert_array_equal(again.errors, pairs.errors)
     one = gnjax.certify(np.array([[2.0]]), [1.0])

@@ -12,8 +12,8 @@ from gnjax.operators import prepare
 from gnjax.operators.of_networks import stored_jacobian
 from gnjax.operators.prepare import in_float64
 from gnjax.operators.recast import narrowed, widened
-from gnjax.spectra import few_on_device as module
 from gnjax.spectra.krylov import device_run
+from gnjax.spectra.krylov import few_on_device as module
 from gnjax.spectra.krylov.search import least_rows
 
 
