@@ -35,11 +35,11 @@ def column(of: str) -> TextColumn:
     return TextColumn(f"{{task.{of}}}", markup=False)
 
 
-def exit_status(command: Callable[[], int], interrupted: str = "interrupted") -> int:
+def exit_status(command: Callable[[], int], interrupted: str = "") -> int:
     """Run a command and return the status that a shell expects.
 
     Neither Ctrl-C nor output that cannot be written gives a traceback. The status is 130 after
-    Ctrl-C, with the message ``interrupted``. If the reader of the output has stopped reading, as
+    Ctrl-C, with the message ``interrupted``, or what the interrupt says itself. If the reader of the output has stopped reading, as
     ``head`` does, it is 141; if the output cannot be written, as on a full disk, it is 1. Messages
     that stderr does not take are left out, and change nothing.
     """
@@ -71,8 +71,8 @@ def _status(command: Callable[[], int], output: _Stream, interrupted: str) -> in
             status = command()
         finally:
             output.flush()
-    except KeyboardInterrupt:
-        print(interrupted, file=sys.stderr)
+    except KeyboardInterrupt as stopped:
+        print(interrupted or str(stopped) or "interrupted", file=sys.stderr)
         return _INTERRUPTED
     except (OSError, SystemExit):
         if output.error is None:  # it does not come from the output

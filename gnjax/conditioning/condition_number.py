@@ -82,7 +82,7 @@ def condition_number(
         if word not in allowed:
             msg = f"{name}={word!r} is not one of {', '.join(allowed)}"
             raise ValueError(msg)
-    with watching(progress, stoppable=True) as watch:
+    with watching(progress, stoppable=True, op=small) as watch:
         rank = None if rank is None else int(rank)
         problem = Problem(small, rank, float(rtol), int(seed), limits, watch)
         if preconditioner is not None:

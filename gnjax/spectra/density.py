@@ -75,7 +75,7 @@ def spectral_density(
     operator = as_operator(op, limits=limits)
     size = operator.shape[0]
     _check_arguments(size, probes, steps, limits)
-    with watching(progress, probes * min(steps, size), stoppable=True) as watch:
+    with watching(progress, probes * min(steps, size), stoppable=True, op=operator) as watch:
         check_near_one(operator)
         product = host_product(operator)
         refuse_nonfinite(product(np.ones((1, size))))

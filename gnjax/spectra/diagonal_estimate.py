@@ -92,7 +92,7 @@ def estimate_diagonal(
     # refuses numbers so large or small that squares of them over- or underflow, if op states that
     check_stated_near_one(operator)
     block, rng = together(operator, limits), probe_stream(seed)
-    with watching(progress, int(probes), stoppable=True) as watch:
+    with watching(progress, int(probes), stoppable=True, op=operator) as watch:
         multiply, spread = watch(host_product(operator)), _Spread(operator.shape[0])
         while spread.count < probes and not (spread.count and watch.stopped):
             tests = signs(rng, min(block, probes - spread.count), operator.shape[0])

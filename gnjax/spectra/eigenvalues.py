@@ -96,7 +96,7 @@ def eigenvalues(
             limits=limits,
         )
         return shifted_spectrum(of_unshifted, shift)
-    with watching(progress, stoppable=True) as watch:
+    with watching(progress, stoppable=True, op=operator) as watch:
         if k is not None and _takes_few(operator, k, limits):
             # Called for its ValueError where no basis fits in memory, before any work is done.
             bytes_on_device(twin_of(operator), k, rtol, limits)

@@ -2,47 +2,79 @@
 
 Ctrl-C, or a ``KeyboardInterrupt`` from the caller's function or from a product, asks the work to
 stop. A second one ends it at once, and so does the first if the work is not watched or cannot
-return the best values so far.
+return the best values so far. In a stage that an answer can do without, such as the one that
+measures its error, Ctrl-C ends this stage alone (:func:`gnjax.numerics.stages.stage`).
 """
 
 from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import numpy as np
 
 from gnjax.numerics.host import HostProduct
+from gnjax.numerics.stages import Stage, heard_by, in_words, stage
+from gnjax.operators.facts import facts_of
+from gnjax.operators.protocol import Operator
+from gnjax.spectra.displays import LATE, Bar, Display, Lines, Told, on_terminal, to_stderr
 
-Report = Callable[[int], object]
 Progress = bool | Callable[[int, int | None], object] | None
-"""True for a bar on stderr, or a function of the products done and expected (or None)."""
+"""True for a bar or lines on stderr, or a function of the products done and expected (or None).
+
+By default, None, a terminal shows one line after five seconds, which goes away at the end. False
+shows nothing.
+"""
+
+_CTRL_C = "Ctrl-C ends it with the answer so far"
 
 
 class Watch:
-    """Counts products and remembers whether a stop was asked for.
+    """Counts products, hears of stages, and remembers whether a stop was asked for.
 
-    ``begin`` is called before the first product, from which on the work can be stopped. It returns
-    the function to which the number of products is reported. Without it nothing is counted.
+    Attributes:
+      display: what shows it; None where nobody watches.
+      stopped: whether the work was asked to stop, to answer with what it has.
+      interrupted: the same, or whether a stage was ended that the answer can do without.
+      done: how many products, or other units, are done.
     """
 
-    def __init__(self, begin: Callable[[Watch], Report] | None, stoppable: bool) -> None:
-        self._begin = begin
-        self._report: Report | None = None
-        self.stoppable, self.stopped, self.done = stoppable, False, 0
+    def __init__(
+        self,
+        display: Display | None = None,
+        *,
+        expected: int | None = None,
+        unit: str = "products",
+        stoppable: bool = False,
+        outer: Watch | None = None,
+    ) -> None:
+        """Nothing is counted without a ``display``. ``outer`` is the watch of a call around it."""
+        self.display, self._expected, self._unit = display, expected, unit
+        self._stoppable, self._outer = stoppable, outer
+        self._names: list[str] = []  # of the stages that have begun, the innermost last
+        self._optional = 0  # how many of them the answer can do without
+        self._contexts = ExitStack()  # what ends with the work
+        self._counts, self._first = False, ""  # what is done before the first product
+        self.stopped, self.interrupted, self.done = False, False, 0
+        self.where = ""  # the stage that Ctrl-C has ended
 
     def __call__(self, apply: HostProduct) -> HostProduct:
         """A function for the same products that counts each row as one and reports the number.
 
-        The first call begins the report. If there is none, ``apply`` itself is returned.
+        From the first call on Ctrl-C asks the work to stop, where it can. If nobody watches,
+        ``apply`` itself is returned.
         """
-        if self._begin is None:
+        if self.display is None:
             return apply
-        if self._report is None:
-            self._report = self._begin(self)
-        report = self._report
+        if not self._counts:
+            self._counts = True
+            if self._stoppable:
+                if isinstance(self.display, Bar):
+                    self.display.hint(_CTRL_C)
+                self._contexts.enter_context(_ctrl_c(self))
 
         def counted(rows: np.ndarray) -> np.ndarray:
             """Multiply one block and report it; a product that is interrupted is made again."""
@@ -51,9 +83,8 @@ class Watch:
             except KeyboardInterrupt:
                 self.stop()
                 images = apply(rows)
-            self.done += len(rows)
             try:
-                report(self.done)
+                self.advance(len(rows))
             except KeyboardInterrupt:  # a function may go on raising it until the work ends
                 if not self.stopped:
                     self.stop()
@@ -61,84 +92,167 @@ class Watch:
 
         return counted
 
+    def stage(
+        self, name: str, seconds: float | None = None, *, optional: bool = False
+    ) -> AbstractContextManager[Stage]:
+        """:func:`gnjax.numerics.stages.stage`: a named block, which Ctrl-C may end alone."""
+        return stage(name, seconds, optional=optional)
+
+    def advance(self, units: int = 1) -> None:
+        """Report that more units are done."""
+        self.done += units
+        if self.display is not None:
+            if self._first:
+                self._first = ""
+                self.display.back(self._names[-1] if self._names else "")
+            self.display.count(self.done, self._expected, self._unit)
+
+    def say(self, text: str) -> None:
+        """Show a result before the work ends."""
+        if self.display is not None:
+            self.display.say(text)
+
+    @property
+    def stoppable(self) -> bool:
+        """Whether Ctrl-C asks for the answer so far, as whoever watches was told."""
+        return self._stoppable and self.display is not None and self.display.visible()
+
     def stop(self) -> None:
-        """Ask the work to stop; the second request ends it at once."""
-        if self.stopped or not self.stoppable:
+        """Ask the work to stop; the second request ends it at once, and so does one in a stage
+        that the answer can do without.
+        """
+        if self._optional or self.stopped or not self.stoppable:
             raise KeyboardInterrupt
-        self.stopped = True
+        self.stopped = self.interrupted = True
 
     def is_stopped(self) -> bool:
         return self.stopped
 
+    def begins(self, name: str, seconds: float | None, optional: bool) -> None:
+        """A stage has begun, here or in a call within this one."""
+        self._names.append(name)
+        self._within_optional(optional)
+        if self.display is not None:
+            self.display.stage(name, seconds)
 
-UNWATCHED = Watch(None, False)
+    def ends(self, name: str, optional: bool, stopped: bool) -> None:
+        """The stage that began last has ended; ``stopped`` where Ctrl-C ended it."""
+        self._names.pop()
+        self._within_optional(-optional)
+        if stopped:
+            self.where = self.where or name
+            if optional:
+                self._skipped()
+        if self.display is not None:
+            self.display.back(self._names[-1] if self._names else self._first)
+
+    def _within_optional(self, stages: int) -> None:
+        """So many more stages, that the answer can do without, are on here and in outer calls."""
+        self._optional += stages
+        if self._outer is not None:
+            self._outer._within_optional(stages)
+
+    def _skipped(self) -> None:
+        """Ctrl-C has ended a stage that the answer can do without: whoever called may stop."""
+        self.interrupted, self.where = True, ""
+        if self._outer is not None:
+            self._outer._skipped()
+
+    def opens(self, name: str) -> None:
+        """What is done before the first product, outside of all stages, has this name."""
+        self._first = name
+        if self.display is not None:
+            self.display.stage(name, None)
+
+    def close(self) -> None:
+        """The work has ended: put the handler of Ctrl-C back, and draw nothing any more."""
+        self._contexts.close()
+        if self.display is not None and (
+            self._outer is None or self._outer.display is not self.display
+        ):
+            self.display.close()
+
+
+UNWATCHED = Watch()
 
 
 @contextmanager
 def watching(
-    progress: Progress, expected: int | None = None, *, stoppable: bool = False
+    progress: Progress,
+    expected: int | None = None,
+    *,
+    stoppable: bool = False,
+    unit: str = "products",
+    op: Operator | None = None,
 ) -> Iterator[Watch]:
-    """Report the progress of the work in a ``with`` block, and let Ctrl-C ask it to stop.
+    """Show the progress of the work in a ``with`` block, and let Ctrl-C ask it to stop.
 
     The block passes its product through the :class:`Watch` that it gets, which counts. From the
-    first product on, Ctrl-C sets ``stopped`` there if the work is ``stoppable``. A bar shows the
-    time from the beginning of the block on, for work that multiplies nothing can be long too.
+    first product on, Ctrl-C sets ``stopped`` there if the work is ``stoppable``. What a terminal
+    shows has the time from the beginning of the block on, for work that multiplies nothing can be
+    long too. Ctrl-C that ends the block is a ``KeyboardInterrupt`` with one sentence, and without
+    the frames of what was interrupted.
+
+    Within another watched call, whose ``progress`` shows it, this one has no display of its own.
+
+    Args:
+      progress: see :data:`Progress`.
+      expected: how many units there will be; None where nobody can tell.
+      stoppable: whether the work can return the best values so far.
+      unit: what is counted.
+      op: the operator of the work. If it is that of a network, the first stage is its compilation.
     """
-    if progress is None or progress is False:
-        yield UNWATCHED
-        return
-    with ExitStack() as contexts:
-        report = contexts.enter_context(_reporting(progress, expected, "products"))
-
-        def begin(watch: Watch) -> Report:
-            """The report of a watch; from now on, the first product, Ctrl-C asks for a stop."""
-            if watch.stoppable:
-                contexts.enter_context(_ctrl_c(watch))
-            return report
-
-        yield Watch(begin, stoppable)
-
-
-@contextmanager
-def stages(progress: Progress, expected: int) -> Iterator[Callable[[], None]]:
-    """A function for the work in a ``with`` block to call after each of ``expected`` stages."""
-    done = 0
-    with _reporting(progress, expected, "stages") as report:
-
-        def advance() -> None:
-            nonlocal done
-            done += 1
-            report(done)
-
-        yield advance
+    began = time.monotonic()
+    with heard_by(None) as outer, ExitStack() as contexts:
+        watch = _watch(progress, expected, unit, stoppable, outer)
+        contexts.callback(watch.close)
+        contexts.enter_context(heard_by(watch))
+        try:
+            network = None if op is None else facts_of(op).network
+            if network is not None:
+                watch.opens(
+                    f"compiling the product of a network of {network.parameters:,} parameters"
+                )
+            yield watch
+        except KeyboardInterrupt as interrupt:
+            raise KeyboardInterrupt(*(interrupt.args or [_sentence(watch, began)])) from None
 
 
-@contextmanager
-def _reporting(progress: Progress, expected: int | None, unit: str) -> Iterator[Report]:
-    """The function to which the caller reports how many products, or other units, are done."""
+def _watch(
+    progress: Progress, expected: int | None, unit: str, stoppable: bool, outer: object
+) -> Watch:
+    """The watch of a call, within the one of ``outer`` if there is one."""
+    display: Display | None
+    within = outer if isinstance(outer, Watch) else None
+    if progress is None and within is not None:
+        return Watch(within.display, expected=expected, unit=unit, outer=within)
     if callable(progress):
-        yield lambda done: progress(done, expected)
+        display = Told(progress, unit)
+    elif progress is True:
+        display = Bar() if on_terminal() else Lines(to_stderr)
     elif progress is None or progress is False:
-        yield lambda done: None
-    elif progress is not True:
+        display = Bar(late=LATE) if progress is None and on_terminal() else None
+    else:
         msg = (
             f"progress={progress!r} is neither True, for a bar on stderr, nor a function of the "
             f"{unit} done and expected"
         )
         raise ValueError(msg)
-    else:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    return Watch(display, expected=expected, unit=unit, stoppable=stoppable, outer=within)
 
-        total = "" if expected is None else f"/{expected}"
-        count, console = TextColumn("{task.description}"), Console(stderr=True)
-        with Progress(BarColumn(), count, TimeElapsedColumn(), console=console) as bars:
-            task = bars.add_task(f"0{total} {unit}" if total else "", total=expected)
-            yield lambda done: bars.update(
-                task, completed=done, description=f"{done}{total} {unit}"
-            )
-            if not bars.tasks[0].completed:  # a bar that was never moved leaves no line behind
-                bars.live.transient, console.quiet = True, not console.is_terminal
+
+def _sentence(watch: Watch, began: float) -> str:
+    """What Ctrl-C has ended, and when."""
+    after = in_words(time.monotonic() - began)
+    during = f" during {watch.where}" if watch.where else ""
+    return f"interrupted after {after}{during}, before there was an answer"
+
+
+@contextmanager
+def stages(progress: Progress, expected: int) -> Iterator[Callable[[], None]]:
+    """A function for the work in a ``with`` block to call after each of ``expected`` stages."""
+    with watching(progress, expected, unit="stages") as watch:
+        yield watch.advance
 
 
 @contextmanager

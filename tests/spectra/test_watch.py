@@ -15,7 +15,9 @@ import pytest
 from rich.console import Console
 
 import gnjax
+from gnjax.numerics.stages import stage
 from gnjax.spectra import watch
+from gnjax.spectra.displays import Lines, Pace
 from tests.held_out.matrices import rotated
 
 _KRYLOV = gnjax.Limits(whole_rows=10)
@@ -230,6 +232,7 @@ def test_a_bar_shows_the_time_of_work_that_multiplies_nothing(monkeypatch):
     drawn = io.StringIO()
     terminal = partial(Console, file=drawn, force_terminal=True)
     monkeypatch.setattr("rich.console.Console", lambda stderr: terminal())
+    monkeypatch.setattr(watch, "on_terminal", lambda: True)
     with watch.watching(True):
         time.sleep(0.3)  # it is drawn ten times a second
         assert "0:00:00" in drawn.getvalue()
@@ -238,3 +241,145 @@ def test_a_bar_shows_the_time_of_work_that_multiplies_nothing(monkeypatch):
         watched(lambda rows: rows)(np.ones((3, 2)))
     assert "3 products" in drawn.getvalue()
     assert not drawn.getvalue().endswith("\x1b[2K")
+
+
+def test_a_terminal_says_unasked_that_a_call_takes_long_and_the_line_goes_away(monkeypatch):
+    drawn = io.StringIO()
+    terminal = partial(Console, file=drawn, force_terminal=True, width=120)
+    monkeypatch.setattr("rich.console.Console", lambda stderr: terminal())
+    monkeypatch.setattr(watch, "LATE", 0.2)
+    gnjax.eigenvalues(_SLOW, k=3, limits=_KRYLOV)
+    with watch.watching(None, stoppable=True), stage("sleeping"):
+        time.sleep(0.4)
+    assert not drawn.getvalue()  # no terminal
+    monkeypatch.setattr(watch, "on_terminal", lambda: True)
+    with watch.watching(None, stoppable=True), stage("no time at all"):
+        pass
+    with watch.watching(False, stoppable=True), stage("sleeping"):
+        time.sleep(0.4)
+    assert not drawn.getvalue()
+    with watch.watching(None, stoppable=True) as watched, stage("sleeping", 3):
+        multiply = watched(lambda rows: rows)
+        assert not watched.stoppable  # nobody was told that Ctrl-C gives an answer
+        time.sleep(0.4)
+        multiply(np.ones((3, 2)))
+        assert watched.stoppable
+        time.sleep(0.2)
+    assert "gnjax: sleeping, about 3.0 s" in drawn.getvalue()
+    assert "3 products (Ctrl-C ends it with the answer so far)" in drawn.getvalue()
+    assert drawn.getvalue().endswith("\x1b[2K")
+
+
+class _Clock:
+    """A clock that stands still until a test sets it."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_a_log_has_each_stage_with_its_forecast_and_ever_fewer_counts():
+    written, clock = [], _Clock()
+    lines = Lines(written.append, clock)
+    lines.stage("compiling the product", 15.3)
+    clock.now = 16.0
+    for done in range(1, 301):
+        lines.count(done, 300, "products")
+        clock.now += 0.5
+    lines.back("")
+    lines.stage("evidence: rounding, 2 of 6", None)
+    lines.close()
+    assert written[0] == "gnjax    0.0 s  compiling the product, about 15 s\n"
+    assert written[1] == "gnjax   16.0 s  1/300 products\n"
+    # eight seconds later, at half a second each
+    assert written[2] == "gnjax   24.0 s  17/300 products, about 2 min more\n"
+    assert written[-2:] == [
+        "gnjax  166.0 s  300/300 products\n",
+        "gnjax  166.0 s  evidence: rounding, 2 of 6\n",
+    ]
+    assert len(written) == 9  # counts after 16, 24, 36, 54, 81 and 121.5 s, and the last
+
+
+def test_the_forecast_of_a_count_leaves_out_the_first_product_which_is_compiled():
+    clock = _Clock()
+    pace = Pace(clock)
+    clock.now = 30.0
+    assert pace.words(1, 101, "products") == "1/101 products"
+    clock.now = 31.0
+    assert pace.words(11, 101, "products") == "11/101 products, about 9.0 s more"
+    assert pace.words(11, None, "products") == "11 products, 0.1 s each"
+    clock.now = 30.2
+    assert pace.words(11, None, "products") == "11 products, 20 ms each"
+
+
+def test_a_log_begins_with_the_network_that_is_compiled(capfd):
+    model = gnjax.models.MLP((6, 20, 3), activation="tanh", key=jax.random.key(0))
+    op = gnjax.gauss_newton(model, np.ones((10, 6)))
+    gnjax.trace(op, probes=4, method="hutchinson", progress=True)
+    first, *_, last = capfd.readouterr().err.splitlines()
+    assert first.endswith("compiling the product of a network of 203 parameters")
+    assert last.endswith("4/4 products")
+
+
+def test_ctrl_c_in_a_stage_that_is_optional_ends_this_stage_alone():
+    with watch.watching(False) as watched:
+        with watched.stage("evidence", optional=True) as evidence:
+            raise KeyboardInterrupt
+        assert (evidence.skipped, watched.interrupted, watched.stopped) == (True, True, False)
+        with stage("more evidence", optional=True) as evidence:
+            pass
+        assert not evidence.skipped
+
+
+@pytest.mark.parametrize("send", [False, True])
+def test_ctrl_c_in_evidence_is_heard_where_a_run_records_it(send):
+    """The handler that asks a run to stop must not swallow what is meant for the evidence."""
+    calls = _Calls()
+    with watch.watching(calls, stoppable=True) as watched:
+        multiply = watched(lambda rows: rows)
+        multiply(np.ones((1, 2)))
+        with watched.stage("evidence", optional=True) as evidence:
+            if send:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(1)
+            raise KeyboardInterrupt
+        assert evidence.skipped
+        assert not watched.stopped
+        os.kill(os.getpid(), signal.SIGINT)
+        multiply(np.ones((1, 2)))
+        assert watched.stopped
+    assert [done for done, _ in calls.seen] == [1, 2]
+
+
+def test_an_inner_call_shows_its_products_and_stages_in_the_outer_one(capfd):
+    with watch.watching(True, unit="stages") as outer, outer.stage("sharpness", 2):
+        gnjax.spectral_density(_SLOW, probes=2, steps=4)
+        with watch.watching(None) as inner, inner.stage("evidence", optional=True):
+            raise KeyboardInterrupt
+        assert outer.interrupted
+    lines = [line[16:] for line in capfd.readouterr().err.splitlines()]
+    assert lines == ["sharpness, about 2.0 s", "8/8 products", "evidence"]
+    seen = _Calls()
+    with watch.watching(seen, unit="stages") as outer:
+        gnjax.spectral_density(_SLOW, probes=2, steps=4)
+        outer.advance()
+    assert seen.seen == [(1, None)]
+
+
+def test_ctrl_c_before_the_answer_is_one_sentence_without_the_frames_of_what_it_ended():
+    with pytest.raises(KeyboardInterrupt) as caught:
+        gnjax.eigenvalues(_Interrupting(30), k=3, limits=_KRYLOV)
+    assert str(caught.value).startswith("interrupted after ")
+    assert str(caught.value).endswith(" s, before there was an answer")
+    assert caught.value.__suppress_context__
+    names = [entry.name for entry in caught.traceback]
+    assert "mv" not in names
+    assert "watching" in names
+    with (
+        pytest.raises(KeyboardInterrupt, match=r"s during forming the matrix, before"),
+        watch.watching(None),
+        stage("forming the matrix"),
+    ):
+        raise KeyboardInterrupt
