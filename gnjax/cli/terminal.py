@@ -39,9 +39,9 @@ def exit_status(command: Callable[[], int], interrupted: str = "") -> int:
     """Run a command and return the status that a shell expects.
 
     Neither Ctrl-C nor output that cannot be written gives a traceback. The status is 130 after
-    Ctrl-C, with the message ``interrupted``, or what the interrupt says itself. If the reader of the output has stopped reading, as
-    ``head`` does, it is 141; if the output cannot be written, as on a full disk, it is 1. Messages
-    that stderr does not take are left out, and change nothing.
+    Ctrl-C, with the message ``interrupted``, or what the interrupt says itself. If the reader of
+    the output has stopped reading, as ``head`` does, it is 141; if the output cannot be written, as
+    on a full disk, it is 1. Messages that stderr does not take are left out, and change nothing.
     """
     # What the caller has closed of stdin, stdout and stderr is opened to read and write nothing, or
     # the next file that is opened would take its number and receive what libraries write there.
