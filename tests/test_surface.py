@@ -27,8 +27,6 @@ _DEFAULTS = {
     "progress": {None},
     "limits": {gnjax.Limits()},
 }
-_BOTH = {"certify", "condition_number", "diagnose", "eigenvalues", "estimate_diagonal", "trace"}
-_RANDOM, _LONG = _BOTH | {"spectral_density"}, _BOTH | {"block_spectra"}
 _TREES = {"diagonal_of", "optimizer_metric", "shampoo_factors"}  # return trees like the caller's
 
 
@@ -76,14 +74,10 @@ def test_targets_follow_the_inputs():
             assert arguments.index("y") == arguments.index("x") + 1, name
 
 
-@pytest.mark.parametrize("name", sorted(_RANDOM))
-def test_what_draws_at_random_takes_a_seed(name):
-    assert "seed" in _parameters(name)
-
-
-@pytest.mark.parametrize("name", sorted(_LONG))
-def test_what_may_take_long_shows_progress_within_limits(name):
-    assert {"progress", "limits"} <= set(_parameters(name))
+def test_what_may_take_long_shows_progress_within_limits():
+    """As every question about an operator does (tests/contracts/test_questions.py)."""
+    assert {"progress", "limits", "seed"} <= set(_parameters("diagnose"))
+    assert {"progress", "limits"} <= set(_parameters("block_spectra"))
 
 
 @pytest.mark.parametrize("name", sorted(set(_FUNCTIONS) - _TREES - {"Monitor"}))

@@ -21,7 +21,8 @@ from gnjax.numerics.host import HostProduct
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import raised
 from gnjax.numerics.rounding import LAPACK_ROUNDING, spectral_error
-from gnjax.operators.elsewhere.recognised import as_operator
+from gnjax.operators.elsewhere.recognised import as_operator, one_operator
+from gnjax.operators.near_one import check_stated_near_one
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.certified_pairs import CertifiedPairs
 from gnjax.spectra.eigenvectors import arcsines
@@ -36,6 +37,7 @@ _RUN = 2.0  # the rounding of its recurrence and of its Ritz values, in units of
 _DEPENDENT = 1e-8  # singular values of unit vectors below this are rounding of a zero
 
 
+@one_operator
 def certify(
     op: Operator | ArrayLike | Any,
     vectors: ArrayLike,
@@ -69,7 +71,8 @@ def certify(
     >>> pairs.missed_above  # 3 and 2 are larger than 1
     2
     """
-    operator = as_operator(op)
+    operator = as_operator(op, limits=limits)
+    check_stated_near_one(operator)
     rows = _rows(vectors, operator.shape[0])
     approximations = None if values is None else _values(values, len(rows))
     # The vectors and two steps of the run have to fit in memory.

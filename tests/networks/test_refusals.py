@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 
 import jax
@@ -217,22 +216,3 @@ def test_a_model_and_samples_that_changed_places_are_named():
             gnjax.Monitor(given, X)
         with pytest.raises(ValueError, match="the number of the step comes first"):
             gnjax.Monitor(X, Y)(given, 0)
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        gnjax.condition_number,
-        gnjax.eigenvalues,
-        gnjax.trace,
-        gnjax.spectral_density,
-        gnjax.estimate_diagonal,
-    ],
-)
-def test_a_function_of_an_operator_says_how_it_is_written_for_a_model(function):
-    name = function.__name__
-    words = rf"{name} takes one operator, .* gnjax.{name}\(gnjax.gauss_newton\(model, x\)\)"
-    for arguments in (((_dense, W), X), (X, (_dense, W)), (np.eye(3), 2)):
-        with pytest.raises(TypeError, match=words):
-            function(*arguments)
-    assert next(iter(inspect.signature(function).parameters)) == "op"

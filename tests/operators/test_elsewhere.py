@@ -184,15 +184,8 @@ def test_what_is_no_symmetric_matrix_is_refused_by_one_sentence(word):
         gnjax.as_operator(_REFUSED[word])
 
 
-def test_an_asymmetric_black_box_is_refused_by_every_answer():
-    box = aslinearoperator(np.triu(np.ones((5, 5))))
-    for ask in (gnjax.eigenvalues, gnjax.condition_number, gnjax.trace, gnjax.spectral_density):
-        with pytest.raises(ValueError, match="symmetric"):
-            ask(box)
-
-
 def test_an_error_is_stated_once_and_not_for_an_operator_that_states_its_own():
-    with pytest.raises(ValueError, match="attribute error"):
+    with pytest.raises(ValueError, match=r"states its error in its facts\(\)"):
         gnjax.as_operator(gnjax.dense(np.eye(2)), error=1.0)
     with pytest.raises(ValueError, match="negative"):
         gnjax.as_operator(np.eye(2), error=-1.0)

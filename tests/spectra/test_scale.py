@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import gnjax
+from tests.contracts.questions import QUESTIONS
 
 RNG = np.random.default_rng(3)
 FACTOR = RNG.integers(-9, 10, (4, 6)).astype(float)
@@ -68,24 +69,16 @@ def networks(power):
     yield gnjax.ntk((lambda p, x: x @ p[0] @ p[1], params), x)
 
 
-QUESTIONS = {
-    "kappa": gnjax.condition_number,
-    "kappa by Lanczos": lambda op: gnjax.condition_number(op, method="krylov"),
-    "few": lambda op: gnjax.eigenvalues(op, k=1, limits=gnjax.Limits(whole_rows=1)),
-    "density": lambda op: gnjax.spectral_density(op, probes=2, steps=2),
-}
-STATED = {  # where the norm is stated these ask for it, and else they work at any scale
-    "trace": lambda op: gnjax.trace(op, method="exact"),
-    "diagonal": lambda op: gnjax.estimate_diagonal(op, probes=3),
-    "all": gnjax.eigenvalues,
-}
+ASK = {name: question.ask for name, question in QUESTIONS.items()}
+# where the norm is stated these ask for it, and else they work at any scale
+STATED = {"pairs", "trace", "exact trace", "diagonal", "all eigenvalues"}
 
 
 @pytest.mark.parametrize("power", BEYOND)
 def test_squares_without_room_are_refused_in_one_sentence(power):
     for op, _ in operators(power):
         stated = not isinstance(op, UsersOwn | gnjax.operators.Diagonal)
-        for question in (*QUESTIONS.values(), *(STATED.values() if stated else ())):
+        for question in (ask for name, ask in ASK.items() if stated or name not in STATED):
             with pytest.raises(ValueError, match="power of two: kappa stays as it is"):
                 question(op)
 
@@ -112,7 +105,7 @@ def test_the_exact_trace_of_a_users_own_operator_has_its_error_at_any_scale(powe
 @pytest.mark.parametrize("power", [-1000, -530, -510, 400])
 def test_networks_without_room_are_refused_in_one_sentence(power):
     for op in networks(power):
-        for question in (*QUESTIONS.values(), *STATED.values()):
+        for question in ASK.values():
             with pytest.raises(ValueError, match="power of two: kappa stays as it is"):
                 question(op)
 

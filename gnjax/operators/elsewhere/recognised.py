@@ -61,7 +61,7 @@ def as_operator(
         if stated is not None:
             msg = (
                 f"error={error} is for objects of other libraries; {type(op).__name__} is an "
-                "operator and states its error as its attribute error"
+                "operator and states its error in its facts()"
             )
             raise ValueError(msg)
         return op
@@ -85,17 +85,25 @@ _R = TypeVar("_R")
 
 
 def one_operator(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The same function of one operator and keywords; more by position is refused in words."""
-    keywords = list(inspect.signature(function).parameters)[1:3]
+    """The same function of one operator; more arguments without a name are refused in words.
+
+    Every public function wears it that asks an operator and takes no model, since people write
+    ``f(model, x)``. Other arguments that ``function`` takes by position, as the vectors of
+    ``certify``, stay as they are.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    keywords = [each.name for each in parameters if each.kind == inspect.Parameter.KEYWORD_ONLY]
+    others = [each.name for each in parameters if each.kind != inspect.Parameter.KEYWORD_ONLY][1:]
 
     @wraps(function)
     def checked(*args: _P.args, **options: _P.kwargs) -> _R:
-        if len(args) > 1:
-            name = function.__name__
+        if len(args) > 1 + len(others):
+            name, taken = function.__name__, ", ".join(["one operator", *others])
+            call = ", ".join(["gnjax.gauss_newton(model, x)", *others])
             msg = (
-                f"{name} takes one operator, and all else by name, as {keywords[0]}= and "
+                f"{name} takes {taken}, and all else by name, as {keywords[0]}= and "
                 f"{keywords[1]}=; got {len(args)} arguments without a name. Of a model at samples "
-                f"x it is gnjax.{name}(gnjax.gauss_newton(model, x))"
+                f"x it is gnjax.{name}({call})"
             )
             raise TypeError(msg)
         return function(*args, **options)

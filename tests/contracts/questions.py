@@ -1,0 +1,56 @@
+"""Every question about an operator: the public function, and how it is asked of a small one.
+
+A new question is a line here. ``test_questions.py`` then holds it to what every question owes, and
+says so where a public function of an operator is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import gnjax
+
+
+class Question(NamedTuple):
+    """A public function, and how it is asked: ``ask(op, **options)``, with seed, progress, limits.
+
+    What ``ask`` fixes lets a small operator take the road of its name, with few products; options
+    replace it.
+    """
+
+    function: Callable[..., Any]
+    ask: Callable[..., Any]
+
+
+def _of(function: Callable[..., Any], **fixed: Any) -> Question:
+    return Question(function, partial(function, **fixed))
+
+
+def _certified(op: Any, **options: Any) -> gnjax.answers.CertifiedPairs:
+    """For one vector, that of ones, which takes no memory."""
+    return gnjax.certify(op, np.broadcast_to(1.0, (1, op.shape[1])), **options)
+
+
+QUESTIONS = {
+    "kappa": _of(gnjax.condition_number),
+    "kappa by Lanczos": _of(gnjax.condition_number, method="krylov"),
+    "all eigenvalues": _of(gnjax.eigenvalues),
+    "some eigenvalues": _of(
+        gnjax.eigenvalues, k=1, which="largest", limits=gnjax.Limits(whole_rows=1)
+    ),
+    "pairs": Question(gnjax.certify, _certified),
+    "density": _of(gnjax.spectral_density, probes=2, steps=2),
+    "trace": _of(gnjax.trace, probes=3),
+    "exact trace": _of(gnjax.trace, method="exact"),
+    "diagonal": _of(gnjax.estimate_diagonal, probes=3),
+}
+"""Of any symmetric matrix."""
+
+OF_NETWORKS = {
+    "blocks": _of(gnjax.block_spectra),
+}
+"""Of the matrix of a network alone."""
