@@ -52,7 +52,7 @@ def test_the_library_imports_what_it_depends_on_and_nothing_else():
 
 def test_every_extra_that_a_message_names_installs_the_package():
     extras = _PROJECT["optional-dependencies"]
-    for module in ("matplotlib", "orbax", "pandas", "pooch", "sklearn", "torch"):
+    for module in ("matplotlib", "orbax", "pandas", "pooch", "safetensors", "sklearn", "torch"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(sys.modules, module, None)
             with pytest.raises(MissingExtraError, match="pip install") as refused:

@@ -15,7 +15,6 @@ from flax import nnx
 
 from gnjax.cli.factories import MistakeError
 from gnjax.data.archives import MALFORMED
-from gnjax.models import safetensors
 from gnjax.networks.forms.frameworks import is_torch
 from gnjax.networks.model import functional
 from gnjax.networks.parameters import paths
@@ -78,7 +77,7 @@ def numbers_of_steps(checkpoints: list[Path]) -> list[int]:
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     """Every array by its path: of a file, or of the one checkpoint of orbax in a folder."""
     if path.suffix == ".safetensors" and not path.is_dir():
-        return safetensors.read_tensors(path)
+        return _of_safetensors(path, "numpy")
     if not path.is_dir():
         msg = f"{path} is no checkpoint that is read here, which is {_READ}; or {_ALONE}"
         raise MistakeError(msg)
@@ -93,6 +92,16 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
     except (*MALFORMED, RuntimeError) as error:
         raise _damaged(path, error) from error
     return dict(zip(paths(tree), map(np.asarray, jax.tree.leaves(tree)), strict=True))
+
+
+def _of_safetensors(path: Path, kind: str) -> dict[str, Any]:
+    """Every array of a ``.safetensors`` file, for the library ``kind``: "numpy" or "torch"."""
+    reader = optional(f"safetensors.{kind}", "a .safetensors file")
+    try:
+        arrays: dict[str, Any] = reader.load_file(path)
+    except (*MALFORMED, optional("safetensors", "a .safetensors file").SafetensorError) as error:
+        raise _damaged(path, error) from error
+    return arrays
 
 
 def _damaged(path: Path, error: Exception) -> MistakeError:
@@ -222,10 +231,7 @@ def _state_dict(path: Path) -> dict[str, Any]:
         msg = f"{path} is no file with a state dict, which is one of {kinds}; or {_ALONE}"
         raise MistakeError(msg)
     if path.suffix == ".safetensors":
-        torch = optional("torch", "a module of PyTorch")
-        return {
-            name: torch.from_numpy(array) for name, array in safetensors.read_tensors(path).items()
-        }
+        return _of_safetensors(path, "torch")
     torch = optional("torch", "a file of PyTorch")
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)

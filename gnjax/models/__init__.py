@@ -5,7 +5,6 @@ from gnjax.models.gpt import GPT
 from gnjax.models.linear import LinearNet
 from gnjax.models.mlp import MLP, freeze_statistics
 from gnjax.models.resnet import ResNet
-from gnjax.models.torch_weights import load_torch
 from gnjax.models.vgg import VGG
 from gnjax.models.vit import ViT
 
@@ -19,5 +18,4 @@ __all__ = [
     "ResNet",
     "ViT",
     "freeze_statistics",
-    "load_torch",
 ]

@@ -11,6 +11,7 @@ _EXTRAS = {  # by module: the name of the package, and the extra of gnjax that i
     "orbax": ("orbax-checkpoint", "checkpoints"),
     "pandas": ("pandas", "tables"),
     "pooch": ("pooch", "data"),
+    "safetensors": ("safetensors", "checkpoints"),
     "sklearn": ("scikit-learn", "data"),
     "torch": ("torch", "torch"),
 }

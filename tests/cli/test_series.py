@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from flax import nnx
 from orbax.checkpoint import StandardCheckpointer
+from safetensors.numpy import save_file
 
 import gnjax
 from gnjax.cli import series
@@ -53,18 +54,6 @@ def params_of(step):
     return {name: {"kernel": rng.standard_normal(shape)} for name, shape in shapes.items()}
 
 
-def write_safetensors(path, arrays):
-    """The format as its documentation says."""
-    header, data = {}, b""
-    for name, array in arrays.items():
-        own = np.ascontiguousarray(array).tobytes()
-        places = [len(data), len(data) + len(own)]
-        header[name] = {"dtype": "F64", "shape": list(array.shape), "data_offsets": places}
-        data += own
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
-
-
 @pytest.fixture
 def there(tmp_path, monkeypatch):
     """A folder with a user's module and checkpoints of 20 steps in two formats."""
@@ -72,7 +61,7 @@ def there(tmp_path, monkeypatch):
     for step in range(_COUNT):
         params = params_of(step)
         arrays = {f"params.{name}.kernel": leaf["kernel"] for name, leaf in params.items()}
-        write_safetensors(tmp_path / f"at_{10 * step}.safetensors", arrays)
+        save_file(arrays, tmp_path / f"at_{10 * step}.safetensors")
         np.savez(tmp_path / f"at_{10 * step}.npz", **{n: p["kernel"] for n, p in params.items()})
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -203,8 +192,8 @@ def test_steps_are_the_last_numbers_of_names():
 )
 def test_mistakes_end_with_a_sentence(there, capsys, arguments, said):
     wrong = {"first.kernel": np.ones((2, 2)), "last.kernel": np.ones((4, 2))}
-    write_safetensors(there / "wrong_1.safetensors", wrong)
-    write_safetensors(there / "wrong_2.safetensors", {"other": np.ones(2)})
+    save_file(wrong, there / "wrong_1.safetensors")
+    save_file({"other": np.ones(2)}, there / "wrong_2.safetensors")
     os.mkfifo("pipe.png")
     assert main(["series", *arguments]) == 2
     assert said in capsys.readouterr().err
@@ -262,13 +251,13 @@ def test_a_header_that_was_cut_off_is_written_again(there, size):
 def test_the_state_of_an_optimiser_is_not_read_as_parameters(tmp_path, below):
     """It has arrays of the same names and shapes as the parameters."""
     path = tmp_path / "a.safetensors"
-    write_safetensors(path, {f"{below}w": np.ones(2), "step": np.ones(())})
+    save_file({f"{below}w": np.ones(2), "step": np.ones(())}, path)
     with pytest.raises(MistakeError, match=r"below .* alone, which may be an optimiser's"):
         at_checkpoint((None, {"w": np.zeros(2)}), path)
-    write_safetensors(path, {f"{below}w": np.ones(2), "train_state.params.w": np.full(2, 3.0)})
+    save_file({f"{below}w": np.ones(2), "train_state.params.w": np.full(2, 3.0)}, path)
     with pytest.raises(MistakeError, match="2 times"):
         at_checkpoint((None, {"w": np.zeros(2)}), path)
-    write_safetensors(path, {"train_state.params.w": np.full(2, 3.0)})
+    save_file({"train_state.params.w": np.full(2, 3.0)}, path)
     assert at_checkpoint((None, {"w": np.zeros(2)}), path)[1]["w"].tolist() == [3.0, 3.0]
 
 
@@ -285,7 +274,7 @@ COLLIDING = {
 @pytest.mark.parametrize("case", COLLIDING)
 def test_names_that_collide_are_refused(tmp_path, case):
     tree, names = COLLIDING[case]
-    write_safetensors(tmp_path / "a.safetensors", {n: np.full(2, i) for i, n in enumerate(names)})
+    save_file({n: np.full(2, i) for i, n in enumerate(names)}, tmp_path / "a.safetensors")
     with pytest.raises(MistakeError, match="differ only by how frameworks wrap"):
         at_checkpoint((None, tree), tmp_path / "a.safetensors")
 
@@ -293,18 +282,33 @@ def test_names_that_collide_are_refused(tmp_path, case):
 def test_names_that_are_the_same_to_the_letter_do_not_collide(tmp_path):
     tree = {"params": {"w": np.zeros(2)}, "w": np.zeros(2)}
     arrays = {"params/w": np.ones(2), "w": np.full(2, 2.0)}
-    write_safetensors(tmp_path / "a.safetensors", arrays)
+    save_file(arrays, tmp_path / "a.safetensors")
     _, found = at_checkpoint((None, tree), tmp_path / "a.safetensors")
     assert (found["params"]["w"].tolist(), found["w"].tolist()) == ([1.0, 1.0], [2.0, 2.0])
 
 
 def test_a_checkpoint_keeps_its_own_precision_and_no_integers_become_weights(tmp_path):
     path = tmp_path / "a.safetensors"
-    write_safetensors(path, {"w": np.array([1 / 3, 1.0])})
+    save_file({"w": np.array([1 / 3, 1.0])}, path)
     _, found = at_checkpoint((None, {"w": np.zeros(2, np.float32)}), path)
     assert found["w"][0] == 1 / 3
     with pytest.raises(MistakeError, match="is float64, and int32 in the model"):
         at_checkpoint((None, {"w": np.zeros(2, np.int32)}), path)
+
+
+@pytest.mark.parametrize("content", [b"", b"no tensors", b"\xff" * 8 + b"{}", bytes(40)])
+def test_a_damaged_file_of_safetensors_ends_with_a_sentence(tmp_path, content):
+    (tmp_path / "a.safetensors").write_bytes(content)
+    with pytest.raises(
+        MistakeError, match=r"a\.safetensors is damaged, or no checkpoint of this form"
+    ):
+        at_checkpoint((None, {"w": np.zeros(2)}), tmp_path / "a.safetensors")
+
+
+def test_bfloat16_is_read_as_it_is(tmp_path):
+    save_file({"w": np.array([1.5, -2.0], jax.numpy.bfloat16)}, tmp_path / "a.safetensors")
+    _, found = at_checkpoint((None, {"w": np.zeros(2)}), tmp_path / "a.safetensors")
+    assert (found["w"].tolist(), found["w"].dtype) == ([1.5, -2.0], np.float64)
 
 
 def test_a_damaged_folder_of_orbax_ends_with_a_sentence(tmp_path):
@@ -360,7 +364,7 @@ def test_rows_of_a_module_that_was_edited_since_are_refused_and_kept(there, caps
 
 def test_a_model_that_holds_the_parameters_twice_is_refused(tmp_path):
     arrays = {f"{where}.w": np.ones(2) for where in ("ema", "raw")}
-    write_safetensors(tmp_path / "a.safetensors", arrays)
+    save_file(arrays, tmp_path / "a.safetensors")
     with pytest.raises(MistakeError, match="holds the parameters 2 times, below ema/, raw/"):
         at_checkpoint((None, {"w": np.zeros(2)}), tmp_path / "a.safetensors")
 
@@ -423,9 +427,9 @@ def test_state_dicts_go_into_torch_modules(tmp_path):
     x = np.random.default_rng(0).standard_normal((5, 3))
     expected = saved.eval()(torch.from_numpy(x)).detach().numpy()
     torch.save({"state_dict": saved.state_dict(), "epoch": 3}, tmp_path / "3.pt")
-    write_safetensors(
-        tmp_path / "4.safetensors",
+    save_file(
         {name: leaf.numpy() for name, leaf in saved.state_dict().items() if leaf.ndim},
+        tmp_path / "4.safetensors",
     )
     for name in ("3.pt", "4.safetensors"):
         apply, params = at_checkpoint(module(0), tmp_path / name)

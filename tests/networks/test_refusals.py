@@ -188,7 +188,7 @@ def test_a_module_of_pytorch_is_refused_with_a_way_onward():
     base = type("Module", (), {"__module__": "torch.nn.modules.module"})
     net = type("Net", (base,), {})()
     for model in (net, (net, {})):
-        with pytest.raises(ValueError, match=r"gnjax\.from_torch\(module\).*load_torch"):
+        with pytest.raises(ValueError, match=r"gnjax\.from_torch\(module\)"):
             gnjax.ntk(model, X)
 
 

@@ -337,8 +337,7 @@ class _KerasCall:
 
 TORCH = (
     "a torch.nn.Module goes in as gnjax.from_torch(module), the pair (apply, params) of JAX that "
-    "computes what the module computes in evaluation mode; the ResNet, VGG and ViT of gnjax.models "
-    "take its weights without PyTorch by gnjax.models.load_torch(model, module.state_dict())"
+    "computes what the module computes in evaluation mode"
 )
 
 
