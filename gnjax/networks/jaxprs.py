@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend import core
 
 # The name that each primitive has for the equations that it evaluates once:
@@ -64,18 +65,18 @@ def evaluate(
 ) -> list[Any]:
     """The results of a jaxpr, equation by equation, on values of any kind that ``bind`` takes.
 
-    The memory of a value is freed after the last equation that uses it. ``entered`` are the
-    primitives, such as calls, whose inner equations are evaluated one by one, each with the name of
-    its jaxpr's parameter; ``bind`` gives the results of every other equation for its operands. If
-    checkpoints and functions with derivative rules are entered, values stay the same, but not
-    derivatives or memory.
+    Numbers that stand in the equations become arrays (:func:`literal`). The memory of a value is
+    freed after the last equation that uses it. ``entered`` are the primitives, such as calls, whose
+    inner equations are evaluated one by one, each with the name of its jaxpr's parameter; ``bind``
+    gives the results of every other equation for its operands. If checkpoints and functions with
+    derivative rules are entered, values stay the same, but not derivatives or memory.
     """
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     values.update(zip(jaxpr.invars, args, strict=True))
     unused_after = _unused(jaxpr)
 
     def value_of(v: Any) -> Any:
-        return v.val if isinstance(v, core.Literal) else values[v]
+        return literal(v) if isinstance(v, core.Literal) else values[v]
 
     for index, eqn in enumerate(jaxpr.eqns):
         operands = [value_of(v) for v in eqn.invars]
@@ -88,6 +89,14 @@ def evaluate(
         for v in unused_after.get(index, ()):
             values.pop(v, None)
     return [value_of(v) for v in jaxpr.outvars]
+
+
+def literal(v: Any) -> np.ndarray:
+    """The number that stands in an equation in place of a variable, as an array of its own dtype.
+
+    JAX keeps such numbers as Python's, as NumPy's, and as types of its own, some without a shape.
+    """
+    return np.asarray(v.val, v.aval.dtype)
 
 
 def _unused(jaxpr: Any) -> dict[int, list[Any]]:

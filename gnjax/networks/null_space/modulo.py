@@ -65,8 +65,6 @@ def number(array: Any) -> Number:
     """
     if isinstance(array, Number):
         return array
-    if not hasattr(array, "dtype"):
-        array = np.asarray(array)
     if not jnp.issubdtype(array.dtype, jnp.floating):
         return Number(None, array)
     plain = np.asarray(array)

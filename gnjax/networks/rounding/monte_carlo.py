@@ -10,7 +10,8 @@ What is perturbed:
 
 - Operations that are exact (copies, reshapes, gathers, comparisons, maxima, conversions to a wider
   type, integers and booleans): nothing.
-- Sums, differences, products, quotients and square roots: the result, by u.
+- Sums, differences, products, quotients and square roots: the result, by u, but where it is exact,
+  as a position times 4, or a count of ones (:mod:`gnjax.networks.rounding.exact`).
 - Sums of many terms (matrix products, convolutions, sums over axes): the terms as well, because the
   rounding of partial sums remains where the sum itself cancels. XLA adds the terms of a matrix
   product one after the other in long runs, so that its error grows with the square root of their
@@ -61,6 +62,7 @@ from gnjax.networks.equations.control_flow import (
     while_loop,
 )
 from gnjax.networks.jaxprs import ALL_CALLS, evaluate, inexact, variables
+from gnjax.networks.rounding.exact import exact_entries, is_exact_sum
 from gnjax.networks.rounding.numpy_operations import result_by_numpy
 from gnjax.networks.rounding.random_signs import Loops, RandomSigns
 from gnjax.numerics.bounded_jit import bounded_jit
@@ -206,6 +208,8 @@ def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
         with jax.disable_jit(), _counted(signs, eqn):  # a loop goes step by step
             return LOOPS[name](partial(perturbed, signs), eqn, operands)
     size_of_operands, size_of_results = _relative_changes(eqn)
+    if name in _SUMS and size_of_results and _is_exact(eqn, operands):
+        return signs.result(eqn, operands)
     if size_of_operands:
         operands = [signs.moved(_as_wide(eqn, o), size_of_operands) for o in operands]
     if name in _BY_NORM:
@@ -214,10 +218,8 @@ def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
     results = signs.result(eqn, operands)  # a zero that may have underflowed is moved here
     if eqn.primitive.multiple_results:
         return [signs.moved(result, size_of_results) for result in results]
-    converts = name == "convert_element_type" and size_of_results > 0
-    from_integers = converts and jnp.issubdtype(eqn.invars[0].aval.dtype, jnp.integer)
-    # integers up to 1 / u are exact in a format with the unit roundoff u
-    return signs.moved(results, size_of_results, 1 / size_of_results if from_integers else 0.0)
+    exact = exact_entries(eqn, operands, results) if size_of_results else None
+    return signs.moved(results, size_of_results, exact)
 
 
 def _counted(signs: RandomSigns, eqn: Any) -> AbstractContextManager[None]:
@@ -280,13 +282,25 @@ def _relative_changes(eqn: Any) -> tuple[float, float]:
     return units_of_operands * u, units_of_results * u
 
 
+def _is_exact(eqn: Any, operands: Sequence[Any]) -> bool:
+    """Whether the sums of an equation are exact, as counts are, and sums of small integers."""
+    name, dtype = eqn.primitive.name, eqn.outvars[0].aval.dtype
+    if name in _CONTRACTIONS and not _multiplier_roundoff(eqn):
+        return is_exact_sum([operands[:1], operands[1:]], _terms(eqn), dtype)
+    if name in ("scatter-add", "scatter_add"):
+        values, _, updates = operands
+        return is_exact_sum([(values, updates)], updates.size + 1, dtype)
+    if name not in ("cumsum", "reduce_sum"):
+        return False
+    axes = (eqn.params["axis"],) if name == "cumsum" else eqn.params["axes"]
+    return is_exact_sum([operands], math.prod(operands[0].shape[axis] for axis in axes), dtype)
+
+
 def _as_wide(eqn: Any, operand: Any) -> Any:
     """The operand of a matrix product or convolution in the dtype of the result; others unchanged.
 
     A narrower format, such as bfloat16, would not hold a change by the roundoff of the result's.
     """
-    if hasattr(operand, "dtype") and not hasattr(operand, "shape"):
-        operand = np.asarray(operand, operand.dtype)  # a number that stands in the equation
     result_dtype = eqn.outvars[0].aval.dtype
     converts = eqn.primitive.name in _CONTRACTIONS and jnp.result_type(operand) != result_dtype
     return jnp.asarray(operand).astype(result_dtype) if converts else operand

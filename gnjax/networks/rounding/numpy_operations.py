@@ -32,8 +32,8 @@ def result_by_numpy(eqn: Any, operands: Sequence[Any]) -> Any:
         return bind(eqn, operands)
     arrays = []
     for operand, v in zip(operands, eqn.invars, strict=True):
-        own = getattr(operand, "dtype", v.aval.dtype)  # Monte Carlo arithmetic may hand in a wider
-        arrays.append(np.asarray(operand, np.promote_types(own, v.aval.dtype)))
+        wider = np.promote_types(operand.dtype, v.aval.dtype)  # of Monte Carlo arithmetic, say
+        arrays.append(np.asarray(operand, wider))
     with np.errstate(all="ignore"):  # what is not finite is reported by whoever asked
         results = numpy_operation(eqn.primitive.name, eqn.params, *arrays)
     if results is NotImplemented:

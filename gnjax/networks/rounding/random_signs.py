@@ -61,17 +61,15 @@ class RandomSigns:
         self.rng = np.random.default_rng(seed)
         self.loops = Loops() if loops is None else loops
 
-    def moved(self, value: Any, size: float, least: float = 0.0) -> Any:
+    def moved(self, value: Any, size: float, exact: Any = None) -> Any:
         """value (1 + size xi) for independent random signs xi, one for every entry.
 
-        Entries of absolute value below ``least``, which are exact, stay as they are, and so does an
-        infinity, as of a mask before a softmax. Numbers below the smallest normal one move by it.
+        Entries where the mask ``exact`` is true stay as they are, and so does an infinity, as of a
+        mask before a softmax. Numbers below the smallest normal one move by it.
         """
         if not size or not _floats(value):
             return value
         array = by_numpy(value)
-        if least and not (abs(array) >= least).any():
-            return value
         with np.errstate(all="ignore"):  # what is not finite is reported by whoever asked
             moved = self._signs(_ABOVE * size, array)  # by a little more, see _ABOVE
             moved *= array
@@ -79,8 +77,8 @@ class RandomSigns:
         xp = array.__array_namespace__()  # numpy, or jax.numpy on an accelerator
         if not xp.isfinite(moved).all():
             moved = xp.where(xp.isinf(array), array, moved)
-        if least:
-            moved = xp.where(abs(array) < least, array, moved)
+        if exact is not None:
+            moved = xp.where(exact, array, moved)
         return self.flushed(moved)
 
     def shifted(self, value: Any, size: float) -> Any:
@@ -146,8 +144,7 @@ class RandomSigns:
 
 def _floats(value: Any) -> bool:
     """Whether a value is an array with entries that are floating or complex numbers."""
-    # a number that stands in an equation may have a dtype and no shape
-    return hasattr(value, "shape") and inexact(value) and value.size > 0
+    return inexact(value) and value.size > 0
 
 
 def _least_product(eqn: Any, operands: Sequence[Any]) -> float:
@@ -156,8 +153,7 @@ def _least_product(eqn: Any, operands: Sequence[Any]) -> float:
     It is 0 where nothing better is known. Above 1 it need not be sharp: it is compared with the
     smallest normal number. A complex entry counts as two real ones.
     """
-    arrays = [by_numpy(o) if hasattr(o, "dtype") else np.asarray(o) for o in operands]
-    sizes = [abs(real_parts(array).astype(float)) for array in arrays]
+    sizes = [abs(real_parts(by_numpy(operand)).astype(float)) for operand in operands]
     # of entries that are not zero; infinity where all are
     smallest = [float(s.min(where=s > 0, initial=np.inf)) for s in sizes]
     largest = [float(s.max(initial=0)) for s in sizes]
