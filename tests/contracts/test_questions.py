@@ -10,6 +10,7 @@ import inspect
 import json
 import re
 import warnings
+from itertools import combinations
 from typing import get_type_hints
 
 import jax
@@ -150,6 +151,21 @@ def test_squares_without_room_are_refused_in_one_sentence(ask, power):
 def test_what_is_not_known_of_a_black_box_is_not_claimed(ask):
     assert ask(aslinearoperator(MATRIX)).certificate.kind == UNKNOWN
     assert ask(gnjax.as_operator(aslinearoperator(MATRIX), error=1e-9)).certificate.kind != UNKNOWN
+
+
+def test_two_roads_of_one_question_agree():
+    """Class: an interval that leaves out what random vectors, or another part, leave open."""
+    found = {name: (q.function, q.ask(MATRIX)) for name, q in QUESTIONS.items()}
+    pairs = [
+        (name, other)
+        for name, other in combinations(found, 2)
+        if found[name][0] is found[other][0] and hasattr(found[name][1], "interval")
+    ]
+    assert pairs
+    for name, other in pairs:
+        (low, high), (low_there, high_there) = (found[n][1].interval for n in (name, other))
+        assert low <= high_there, (name, other)
+        assert low_there <= high, (name, other)
 
 
 @of_a_network
