@@ -1,6 +1,6 @@
 """J of a network: its rows, and the inputs and sensitivities of its layers, from one loop."""
 
-from gnjax.networks.jacobians.coupled import jacobians as jacobians_of_coupled
+from gnjax.networks.jacobians.coupled import factors as factors_of_coupled
 from gnjax.networks.jacobians.coupled import rows as rows_of_coupled
 from gnjax.networks.jacobians.coupled import widths as widths_of_coupled
 from gnjax.networks.jacobians.items import (
@@ -19,9 +19,9 @@ __all__ = [
     "Item",
     "PairsAndRows",
     "as_columns",
+    "factors_of_coupled",
     "items_of",
     "jacobian",
-    "jacobians_of_coupled",
     "joined",
     "layer_of_leaf",
     "parameter_gram",

@@ -30,7 +30,7 @@ def rows(net: Network) -> Iterator[np.ndarray]:
     return (np.concatenate(columns, axis=1) for columns in _columns_by_parameter(net))
 
 
-def jacobians(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarray]:
+def factors(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarray]:
     """For each group b of parameters a matrix C_b (n r, c_b) with C_b C_b^T = J_b J_b^T.
 
     ``parts`` lists for each group the indices of its parameters among the chosen ones.

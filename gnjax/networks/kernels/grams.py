@@ -10,8 +10,8 @@ import numpy as np
 from gnjax.networks.forms.samples import one_sample
 from gnjax.networks.jacobians import (
     Item,
+    factors_of_coupled,
     jacobian,
-    jacobians_of_coupled,
     sample_trace,
     widths_of_coupled,
 )
@@ -39,7 +39,7 @@ def output_grams(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarra
     chosen leaf is in exactly one group.
     """
     if net.coupled:
-        return [columns @ columns.T for columns in jacobians_of_coupled(net, parts)]
+        return [columns @ columns.T for columns in factors_of_coupled(net, parts)]
     grams = _grams(net, net, parts)
     size = net.rows * block_size(net)
     for gram in grams:

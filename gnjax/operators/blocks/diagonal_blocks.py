@@ -214,7 +214,7 @@ def _jacobians(net: Network, groups: Sequence[Sequence[int]]) -> list[np.ndarray
     if not groups:
         return []
     if net.coupled:
-        return jacobians.jacobians_of_coupled(net, groups)
+        return jacobians.factors_of_coupled(net, groups)
     restricted_net = restricted(net, [leaf for group in groups for leaf in group])
     jacobian = jacobians.jacobian(restricted_net)
     sizes = [sum(net.counts[leaf] for leaf in group) for group in groups]

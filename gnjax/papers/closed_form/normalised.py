@@ -93,7 +93,7 @@ def batch_norm_gauss_newton(
     factor = _batch_norm_blocks(net.outer, by_inner / deviations[:, None, None], units)
     error = _batch_norm_error(net, root, root_error, deviations)
     error += 2 * unit_roundoff(factor.dtype) * float(np.linalg.norm(factor))  # of the last product
-    return _stored(factor, error)
+    return _stored_factor(factor, error)
 
 
 def layer_norm_gauss_newton(
@@ -138,7 +138,9 @@ def layer_norm_gauss_newton(
     reach /= len(net.inner) ** 0.5
     size = max(n * k, sum(net.inner.shape))
     rounding = 2 * (2 + reach) * spectral_error(size, rows.dtype)
-    return _stored(factor, rounding * float(np.linalg.norm(triangle) * np.linalg.norm(moves)))
+    return _stored_factor(
+        factor, rounding * float(np.linalg.norm(triangle) * np.linalg.norm(moves))
+    )
 
 
 def batch_norm_rank(d: int, k: int, m: int) -> int:
@@ -171,7 +173,7 @@ def layer_norm_rank(d: int, k: int, m: int, n: int, epsilon: float) -> int:
     return min(n * k, k * (d + 1) + min(n, pairs) - int(n <= pairs or epsilon == 0))
 
 
-def _stored(factor: _Array, error: float) -> Factored:
+def _stored_factor(factor: _Array, error: float) -> Factored:
     """J J^T for the factor J in the working precision, whose rounding is added to its error."""
     array = on_device(factor, real_dtype())
     total = raised(error + conversion_error(factor, array))

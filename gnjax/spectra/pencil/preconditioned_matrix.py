@@ -107,22 +107,24 @@ def by_factor(
     2 sigma e + e^2. That is less than sigma^2, so that it can be distinguished from zero, for
     sigma > (1 + 2^{1/2}) e.
     """
-    ready = prepared(factor, plan, seed, watch)
-    if ready is not None and plan.wide_fits:
-        least_sigma = max(ready.least, np.finfo(float).tiny) ** 0.5
-        # ready.factor.lost, the error e of J, moves sigma^2 by a fraction of 2 e / sigma.
-        if 2 * ready.factor.lost / least_sigma > _LOST * rtol:
-            ready = prepared(factor, replace(plan, dtype=np.dtype(np.float64)), seed, watch)
-    if ready is None:
+    prepared_factor = prepared(factor, plan, seed, watch)
+    if prepared_factor is not None and plan.wide_fits:
+        least_sigma = max(prepared_factor.least, np.finfo(float).tiny) ** 0.5
+        # prepared_factor.factor.lost, the error e of J, moves sigma^2 by a fraction of 2 e / sigma.
+        if 2 * prepared_factor.factor.lost / least_sigma > _LOST * rtol:
+            prepared_factor = prepared(
+                factor, replace(plan, dtype=np.dtype(np.float64)), seed, watch
+            )
+    if prepared_factor is None:
         return None
-    stored_factor = ready.factor
+    stored_factor = prepared_factor.factor
     refuse_nonfinite(stored_factor.squared)
     rounding = gamma(max(stored_factor.shape), np.dtype(float)) * stored_factor.squared**0.5
     lost = Error(stored_factor.lost, reason=f"J is held in {stored_factor.dtype}")
     error = factor.error() + lost + LAPACK_ROUNDING.to(rounding)
     return PreconditionedMatrix(
-        matrix=ready.matrix(watch),
-        triangle=ready.triangle,
+        matrix=prepared_factor.matrix(watch),
+        triangle=prepared_factor.triangle,
         block=plan.block,
         error=lambda norm: error,  # whatever the norm of A is
         widened=lambda bounds, norm: _squares(bounds, error.value),

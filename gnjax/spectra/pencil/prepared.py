@@ -78,17 +78,19 @@ def prepared(factor: Factorisation, plan: Plan, seed: int, watch: Watch) -> Prep
     )
     # L from J J^T in float64 on an accelerator, from Y Y^T for a sketch Y of J, or from J J^T
     if plan.on_device:
-        triangle_and_least = _near(gram_on_device(stored_factor.tiles))
+        triangle_and_least = _triangle_near(gram_on_device(stored_factor.tiles))
     elif plan.width:
-        triangle_and_least = _triangle(lambda: sketched(stored_factor.tiles, plan.width, seed))
+        triangle_and_least = _triangle_of_sketch(
+            lambda: sketched(stored_factor.tiles, plan.width, seed)
+        )
     else:
-        triangle_and_least = _near(gram(stored_factor.tiles))
+        triangle_and_least = _triangle_near(gram(stored_factor.tiles))
     if triangle_and_least is None:
         return None
     return PreparedFactor(stored_factor, *triangle_and_least)
 
 
-def _triangle(sketch: Callable[[], list[jax.Array]]) -> tuple[Triangle, float] | None:
+def _triangle_of_sketch(sketch: Callable[[], list[jax.Array]]) -> tuple[Triangle, float] | None:
     """L with L L^T = Y Y^T for a sketch Y of J, and the smallest eigenvalue of L L^T.
 
     The product Y Y^T is formed in the precision of Y and, where that is too little, in float64.
@@ -124,7 +126,7 @@ def _accurate(matrix: np.ndarray) -> tuple[Triangle, float] | None:
     return (triangle, least) if least > _ROUNDED * rounding else None
 
 
-def _near(matrix: np.ndarray | jax.Array) -> tuple[Triangle, float] | None:
+def _triangle_near(matrix: np.ndarray | jax.Array) -> tuple[Triangle, float] | None:
     """L with L L^T near J J^T, and the smallest eigenvalue of L L^T; None if there is no such L."""
     rounding = _rounding(matrix)
     for shift in (0.0, *_SHIFTS):

@@ -39,22 +39,24 @@ def smallest_of_factor(
     # The search needs a block of a few vectors more than the k that are asked for.
     if plan.refused or block < k + _FEWEST:
         return None
-    ready = by_factor(factor, plan, _LOOSEST, seed, watch)
-    if ready is None:
+    preconditioned = by_factor(factor, plan, _LOOSEST, seed, watch)
+    if preconditioned is None:
         return None
     # about ||A||, from the start of a search at the other end
-    norm = largest_end(ready.matrix, min(TOGETHER, block)).norm
+    norm = largest_end(preconditioned.matrix, min(TOGETHER, block)).norm
     # rtol is relative to the norm, and the method's tolerance to the smallest eigenvalue.
-    relative = float(np.clip(rtol * norm / least_of(ready.triangle), _FINEST, _LOOSEST))
-    end = smallest_end(ready.matrix, ready.triangle, block, norm)
+    relative = float(np.clip(rtol * norm / least_of(preconditioned.triangle), _FINEST, _LOOSEST))
+    end = smallest_end(preconditioned.matrix, preconditioned.triangle, block, norm)
     answer = certified(end, relative, MISSED, stopped=watch.is_stopped, count=k)
     pairs = zip(answer.bounds.tolist(), answer.values.tolist(), strict=True)
-    bounds = np.array([ready.widened(pair, norm) for pair in pairs])  # (k, 2), for the exact J
+    bounds = np.array(
+        [preconditioned.widened(pair, norm) for pair in pairs]
+    )  # (k, 2), for the exact J
     converged = bool((bounds[:, 0] > 0).all())  # all eigenvalues are certified to be positive
     if not converged and not watch.stopped:
         return None
     errors = np.abs(bounds - answer.values[:, None]).max(axis=1)
-    parts = ready.error(norm), chance(answer.missed), symmetry_of(op)
+    parts = preconditioned.error(norm), chance(answer.missed), symmetry_of(op)
     return Spectrum(
         answer.values[::-1],
         errors[::-1],
