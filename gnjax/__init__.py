@@ -38,6 +38,10 @@ from gnjax.spectra.certify import certify
 from gnjax.spectra.density import spectral_density
 from gnjax.spectra.diagonal_estimate import estimate_diagonal
 from gnjax.spectra.eigenvalues import eigenvalues
+from gnjax.spectra.functions.frobenius import distance
+from gnjax.spectra.functions.inverse_diagonal import inverse_diagonal
+from gnjax.spectra.functions.solve import solve
+from gnjax.spectra.functions.trace_of import effective_dimension, logdet, trace_of
 from gnjax.spectra.trace import trace
 
 __version__ = own_version()
@@ -58,6 +62,8 @@ __all__ = [
     "dense",
     "diagnose",
     "diagonal",
+    "distance",
+    "effective_dimension",
     "eigenvalues",
     "empirical_fisher",
     "enable_x64",
@@ -71,15 +77,19 @@ __all__ = [
     "hessian",
     "hessian_of",
     "initializers",
+    "inverse_diagonal",
     "linearised",
+    "logdet",
     "metrics",
     "models",
     "ntk",
     "operators",
     "plot",
     "preconditioned",
+    "solve",
     "spectral_density",
     "trace",
+    "trace_of",
     "with_jacobian",
     "x64",
 ]

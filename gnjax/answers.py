@@ -14,6 +14,10 @@ from gnjax.numerics.answers.result import Result
 from gnjax.spectra.certified_pairs import CertifiedPairs
 from gnjax.spectra.density import Estimate, SpectralDensity
 from gnjax.spectra.diagonal_estimate import DiagonalEstimate
+from gnjax.spectra.functions.frobenius import Distance
+from gnjax.spectra.functions.inverse_diagonal import InverseDiagonal
+from gnjax.spectra.functions.solve import Solution
+from gnjax.spectra.functions.trace_of import FunctionTrace
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.trace import Trace
 
@@ -25,11 +29,15 @@ __all__ = [
     "ConditionNumber",
     "Diagnosis",
     "DiagonalEstimate",
+    "Distance",
     "Estimate",
+    "FunctionTrace",
+    "InverseDiagonal",
     "LayerShare",
     "LeftOut",
     "MonitorRow",
     "Result",
+    "Solution",
     "SpectralDensity",
     "Spectrum",
     "Suggestion",

@@ -3,8 +3,7 @@
 Every operator has ``shape``, ``dtype``, ``mv`` and ``as_matrix``. One that knows more has a method
 ``facts()`` that returns a :class:`Facts`, and the spectrum engine asks for nothing else. What is
 not stated is unknown, and the answer says so. The certificate of an answer has a part for each fact
-that it needs: the error, the bound on the rank, the sign and the symmetry
-(``docs/reference/evidence.md``).
+that it needs: the error, the bound on the rank, the sign and the symmetry.
 """
 
 from __future__ import annotations
@@ -72,6 +71,7 @@ class Facts:
       magnitude: returns an integer e with 2^e near ||A||_2, or None for a matrix of zeros. Without
         it, one product with a random vector tells.
       uneven: returns whether numbers that A is made of are far from 1, if its norm is or not.
+      solve: returns, for a number s >= 0, a function v -> (A + s I)^{-1} v that needs no iteration.
       product: returns a function v -> A v that is faster than ``mv`` when it is called many times.
       in_float32: returns the operator with products in float32, None where float64 stays inside.
       in_float64: returns the operator with its float32 numbers in float64, None where it cannot be.
@@ -110,6 +110,7 @@ class Facts:
     forming_work: Callable[[], float] | None = None
     magnitude: Callable[[], int | None] | None = None
     uneven: Callable[[], bool] | None = None
+    solve: Callable[[float], Product] | None = None
     product: Callable[[], Product] | None = None
     in_float32: Callable[[], Operator | None] | None = None
     in_float64: Callable[[], Operator | None] | None = None

@@ -93,7 +93,7 @@ def estimate_diagonal(
     check_stated_near_one(operator)
     block, rng = together(operator, limits), probe_stream(seed)
     with watching(progress, int(probes), stoppable=True, op=operator) as watch:
-        multiply, spread = watch(host_product(operator)), _Spread(operator.shape[0])
+        multiply, spread = watch(host_product(operator)), Spread(operator.shape[0])
         while spread.count < probes and not (spread.count and watch.stopped):
             tests = signs(rng, min(block, probes - spread.count), operator.shape[0])
             spread.add(tests, multiply(tests))
@@ -109,7 +109,7 @@ def estimate_diagonal(
     return DiagonalEstimate(spread.mean, errors, count, certificate(*parts), finished)
 
 
-class _Spread:
+class Spread:
     """The mean of samples g * (A g) (n,) and their variances, from blocks that come one by one."""
 
     def __init__(self, size: int) -> None:

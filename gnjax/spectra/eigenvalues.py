@@ -97,13 +97,14 @@ def eigenvalues(
         )
         return shifted_spectrum(of_unshifted, shift)
     with watching(progress, stoppable=True, op=operator) as watch:
-        if k is not None and _takes_few(operator, k, limits):
+        is_stated = facts_of(operator).eigenvalues is not None and not vectors
+        if k is not None and not is_stated and _takes_few(operator, k, limits):
             # Called for its ValueError where no basis fits in memory, before any work is done.
             bytes_on_device(twin_of(operator), k, rtol, limits)
             check_near_one(operator)
             few = _few_vectors if vectors else _few_of_twin
             return few(operator, k, which, rtol, seed, limits, watch)
-        if vectors or facts_of(operator).eigenvalues is None:
+        if not is_stated:
             check_near_one(operator)
         if vectors:
             whole = spectrum_with_vectors(operator, limits)

@@ -237,3 +237,57 @@ def test_what_lapack_computes_is_measured_and_what_inertia_proves_is_proved():
     proved = gnjax.condition_number(op, method="dense", certify="inertia")
     assert (proved.certificate.kind, proved.confidence, proved.resolved) == (PROVED, 1.0, True)
     assert proved.interval[0] <= 4.0 <= proved.interval[1]
+
+
+def _solution(op, b, damping, least):
+    """The solution; None where the matrix is refused as singular or indefinite, in words."""
+    try:
+        return gnjax.solve(op, b, damping=damping)
+    except ValueError as refused:
+        reason = str(refused)
+    assert "damping" in reason, reason
+    assert least < 1e-3, reason
+    return None
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.125, 6.0])
+def test_solutions_and_functions_lie_within_their_errors(cases, damping):
+    """Class: x with (A + s I) x = b, the inverse's diagonal, log det, tr A^-1, tr f(A)."""
+    rng = np.random.default_rng(2)
+    for name, op, exact in cases:
+        shifted = exact + damping * np.eye(len(exact))
+        truth = np.linalg.eigvalsh(shifted)
+        least, norm = truth[0], _norm(exact) + damping
+        b = rng.standard_normal((len(exact), 2)).astype(np.float32).astype(float)
+        of_any = gnjax.trace_of(np.exp, op, damping=damping)
+        assert abs(of_any.value - np.exp(truth).sum()) <= of_any.error * (1 + 1e-9) + 1e-9, name
+        x = _solution(op, b, damping, least)
+        if x is None:
+            continue
+        slack = 40 * _REFERENCE * norm / least
+        expected = np.linalg.solve(shifted, b)
+        far = np.linalg.norm(x.value - expected, axis=0)
+        assert (far <= x.errors + slack * np.linalg.norm(expected, axis=0)).all(), (name, str(x))
+        stated = sum(part.value for part in x.certificate.parts)
+        assert x.error <= stated * (1 + 1e-9), name
+        d = gnjax.inverse_diagonal(op, damping=damping)
+        inverse = np.diagonal(np.linalg.inv(shifted))
+        assert (np.abs(d.values - inverse) <= d.errors + slack * inverse).all(), name
+        for f, of_f in (("log", np.log), ("inverse", np.reciprocal), ("sqrt", np.sqrt)):
+            t = gnjax.trace_of(f, op, damping=damping)
+            allowed = t.error + slack * np.abs(of_f(truth)).sum() + slack
+            assert abs(t.value - of_f(truth).sum()) <= allowed, (name, str(t))
+        for answer in (x, d, t):
+            assert (answer.certificate.kind == UNKNOWN) == (
+                "callers" in name and "error" not in name
+            ), name
+
+
+def test_a_matrix_is_at_no_distance_from_itself_and_from_zero_at_one(cases):
+    for name, op, exact in cases:
+        if not np.linalg.norm(exact):
+            continue
+        near = gnjax.distance(op, gnjax.dense(exact))
+        assert near.value <= near.error + 1e-14, (name, str(near))
+        far = gnjax.distance(op, gnjax.dense(np.zeros_like(exact)))
+        assert abs(far.value - 1) <= far.error + 1e-14, (name, str(far))

@@ -58,6 +58,10 @@ def _results():
     yield density.pdf(density.grid(20))
     yield gnjax.trace(op, probes=1)  # an infinite standard error
     yield gnjax.trace(op, method="exact")
+    yield gnjax.solve(op, np.ones((26, 2)), damping=1.0)
+    yield gnjax.logdet(op, damping=1.0)
+    yield gnjax.inverse_diagonal(op, damping=1.0)
+    yield gnjax.distance(op, gnjax.metrics.kfac(op, damping=0.0))
     yield gnjax.condition_number(op).certificate
     yield papers.rank_sensitivity(gnjax.eigenvalues(op))
     yield papers.bounds.linear(weights)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from gnjax.numerics.certificate import MEASURED, Error
 from gnjax.numerics.host import on_device
-from gnjax.operators.metrics.scaling import Root, Scaling
+from gnjax.numerics.outward import raised
+from gnjax.numerics.precision import real_dtype
+from gnjax.numerics.rank_bound import RankBound
+from gnjax.numerics.rounding import gamma, spectral_error
+from gnjax.numerics.scale import exponent_of
+from gnjax.operators.algebra import Algebra
+from gnjax.operators.facts import Facts, Product
+from gnjax.operators.metrics.scaling import Root, Scaling, orthogonality
 
 _EIGENVALUE_ROUNDING = 1e-13  # relative to the largest eigenvalue, for each row
 
@@ -93,8 +103,12 @@ class Block:
                 f"least is {damped.min():.2g}; pass damping={suggested:.1g}, say"
             )
             raise ValueError(msg)
+        return self.with_eigenvalues(dtype, damped**-0.5)
+
+    def with_eigenvalues(self, dtype: jnp.dtype, values: np.ndarray) -> Root:
+        """W diag(values) W^T with the eigenvectors of the block, in the precision ``dtype``."""
         bases = self.left.stored_basis(dtype), self.right.stored_basis(dtype)
-        return Root(on_device(self.indices), *bases, on_device(damped**-0.5, dtype))
+        return Root(on_device(self.indices), *bases, on_device(values, dtype))
 
     def as_matrix(self) -> np.ndarray:
         """The block (g i o, g i o) in the order of ``indices``, zero between different groups."""
@@ -164,8 +178,12 @@ def kronecker_block(
 
 
 @dataclass(frozen=True, repr=False)
-class Metric:
-    """A block diagonal metric P = blockdiag(P_1 ..) + damping I for :func:`preconditioned`.
+class Metric(Algebra):
+    """A block diagonal metric P = blockdiag(P_1 ..) + damping I, which is an operator.
+
+    It is for :func:`preconditioned`, and for all that takes an operator: ``P @ v``, traces, log
+    determinants, eigenvalues (which are known without a computation), solves, sums. It is the
+    matrix of the eigenvectors and eigenvalues that its blocks store.
 
     Attributes:
       kind: in words, such as "K-FAC".
@@ -178,6 +196,8 @@ class Metric:
     >>> metric = gnjax.metrics.kfac(gnjax.gauss_newton(model, np.ones((5, 3))), damping=1e-3)
     >>> [block.name for block in metric.blocks]
     ['dense1/kernel + dense1/bias', 'dense2/kernel + dense2/bias']
+    >>> metric.shape, len(gnjax.eigenvalues(metric, k=3)), bool(gnjax.logdet(metric).value < 0)
+    ((26, 26), 3, True)
     """
 
     kind: str
@@ -193,6 +213,78 @@ class Metric:
         """The size of P."""
         return sum(block.indices.size for block in self.blocks)
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.parameters, self.parameters
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return real_dtype()
+
+    def facts(self) -> Facts:
+        """What the eigenvalues of all blocks say about P."""
+        values = self._eigenvalues
+        positive = Error(0.0, MEASURED, reason="the computed eigenvalues of its blocks")
+        return Facts(
+            error=self._error,
+            rank=lambda: RankBound(int(np.count_nonzero(values)), positive),
+            symmetric=True,
+            positive=bool(values.min() >= 0) and positive,
+            eigenvalues=lambda: (values, self._rounding_of_eigenvalues()),
+            trace=self._trace,
+            forms_cheaply=True,
+            formed_by_products=False,
+            magnitude=lambda: exponent_of(float(np.abs(values).max())),
+            product=self._product,
+            solve=self._solving,
+        )
+
+    @cached_property
+    def _eigenvalues(self) -> np.ndarray:
+        """All eigenvalues (p,) of P, block after block."""
+        return np.concatenate([block.values.ravel() + self.damping for block in self.blocks])
+
+    def _rounding_of_eigenvalues(self) -> Error:
+        """How far the stored eigenvalues D are from those of W D W^T, and of the sum with s.
+
+        W^T W is the identity up to e, so that each eigenvalue is that of D times a number between
+        1 - e and 1 + e (Ostrowski).
+        """
+        of_sum = gamma(1, np.dtype(float)) * float(np.abs(self._eigenvalues).max())
+        moved = [float(np.abs(b.values).max()) * orthogonality(*_bases(b)) for b in self.blocks]
+        return Error(raised(max(moved) + of_sum), reason="rounding of the eigenvectors of blocks")
+
+    def _error(self, norm: float) -> Error:
+        """The rounding of the eigenvectors in the precision of products, and of their products."""
+        del norm
+        level = spectral_error(self.parameters, self.dtype) * float(np.abs(self._eigenvalues).max())
+        return Error(raised(level), MEASURED, reason="rounding of products with eigenvectors")
+
+    def _trace(self) -> tuple[float, Error]:
+        """The sum of the eigenvalues, with their errors and the rounding of the sum."""
+        values = self._eigenvalues
+        rounding = gamma(len(values) + 1, np.dtype(float)) * float(np.abs(values).sum())
+        of_values = self._rounding_of_eigenvalues().scaled(len(values))
+        return float(values.sum()), of_values + Error(raised(rounding), reason="rounding of a sum")
+
+    def _product(self) -> Product:
+        """v -> P v, with the eigenvectors in the working precision."""
+        dtype = self.dtype
+        return Scaling(
+            tuple(
+                block.with_eigenvalues(dtype, block.values + self.damping) for block in self.blocks
+            )
+        )
+
+    def _solving(self, damping: float) -> Product:
+        """v -> (P + damping I)^{-1} v, with the eigenvectors in the working precision."""
+        root = self.scaling(self.dtype, damping)
+        return lambda v: root(root(v))
+
+    def mv(self, v: jax.Array) -> jax.Array:
+        """P v for a vector (p,) or a block of columns (p, b)."""
+        return self._product()(on_device(v, self.dtype))
+
     def scaling(self, dtype: jnp.dtype, damping: float = 0.0) -> Scaling:
         """P^{-1/2} in the precision ``dtype``, with ``damping`` in addition to that of P."""
         total = self.damping + damping
@@ -200,6 +292,8 @@ class Metric:
 
     def solve(self, v: ArrayLike) -> jax.Array:
         """P^{-1} v for a vector (p,) or a block of columns (p, b): the optimiser's step.
+
+        :func:`gnjax.solve` of a metric does the same, and adds the error.
 
         >>> model = lambda w, x: x @ w, np.ones((2, 1))
         >>> op = gnjax.gauss_newton(model, np.diag([1.0, 2.0]))
@@ -223,3 +317,8 @@ class Metric:
             indices = block.indices.ravel()
             matrix[np.ix_(indices, indices)] += block.as_matrix()
         return matrix
+
+
+def _bases(block: Block) -> Iterator[np.ndarray | None]:
+    """The eigenvectors of both factors of a block."""
+    return (factor.basis for factor in (block.left, block.right))

@@ -59,7 +59,7 @@ class Root:
         return _rotated(scaled, self.left, self.right, "gxi,giob->gxob", "gyo,giob->giyb")
 
 
-def _squared_norm(basis: jax.Array | None) -> float:
+def _squared_norm(basis: jax.Array | np.ndarray | None) -> float:
     """A bound on ||U||_2^2 = ||U^T U||_2 <= 1 + ||U^T U - I||_F for all groups of U (g, m, m).
 
     The rounding of the product U^T U is included: each of its entries is a sum of m terms.
@@ -70,6 +70,14 @@ def _squared_norm(basis: jax.Array | None) -> float:
     size = u.shape[1]
     distance = float(np.linalg.norm(u.swapaxes(1, 2) @ u - np.eye(size), axis=(1, 2)).max())
     return raised(1 + distance + gamma(size + 2, u.dtype) * size)
+
+
+def orthogonality(*bases: np.ndarray | None) -> float:
+    """A bound on ||W^T W - I||_2 for W = U (x) V and the stored U and V, None for the identity.
+
+    The eigenvalues of W^T W are products of those of U^T U and V^T V.
+    """
+    return raised(math.prod(map(_squared_norm, bases)) - 1)
 
 
 def _rotated(

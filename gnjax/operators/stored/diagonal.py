@@ -60,6 +60,7 @@ class Diagonal(Algebra):
             forms_cheaply=True,
             formed_by_products=False,
             magnitude=partial(largest_exponent, self.entries),
+            solve=lambda damping: Diagonal(1 / (self.entries + damping), self.stored_error).mv,
         )
 
     def _error(self, norm: float = 0.0) -> Error:

@@ -21,6 +21,9 @@ class Quadrature:
 
     Attributes:
       nodes, weights: theta_j, ascending, and w_j, which sum to 1.
+      diagonal: that of T (m, m), whose eigenvalues the nodes are.
+      couplings: (m,), the entries of T beside its diagonal, and the length of the direction that
+        the run would have taken next, which couples T to the rest of A: 0 where there is none.
       exact: whether the Krylov space of v was exhausted, so that only rounding is left as error.
       products: how many products with A its run took, one for each step.
       dropped: how far the nodes can be moved by entries of T that were set to zero as rounding.
@@ -29,6 +32,8 @@ class Quadrature:
 
     nodes: np.ndarray
     weights: np.ndarray
+    diagonal: np.ndarray
+    couplings: np.ndarray
     exact: bool
     products: int
     dropped: float
@@ -90,7 +95,17 @@ def _quadrature(run: krylov.Run, steps: int) -> Quadrature:
     nodes, _, vectors = krylov.ritz(run)
     exact = _exhausted(run) or run.complete
     finished = exact or len(run.projection) >= steps
-    return Quadrature(nodes, vectors[0] ** 2, exact, run.products, run.dropped, finished)
+    coupling = 0.0 if exact else float(np.linalg.norm(run.remainder))
+    return Quadrature(
+        nodes=nodes,
+        weights=vectors[0] ** 2,
+        diagonal=np.diagonal(run.projection).copy(),
+        couplings=np.append(np.diagonal(run.projection, 1), coupling),
+        exact=exact,
+        products=run.products,
+        dropped=run.dropped,
+        finished=finished,
+    )
 
 
 def _exhausted(run: krylov.Run) -> bool:
