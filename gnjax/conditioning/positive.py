@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
+import scipy
 
 from gnjax.conditioning.ends import Enclosure, Problem
 from gnjax.numerics.certificate import Error

@@ -7,7 +7,7 @@ answer of the dense method, from all of its eigenvalues.
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
+import scipy
 
 from gnjax.conditioning.ends import GIVEN, Enclosure, Ends, Problem, bound_source
 from gnjax.conditioning.methods import dense

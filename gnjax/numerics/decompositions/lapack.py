@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 import numpy as np
-from scipy.linalg.lapack import get_lapack_funcs
+import scipy
 
 from gnjax.numerics.decompositions.background import interruptible
 from gnjax.numerics.decompositions.threads import few_threads
@@ -44,7 +44,7 @@ def graded_eigenpairs(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         lower = np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
         return eigenpairs(matrix)
-    (gejsv,) = get_lapack_funcs(("gejsv",), (matrix,))
+    (gejsv,) = scipy.linalg.get_lapack_funcs(("gejsv",), (matrix,))
     # joba=0 is for columns of very different sizes; other options may drop small singular values
     scaled, _, columns, scales, _, info = gejsv(lower.T, joba=0, jobv=0, jobr=0, jobp=0)
     if info:  # the rotations did not converge

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg.lapack import get_lapack_funcs
+import scipy
 
 from gnjax.numerics.decompositions.threads import few_threads
 
@@ -27,7 +27,7 @@ def triangular_factor(matrix: np.ndarray) -> np.ndarray:
         if size <= _WIDE:
             return np.triu(_factorised(matrix)[0][:size])
         reduced = np.array(matrix, order="F")
-        (gemqrt,) = get_lapack_funcs(("gemqrt",), (matrix,))
+        (gemqrt,) = scipy.linalg.get_lapack_funcs(("gemqrt",), (matrix,))
         for start in range(0, size, _WIDE):
             end = min(start + _WIDE, size)
             packed, triangles = _factorised(reduced[start:, start:end])
@@ -46,6 +46,6 @@ def _factorised(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     ``packed`` has R on and above its diagonal, and below it the vectors V of the reflections whose
     product is Q = I - V T V^T. ``triangles`` has the T of each panel of columns.
     """
-    (geqrt,) = get_lapack_funcs(("geqrt",), (matrix,))
+    (geqrt,) = scipy.linalg.get_lapack_funcs(("geqrt",), (matrix,))
     packed, triangles, _ = geqrt(min(_PANEL, *matrix.shape), matrix)
     return packed, triangles

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
-import scipy.linalg
+import scipy
 from numpy.typing import NDArray
 
 from gnjax.numerics.outward import raised

@@ -16,7 +16,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
+import scipy
 
 from gnjax.numerics.decompositions import lapack
 from gnjax.numerics.host import on_device

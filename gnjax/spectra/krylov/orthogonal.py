@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
+import scipy
 
 STREAM = 104729  # a stream of random numbers that the caller is unlikely to use
 CERTIFYING = 15487469  # another one, for a start that is to know nothing of a search

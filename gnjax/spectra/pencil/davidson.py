@@ -9,7 +9,7 @@ outermost Ritz vectors w: Davidson's method (1975) for C v = mu^{-1} R^T R v.
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
+import scipy
 
 from gnjax.spectra.krylov.orthogonal import directions, orthonormal, outside
 from gnjax.spectra.pencil.one_end import Pencil

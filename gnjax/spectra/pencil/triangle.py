@@ -12,8 +12,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
-import scipy.sparse.linalg
+import scipy
 
 from gnjax.numerics.host import filled_rows, on_host, product_on_host
 from gnjax.numerics.precision import x64
