@@ -21,7 +21,7 @@ from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.krylov.search import RitzPairs, Search
 
 MISSED = 1e-3  # the probability that an eigenvalue is missed
-_CHECK_EVERY = 6  # steps of the second run from one check to the next
+_CHECK_EVERY = 2  # steps of the second run from one check to the next
 
 
 def hides(search: Search, pairs: RitzPairs, level: float) -> bool | None:

@@ -247,7 +247,7 @@ def _steps(
     basis = storage[codimension:]
     # A restarted run has made products, so that its random numbers are new ones.
     rng = np.random.default_rng([STREAM, seed, 1 + run.products])
-    first, dropped_norms = run, [0.0]
+    first, dropped, dropped_squares = run, 0.0, 0.0
     # Whether all rows so far are of one Krylov space, and the largest entry of T, about ||A||.
     unbroken, scale = not filled, float(np.abs(run.projection).max(initial=0.0))
     step = 0
@@ -258,7 +258,7 @@ def _steps(
         fresh, coupling, dropped_norm = _next_block(
             run, block, storage[: codimension + filled], len(basis) - filled, rng
         )
-        dropped_norms.append(dropped_norm)
+        dropped, dropped_squares = dropped + dropped_norm, dropped_squares + dropped_norm**2
         unbroken = unbroken and len(run.following) == len(fresh) == block
         diagonals, couplings = run.diagonals, run.couplings
         if unbroken and filled:
@@ -276,7 +276,7 @@ def _steps(
         scale = max(scale, float(np.abs(alpha).max()))
         level = max(noise, relative_noise * scale)  # shorter directions are rounding
         following, remainder, dropped_norm = directions(image, level)
-        dropped_norms.append(dropped_norm)
+        dropped, dropped_squares = dropped + dropped_norm, dropped_squares + dropped_norm**2
         # Short rows, divided by their length, are less orthogonal.
         if lost_digits(remainder, scale):
             following = orthonormal(outside(outside(following, all_rows), all_rows))
@@ -296,8 +296,7 @@ def _steps(
             run.products + len(fresh),
             size - codimension,
             # Two bounds on what was dropped hold, see the module, and the smaller one is taken.
-            first.dropped
-            + min(sum(dropped_norms), (2 * sum(part**2 for part in dropped_norms)) ** 0.5),
+            first.dropped + min(dropped, (2 * dropped_squares) ** 0.5),
             float(np.hypot(np.linalg.norm(alpha), dropped_norm)) if is_null else 0.0,
             len(fresh) if is_null else 0,
             room_before if is_null else 0,

@@ -83,21 +83,19 @@ def _christoffel(run: Run, points: np.ndarray) -> np.ndarray:
     where the pivots are not all definite with one sign, as for a t between the smallest and the
     largest Ritz value, and for every t if one of them is a Ritz value.
     """
-    block = run.diagonals[0].shape[0]
-    identity = np.eye(block)
+    if run.diagonals[0].shape[0] == 1:
+        return _christoffel_of_vector(run, points)
+    identity = np.eye(run.diagonals[0].shape[0])
     # N and Q_i start as the identity, for every t; the last axes are (b, b).
-    steps_product = gram = np.broadcast_to(identity, (len(points), block, block))
+    steps_product = gram = np.broadcast_to(identity, (len(points), *identity.shape))
     coupled: np.ndarray | float = 0.0  # beta_{i-1} G_{i-1}
     side = np.sign(points - run.diagonals[0][0, 0])  # 1 for a t above the spectrum, -1 below
     is_outside = np.ones(len(points), bool)
     for alpha, beta in zip(run.diagonals, run.couplings, strict=False):  # one alpha more than beta
         pivot = points[:, None, None] * identity - alpha - coupled
-        pivot_values = pivot[:, 0] if block == 1 else np.linalg.eigvalsh(pivot)
-        is_outside &= (side[:, None] * pivot_values > 0).all(axis=1)
-        if block == 1 and not pivot.all():  # t is a Ritz value
-            return np.ones(len(points))
+        is_outside &= (side[:, None] * np.linalg.eigvalsh(pivot) > 0).all(axis=1)
         try:
-            step = beta.T / pivot if block == 1 else np.linalg.solve(pivot, beta.T)  # G_i
+            step = np.linalg.solve(pivot, beta.T)  # G_i
         except np.linalg.LinAlgError:
             return np.ones(len(points))
         gram = identity + np.swapaxes(step, 1, 2) @ gram @ step
@@ -105,6 +103,23 @@ def _christoffel(run: Run, points: np.ndarray) -> np.ndarray:
     solved = np.linalg.solve(gram, np.swapaxes(steps_product, 1, 2))
     share = np.linalg.norm(steps_product @ solved, 2, axis=(1, 2)).clip(0.0, 1.0)
     return np.where(is_outside, share, 1.0)
+
+
+def _christoffel_of_vector(run: Run, points: np.ndarray) -> np.ndarray:
+    """:func:`_christoffel` for a run from one vector, whose blocks are numbers: much less work."""
+    alphas = np.array([alpha[0, 0] for alpha in run.diagonals])
+    betas = np.array([beta[0, 0] for beta in run.couplings])
+    steps_product = gram = np.ones(len(points))  # N and Q_i
+    coupled: np.ndarray | float = 0.0  # beta_{i-1} G_{i-1}
+    side = np.sign(points - alphas[0])  # 1 for a t above the spectrum, -1 below
+    is_outside = np.ones(len(points), bool)
+    for alpha, beta in zip(alphas, betas, strict=False):  # one alpha more than beta
+        pivot = points - alpha - coupled
+        is_outside &= side * pivot > 0
+        step = beta / np.where(is_outside, pivot, 1.0)  # G_i
+        gram = 1 + gram * step**2
+        steps_product, coupled = steps_product * step, beta * step
+    return np.where(is_outside, np.minimum(steps_product**2 / gram, 1.0), 1.0)
 
 
 def none_missed_beyond(run: Run, edge: float, reach: float, probability: float) -> float:
