@@ -1,1 +1,1 @@
-"""Condition numbers with certified intervals."""
+"""Condition numbers with certified intervals (the words: ``docs/reference/evidence.md``)."""

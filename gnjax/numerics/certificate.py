@@ -10,6 +10,7 @@ There are four kinds of evidence, from the strongest to the weakest.
 - ``unknown``: nobody has stated it. The error is then infinite, never zero.
 
 The weakest part names the whole, and the probabilities of failure of all parts add up.
+``docs/reference/evidence.md`` explains these words and those around them, for who changes the code.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Every operator has ``shape``, ``dtype``, ``mv`` and ``as_matrix``. One that knows more has a method
 ``facts()`` that returns a :class:`Facts`, and the spectrum engine asks for nothing else. What is
 not stated is unknown, and the answer says so. The certificate of an answer has a part for each fact
-that it needs: the error, the bound on the rank, the sign and the symmetry.
+that it needs: the error, the bound on the rank, the sign and the symmetry
+(``docs/reference/evidence.md``).
 """
 
 from __future__ import annotations
