@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import hypothesis
 import jax
 import pytest
 
+import gnjax
 from gnjax.cli.compilation import mend
 from gnjax.numerics.precision import enable_x64
 
@@ -33,6 +35,15 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _time_for_diagnoses():
+    """A diagnosis takes all the time that it needs, however busy the machine is."""
+    usual = gnjax.diagnose.__kwdefaults__
+    usual["seconds"], before = math.inf, usual["seconds"]
+    yield
+    usual["seconds"] = before
 
 
 _MAPPINGS, _BYTES = 30_000, 3 * 2**30

@@ -28,7 +28,7 @@ from gnjax.cli.factories import (
 )
 from gnjax.cli.terminal import Terminal, column, exit_status
 from gnjax.data.datasets import describe, origin_of_part
-from gnjax.diagnosis.diagnose import diagnose
+from gnjax.diagnosis.diagnose import SECONDS, diagnose
 from gnjax.diagnosis.picture import check_format
 from gnjax.networks.losses import LOSSES
 from gnjax.numerics import precision
@@ -134,6 +134,12 @@ def _add_diagnose(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         "--batch_size", type=int, help="samples at once (default: chosen to bound memory)"
     )
     diagnosing.add_argument(
+        "--seconds",
+        type=float,
+        default=SECONDS,
+        help="how much time there is, about (default: %(default)s)",
+    )
+    diagnosing.add_argument(
         "--seed", type=int, default=0, help="of the random draws (default: %(default)s)"
     )
 
@@ -155,6 +161,7 @@ def _diagnose(parsed: argparse.Namespace) -> None:
             loss=parsed.loss,
             only=parsed.only,
             batch_size=parsed.batch_size,
+            seconds=parsed.seconds,
             progress=sys.stderr.isatty(),
             seed=parsed.seed,
         )

@@ -8,24 +8,33 @@ learning rate s eta for the layer, G_l becomes s G_l, and d ln lambda / d ln s i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.diagnosis.classes import ClassShare, class_shares
+from gnjax.diagnosis.course import Course, seconds_for
 from gnjax.diagnosis.end_eigenvectors import (
     end_eigenvectors,
     rescaling_curvature,
     top_eigenvectors,
 )
-from gnjax.diagnosis.layer_shares import LayerShare, layer_shares, most_sensitive
+from gnjax.diagnosis.layer_grams import Gram, condition_by_gram, layer_grams
+from gnjax.diagnosis.layer_shares import (
+    LayerShare,
+    layer_columns,
+    layer_shares,
+    most_sensitive,
+    with_blocks,
+)
 from gnjax.diagnosis.remedies.learning_rate import own_rate
 from gnjax.diagnosis.remedies.suggestion import HELPS, Baseline, LeftOut, ModelOnData, Suggestion
 from gnjax.diagnosis.remedies.tried import REMEDIES, suggestions
-from gnjax.diagnosis.report import report
+from gnjax.diagnosis.report import OF_HESSIAN, report
 from gnjax.diagnosis.subset import part_of_samples
 from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.forms.frameworks import InputTree, Model, PyTree
@@ -35,15 +44,24 @@ from gnjax.networks.network import differentiated
 from gnjax.networks.parameters import Only
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.limits import LIMITS, Limits
+from gnjax.operators.facts import rank_of
 from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.protocol import Operator
 from gnjax.spectra import eigenvalues as spectrum
-from gnjax.spectra.watch import Progress, stages
+from gnjax.spectra.watch import Progress, Watch, watching
 
 __all__ = ["Diagnosis", "LayerShare", "diagnose"]
 
-_OWN_STAGES = 3  # stages of progress beside the remedies: kappa, learning rates, layers
+SECONDS = 60.0  # that a diagnosis takes by default, about
+_OWN_STAGES = 3  # of progress beside the remedies: largest eigenvalues, kappa, layers
 _RATE = 1e-3  # the relative tolerance of the learning rates
+_SMALL_WORK = 1e10  # multiplications: a Jacobian that takes no more is decomposed at once
+_PRODUCTS = 20  # with G for its largest eigenvalue, at least
+_EIGENPAIRS = 20  # multiplications for each cube of the rows, as long as LAPACK takes
+_ENTRY = 3e-8  # seconds for each entry of J
+_COMPILED = 0.5  # of the time of the largest eigenvalue: to compile what forms J
+_TOLD = 4  # layers of which the progress says a share
+_AFTER_KAPPA = "kappa of each layer by itself", "all remedies"
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,7 +69,8 @@ class Diagnosis(Result):
     """The answer of :func:`diagnose`; ``str`` of it is the report.
 
     Attributes:
-      condition: kappa of the Gauss-Newton matrix G (Eq 1) with its certificate.
+      condition: kappa of the Gauss-Newton matrix G (Eq 1) with its certificate; None where there
+        was no time for it.
       samples, outputs, parameters: n, k and p of the Jacobian that was decomposed.
       rescaling: the least |J w|^2 of a direction w that only multiplies each array of weights by a
         factor, with v . w = 1 for the eigenvector v of lambda_min; None where v was not computed.
@@ -66,7 +85,8 @@ class Diagnosis(Result):
       layers: the shares of the layers, in the order of their names.
       classes: the shares of the classes, or of bands of them by frequency; empty without labels.
       suggestions: the remedies that were measured on the model.
-      left_out: the remedies that could not be measured, and why.
+      left_out: what was not measured, such as a remedy, why, and how long it may take where it was
+        left out for lack of time.
       differentiated: the paths of the parameters that belong to no layer of a known type. Their
         part of the Jacobian is computed by automatic differentiation.
 
@@ -82,7 +102,7 @@ class Diagnosis(Result):
     _rows = ("layers",)
     _also = ("learning_rate", "hessian_learning_rate", "best_learning_rate", "steps_per_decade")
 
-    condition: ConditionNumber
+    condition: ConditionNumber | None
     samples: int
     outputs: int
     parameters: int
@@ -114,21 +134,28 @@ class Diagnosis(Result):
         return 2 / self.sharpness
 
     @property
-    def best_learning_rate(self) -> float:
+    def best_learning_rate(self) -> float | None:
         """2 / (lambda_max + lambda_min), the constant rate that converges fastest on that model.
 
         It may be above the limits: ``hessian_learning_rate``, and ``learning_rate`` for all data.
+        None, as the two that follow, where kappa was left out.
         """
+        if self.condition is None:
+            return None
         return 2 / (self.condition.lambda_max + self.condition.lambda_min)
 
     @property
-    def rate(self) -> float:
+    def rate(self) -> float | None:
         """(kappa - 1) / (kappa + 1), by which a step at the best rate multiplies the error."""
+        if self.condition is None:
+            return None
         return (self.condition.value - 1) / (self.condition.value + 1)
 
     @property
-    def steps_per_decade(self) -> float:
+    def steps_per_decade(self) -> float | None:
         """How many steps at the best learning rate divide the error by 10: -ln 10 / ln(rate)."""
+        if self.condition is None:
+            return None
         if self.condition.value <= 1:
             return 0.0
         return math.log(10) / (2 * math.atanh(1 / self.condition.value))
@@ -158,6 +185,7 @@ def diagnose(
     loss: Loss = UNNAMED,
     only: Only | None = None,
     batch_size: int | None = None,
+    seconds: float = SECONDS,
     seed: int = 0,
     progress: Progress = None,
     limits: Limits = LIMITS,
@@ -169,17 +197,21 @@ def diagnose(
       x: inputs (n, ...), or a pytree of them.
       y: targets; with them the Hessian's largest eigenvalue is computed too.
       loss: see :func:`gnjax.gauss_newton`, as for ``only`` and ``batch_size``.
+      seconds: about how much time there is. The largest eigenvalues and the shares of the layers in
+        them are computed in any case, and what follows while its forecast is within the time. What
+        was left out is in ``left_out``; ``math.inf`` leaves out nothing.
       seed: the seed of random start vectors, and of the random weights of the wider network that is
         tried as a remedy.
-      progress: True for a bar on stderr, or a function of the stages done and expected.
+      progress: True for a bar on stderr, or lines where it is no terminal, with results as they
+        come; or a function of the stages done and expected. Ctrl-C then, or without it, gives the
+        diagnosis of what is known.
       limits: the limits of memory and work.
 
     A Jacobian is decomposed if its shorter side is at most ``limits.whole_rows``, 3000. Otherwise
     only the largest eigenvalues of G and of the Hessian, from which the learning rates follow, are
     those of all data. The rest is computed for a part: some samples at equal distances, or some
     tokens of one sample where one sample alone has too many rows. ``part`` says which. Where no
-    such part can be taken, kappa and the largest eigenvectors come from Lanczos, and the report
-    says what is missing.
+    such part can be taken, kappa comes from Lanczos, and the report says what is missing.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
@@ -197,43 +229,229 @@ def diagnose(
             "of it, and see gnjax.condition_number(gnjax.gauss_newton(model, batches)) for them all"
         )
         raise ValueError(msg)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+        msg = f"seconds={seconds!r} is not a positive number; math.inf sets no limit"
+        raise ValueError(msg)
     check_order(model, x)
     options = {"loss": loss, "only": only, "batch_size": batch_size}
-    whole_problem = ModelOnData(functional(model), x, y, seed, options)
-    whole_gram = whole_problem.gram()
-    problem, part = whole_problem, ""
-    if not _fits(whole_gram, limits):
-        problem, part = part_of_samples(whole_problem, whole_gram, limits.small_rows)
-    op = problem.gram() if part else whole_gram
-    with stages(progress, _OWN_STAGES + len(REMEDIES)) as advance:
-        condition = condition_number(op, seed=seed, limits=limits)
-        if condition.rank == 0:
-            msg = (
-                "no output depends on any parameter at these inputs (lambda_max = 0), so there is "
-                "nothing to diagnose; are all units dead or the inputs zero?"
-            )
-            raise ValueError(msg)
-        advance()
-        top = _largest(whole_gram, limits) if part else condition.lambda_max
-        sharpness = None if y is None else _largest(whole_problem.hessian(), limits)
-        advance()
-        # The other fields need eigenvectors: of both ends, or of the largest eigenvalue alone.
-        if _fits(op, limits):
-            fields = _fields_of_both_ends(problem, op, condition, advance)
-        else:
-            fields = _fields_of_top(limits.whole_rows, problem, op, advance)
-    return Diagnosis(
-        condition=condition,
-        samples=op.net.samples,
-        outputs=op.net.k,
-        parameters=op.net.parameters,
-        sharpness=sharpness,
-        **fields,
-        whole_lambda_max=top,
-        differentiated=tuple(differentiated(op.net)),
-        part=part,
-        loss=op.loss,
-    )
+    whole = ModelOnData(functional(model), x, y, seed, options)
+    with watching(progress, _OWN_STAGES + len(REMEDIES), unit="stages") as watch:
+        return _Stages(whole, limits, Course(watch, seconds), watch).diagnosis()
+
+
+class _Stages:
+    """The stages of a diagnosis, one after the other, and what is known after each."""
+
+    def __init__(self, whole: ModelOnData, limits: Limits, course: Course, watch: Watch) -> None:
+        """Make the operators of all data and, where these are too many, of a part of them."""
+        self.whole, self.limits, self.course, self.watch = whole, limits, course, watch
+        self.whole_gram = course.first("reading the equations of the model", whole.gram)
+        self.problem, self.part = whole, ""
+        if not _fits(self.whole_gram, limits):
+            rows = limits.small_rows
+            self.problem, self.part = part_of_samples(whole, self.whole_gram, rows)
+        self.op = self.problem.gram() if self.part else self.whole_gram
+        self.fits = _fits(self.op, limits)
+        self.sharpness: float | None = None
+        self.layers: tuple[LayerShare, ...] = ()
+
+    def diagnosis(self) -> Diagnosis:
+        """The numbers of a small Jacobian at once; of a larger one what takes least time first."""
+        rows, parameters = sorted(self.op.factor_shape)
+        if self.fits and not self.part and rows**2 * parameters <= _SMALL_WORK:
+            return self._of_small()
+        return self._of_large()
+
+    def _of_small(self) -> Diagnosis:
+        """Kappa first, which takes no time here, and the largest eigenvalue of G with it."""
+        op, course = self.op, self.course
+        condition = course.first("kappa", self._kappa)
+        _refuse_dead(condition.rank)
+        seconds = course.last
+        self._advance(str(condition))
+        self._measure_sharpness()
+        self._advance()
+        jacobian = course.stage("the layers", partial(_rows_of, op))
+        if jacobian is None:
+            self._leave_out(_AFTER_KAPPA)
+            return self._answer(condition, condition.lambda_max, {})
+        values, top, bottom = end_eigenvectors(jacobian, condition)
+        self.layers = layer_shares(op, top, bottom)
+        self._measure_blocks(jacobian, [], 0.0)
+        self._advance()
+        baseline = Baseline(condition, op, jacobian, self._suspect, seconds=seconds)
+        fields = self._of_both_ends(baseline, values, top, bottom)
+        return self._answer(condition, condition.lambda_max, fields)
+
+    def _of_large(self) -> Diagnosis:
+        """The largest eigenvalues and the layers' shares in them first, and then the rest."""
+        op, course = self.op, self.course
+        largest = self._measure_largest()
+        of_product = course.last / _PRODUCTS  # seconds, no less
+        self._measure_sharpness()
+        self._advance()
+        if not self.fits:
+            return self._without_decomposition(largest, of_product)
+        rows, parameters = op.net.samples * op.net.rows, op.net.parameters
+        work = seconds_for(rows**2 * parameters / 2 + _EIGENPAIRS * rows**3)
+        name = f"kappa of {self.part or 'all samples'}"
+        forecast = work + _ENTRY * rows * parameters + _COMPILED * course.last
+        found = course.stage(name, self._decomposed, forecast)
+        if found is None:
+            self._advance()
+            self._leave_out(_AFTER_KAPPA)
+            return self._answer(None, largest, {})
+        condition, (values, top, bottom), jacobian, gram, grams = found
+        seconds = course.last
+        self._advance(str(condition))
+        self.layers = layer_shares(op, top, bottom)
+        course.say(f"shares of lambda_min: {_shares(self.layers, 'bottom')}")
+        shorter = [min(rows, layer.parameters) for layer in self.layers]
+        self._measure_blocks(jacobian, grams, seconds_for(_EIGENPAIRS * sum(m**3 for m in shorter)))
+        baseline = Baseline(condition, op, jacobian, self._suspect, gram, seconds)
+        fields = self._of_both_ends(baseline, values, top, bottom)
+        return self._answer(condition, largest if self.part else condition.lambda_max, fields)
+
+    def _without_decomposition(self, largest: float, of_product: float) -> Diagnosis:
+        """Kappa by Lanczos, whose basis may become as large as memory allows; no remedies."""
+        rows = self.op.shape[0]
+        forecast = of_product * min(rows, self.limits.basis_rows(rows))
+        condition = self.course.stage("kappa by Lanczos", self._kappa, forecast)
+        self._advance("" if condition is None else str(condition))
+        self._advance(units=len(REMEDIES))
+        side = self.limits.whole_rows
+        reason = f"measured while the smaller side of the Jacobian is at most {side}"
+        return self._answer(condition, largest, {"left_out": (LeftOut("all remedies", reason),)})
+
+    def _measure_largest(self) -> float:
+        """lambda_max of G over all samples, with the layers' shares in it."""
+        op = replace(self.whole_gram, side="parameters")
+        name = f"lambda_max of G, with a network of {op.net.parameters:,} parameters"
+        largest, top = self.course.first(
+            name, partial(top_eigenvectors, op, self.whole.seed, self.limits)
+        )
+        _refuse_dead(largest)
+        self.layers = layer_shares(op, top, None)
+        self.course.say(
+            f"lambda_max(G) = {largest:.4g}: gradient descent on the quadratic model is stable "
+            f"below {2 / largest:.4g}\nshares of lambda_max: {_shares(self.layers, 'top')}"
+        )
+        self._advance()
+        return largest
+
+    def _measure_sharpness(self) -> None:
+        """lambda_max of the Hessian over all samples, where there are targets."""
+        if self.whole.y is None:
+            return
+        work = partial(_largest, self.whole.hessian, self.limits)
+        self.sharpness = self.course.stage(OF_HESSIAN, work)
+        if self.sharpness is not None:
+            stable = f": stable below {2 / self.sharpness:.4g}" if self.sharpness > 0 else ""
+            self.course.say(f"lambda_max(H) = {self.sharpness:.4g}{stable}")
+
+    def _kappa(self) -> ConditionNumber:
+        return condition_number(self.op, seed=self.whole.seed, limits=self.limits)
+
+    def _decomposed(self) -> Any:
+        """kappa, eigenvalues with eigenvectors of both ends, J, J J^T and its terms of the layers.
+
+        The last two are None and an empty list for a small J, and for one with more rows than
+        columns. There are no terms where they would take much memory.
+        """
+        op, jacobian = self.op, _rows_of(self.op)
+        rows, parameters = jacobian.shape
+        if rows > parameters or rows**2 * parameters <= _SMALL_WORK:
+            condition = self._kappa()
+            return condition, end_eigenvectors(jacobian, condition), jacobian, None, []
+        terms = layer_grams(jacobian, layer_columns(op))
+        grams = list(terms) if rows <= self.limits.small_rows else []
+        gram = reduce(Gram.__add__, grams or terms)
+        condition = condition_by_gram(op, gram, lambda: jacobian, lambda: rank_of(op))
+        ends = end_eigenvectors(jacobian, condition, gram.matrix)
+        return condition, ends, jacobian, gram, grams
+
+    def _measure_blocks(self, jacobian: np.ndarray, grams: Sequence[Gram], forecast: float) -> None:
+        """kappa of each layer's own block, where its smaller side is short."""
+        name = "kappa of each layer by itself"
+        longest = self.limits.small_rows
+        if len(self.layers) > 1 and any(
+            min(layer.parameters, len(jacobian)) <= longest for layer in self.layers
+        ):
+            work = partial(with_blocks, self.op, self.layers, jacobian, grams, longest)
+            self.layers = self.course.stage(name, work, forecast) or self.layers
+
+    @property
+    def _suspect(self) -> str:
+        suspect = most_sensitive(self.layers)
+        return suspect.name if suspect else ""
+
+    def _of_both_ends(
+        self, baseline: Baseline, values: np.ndarray, top: np.ndarray, bottom: np.ndarray
+    ) -> dict[str, Any]:
+        """The fields that follow from eigenvectors of both ends, and the measured remedies."""
+        measured, left_out = suggestions(self.problem, baseline, self.course, self._advance)
+        y, jacobian = self.problem.y, baseline.jacobian
+        return {
+            "classes": () if y is None else class_shares(y, jacobian, top, bottom),
+            "eigenvalues": values,
+            "rescaling": rescaling_curvature(self.op.net, jacobian, bottom),
+            "suggestions": measured,
+            "left_out": left_out,
+        }
+
+    def _advance(self, result: str = "", units: int = 1) -> None:
+        """Count a stage, and show its result."""
+        if result:
+            self.course.say(result)
+        self.watch.advance(units)
+
+    def _leave_out(self, names: Sequence[str]) -> None:
+        """Leave out what needs a stage that was left out."""
+        last = self.course.left_out[-1]
+        self.course.left_out += [LeftOut(name, last.reason) for name in names]
+        self._advance(units=len(REMEDIES))
+
+    def _answer(
+        self, condition: ConditionNumber | None, largest: float, fields: dict[str, Any]
+    ) -> Diagnosis:
+        """The diagnosis, where ``fields`` are those that need eigenvectors of both ends."""
+        net, measured = self.op.net, fields.pop("left_out", ())
+        return Diagnosis(
+            condition=condition,
+            samples=net.samples,
+            outputs=net.k,
+            parameters=net.parameters,
+            sharpness=self.sharpness,
+            layers=self.layers,
+            **{"eigenvalues": None, "suggestions": (), **fields},
+            left_out=(*measured, *self.course.left_out),
+            whole_lambda_max=largest,
+            differentiated=tuple(differentiated(net)),
+            part=self.part,
+            loss=self.op.loss,
+        )
+
+
+def _refuse_dead(size: float) -> None:
+    """Refuse a model whose G has the rank or the largest eigenvalue 0."""
+    if size == 0:
+        msg = (
+            "no output depends on any parameter at these inputs (lambda_max = 0), so there is "
+            "nothing to diagnose; are all units dead or the inputs zero?"
+        )
+        raise ValueError(msg)
+
+
+def _rows_of(op: NetworkGram) -> np.ndarray:
+    """J / sqrt(n) (n r, p), weighted by the loss, in host memory."""
+    factor = op.factor()
+    return factor.T if op.side == "parameters" else factor
+
+
+def _shares(layers: Sequence[LayerShare], end: str) -> str:
+    """The largest shares of an end, "top" or "bottom", in words."""
+    shares = sorted(layers, key=lambda layer: -getattr(layer, end))[:_TOLD]
+    return ", ".join(f"{layer.name} {getattr(layer, end):.0%}" for layer in shares)
 
 
 def _fits(op: NetworkGram, limits: Limits) -> bool:
@@ -243,47 +461,7 @@ def _fits(op: NetworkGram, limits: Limits) -> bool:
     return min(op.factor_shape) <= limits.whole_rows and fits
 
 
-def _fields_of_both_ends(
-    problem: ModelOnData, op: NetworkGram, condition: ConditionNumber, advance: Callable[[], None]
-) -> dict[str, Any]:
-    """The fields that follow from a decomposition of the Jacobian, and the measured remedies.
-
-    ``advance()`` moves the progress bar by one stage.
-    """
-    factor = op.factor()
-    jacobian = factor.T if op.side == "parameters" else factor
-    values, top, bottom = end_eigenvectors(jacobian, condition)
-    layers = layer_shares(op, top, bottom, jacobian)
-    advance()
-    suspect = most_sensitive(layers)
-    baseline = Baseline(condition, op, jacobian, suspect.name if suspect else "")
-    measured, left_out = suggestions(problem, baseline, advance)
-    return {
-        "layers": layers,
-        "classes": () if problem.y is None else class_shares(problem.y, jacobian, top, bottom),
-        "eigenvalues": values,
-        "rescaling": rescaling_curvature(op.net, jacobian, bottom),
-        "suggestions": measured,
-        "left_out": left_out,
-    }
-
-
-def _fields_of_top(
-    largest_side: int, problem: ModelOnData, op: NetworkGram, advance: Callable[[], None]
-) -> dict[str, Any]:
-    """The fields where the smaller side of the Jacobian is above ``largest_side``: no remedies.
-
-    ``advance()`` moves the progress bar by one stage.
-    """
-    reason = f"measured while the smaller side of the Jacobian is at most {largest_side}"
-    top = top_eigenvectors(op, problem.seed)
-    layers = layer_shares(op, top, bottom=None, jacobian=None)
-    advance()
-    left_out = (LeftOut("all remedies", reason),)
-    return {"layers": layers, "eigenvalues": None, "suggestions": (), "left_out": left_out}
-
-
-def _largest(op: Operator, limits: Limits) -> float:
+def _largest(make: Callable[[], Operator], limits: Limits) -> float:
     """The largest eigenvalue, as accurate as a learning rate needs it."""
-    largest = spectrum.eigenvalues(op, k=1, which="largest", rtol=_RATE, limits=limits)
+    largest = spectrum.eigenvalues(make(), k=1, which="largest", rtol=_RATE, limits=limits)
     return float(largest.values[0])

@@ -5,36 +5,32 @@ from __future__ import annotations
 import numpy as np
 
 from gnjax.conditioning.condition_number import ConditionNumber
-from gnjax.networks.network import Network, backward_products, gather
+from gnjax.networks.network import Network, gather
 from gnjax.numerics.decompositions import lapack
-from gnjax.numerics.host import on_device
-from gnjax.numerics.limits import LIMITS
-from gnjax.numerics.rounding import spectral_error
+from gnjax.numerics.limits import Limits
 from gnjax.operators.factorisation import compact
 from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.spectra import eigenvalues as spectrum
-from gnjax.spectra.krylov import lanczos as krylov
-from gnjax.spectra.krylov.host_products import beside_xla, host_product
 
-_BLOCK = 4  # vectors in one product
-_RESIDUAL = 1e-6  # relative to the largest eigenvalue, at which its eigenvectors are good enough
+_RESIDUAL = 1e-3  # relative to the largest eigenvalue, at which its eigenvector is good enough
 _SMALL_KAPPA = 1e8  # kappa for which the relative error eps kappa of lambda_min changes no share
 _CLUSTER = 1e-6  # singular values whose relative difference is at most this count as equal
 
 
 def end_eigenvectors(
-    jacobian: np.ndarray, condition: ConditionNumber
+    jacobian: np.ndarray, condition: ConditionNumber, gram: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(values, top, bottom) of G = J^T J for the ``jacobian`` J, (rows, p).
 
     ``values`` are the eigenvalues from the largest down. ``top`` and ``bottom`` are eigenvectors
     (p, m) of the largest and of the smallest non-zero eigenvalue, one for each of its m
     repetitions. They are v = J^T u for the left singular vectors u of J, and not of length 1. Where
-    kappa is small, the u are eigenvectors of J J^T, which take a fraction of the time.
+    kappa is small, the u are eigenvectors of J J^T, which take a fraction of the time; ``gram`` is
+    that matrix, if it is there already.
     """
     rows, parameters = jacobian.shape
     if rows < parameters and condition.resolved and condition.value < _SMALL_KAPPA:
-        squares, columns = lapack.eigenpairs(jacobian @ jacobian.T)
+        squares, columns = lapack.eigenpairs(jacobian @ jacobian.T if gram is None else gram)
         lefts, sigma = columns[:, ::-1], np.sqrt(np.maximum(squares[::-1], 0.0))
     else:
         lefts, sigma, _ = lapack.singular_vectors(compact(jacobian), whole=False)
@@ -43,29 +39,11 @@ def end_eigenvectors(
     return sigma**2, top, bottom
 
 
-def top_eigenvectors(op: NetworkGram, seed: int) -> np.ndarray:
-    """Eigenvectors (p, m) of G for its largest eigenvalue, of any lengths, by block Lanczos."""
-
-    def enough(run: krylov.Run) -> bool:
-        """Whether the residual of the largest Ritz pair is small enough."""
-        values, residuals, _ = krylov.ritz(run)
-        return bool(residuals[-1] <= _RESIDUAL * values[-1])
-
-    size = op.shape[0]
-    with beside_xla():  # BLAS on one thread, so that XLA has the cores
-        run = krylov.lanczos(
-            host_product(op),
-            krylov.random_rows(size, _BLOCK, seed),
-            max_steps=max(2, LIMITS.basis_rows(size) // _BLOCK),
-            noise=spectral_error(size, op.dtype) * spectrum.operator_norm(op),
-            enough=enough,
-        )
-    values, _, coefficients = krylov.ritz(run)  # Ritz values from the smallest up
-    # the m last ones are the repetitions of the largest
-    vectors = run.basis.T @ coefficients[:, _equal_to(values, -1)]
-    if op.side == "parameters":
-        return vectors
-    return np.asarray(backward_products(op.net, on_device(vectors, op.dtype)))
+def top_eigenvectors(op: NetworkGram, seed: int, limits: Limits) -> tuple[float, np.ndarray]:
+    """The largest eigenvalue of G, on the side of the parameters, and an eigenvector (p, 1)."""
+    found = spectrum.eigenvalues(op, k=1, rtol=_RESIDUAL, vectors=True, seed=seed, limits=limits)
+    assert found.vectors is not None
+    return float(found.values[0]), found.vectors.T
 
 
 def rescaling_curvature(net: Network, jacobian: np.ndarray, bottom: np.ndarray) -> float:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 import numpy as np
 
 from gnjax.conditioning.condition_number import ConditionNumber
+from gnjax.diagnosis.layer_grams import Gram, condition_by_gram, part_of_columns
 from gnjax.diagnosis.remedies.suggestion import block_condition
 from gnjax.networks.network import parameter_names
 from gnjax.networks.null_space.ranks import entry_rank_bounds
 from gnjax.networks.parameters import layer_name, natural_order
 from gnjax.numerics.answers.result import Result
-from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.operators.of_networks.network_gram import NetworkGram
 
@@ -48,7 +48,7 @@ class LayerShare(Result):
 
 
 def layer_shares(
-    op: NetworkGram, top: np.ndarray, bottom: np.ndarray | None, jacobian: np.ndarray | None
+    op: NetworkGram, top: np.ndarray, bottom: np.ndarray | None
 ) -> tuple[LayerShare, ...]:
     """The shares of every layer in both ends of the spectrum of G, in the order of their names.
 
@@ -56,29 +56,68 @@ def layer_shares(
       op: G of a network, which names the parameters.
       top, bottom: eigenvectors (p, m) of the largest and of the smallest non-zero eigenvalue with m
         repetitions, of any lengths; ``bottom`` is None where they are not known.
-      jacobian: J, (rows, p), from which kappa of a layer's own block is computed where its smaller
-        side is short; None where J is not known. With a single layer that would be kappa of G.
     """
-    layer_of_entry = np.repeat(
-        [layer_name(name) for name in parameter_names(op.net)], op.net.counts
-    )
     shares = []
-    names = sorted(set(layer_of_entry.tolist()), key=natural_order)
-    columns = [np.flatnonzero(layer_of_entry == name) for name in names]
-    rank_bounds = cache(partial(entry_rank_bounds, op.net, columns))  # of all layers together
-
-    def bound_of(index: int) -> RankBound:
-        return rank_bounds()[index]
-
-    longest_side = LIMITS.small_rows if len(names) > 1 else 0
-    for index, (name, of_layer) in enumerate(zip(names, columns, strict=True)):
-        block = None
-        if jacobian is not None and min(len(of_layer), len(jacobian)) <= longest_side:
-            block = block_condition(op, jacobian[:, of_layer], partial(bound_of, index))
-        top_share = _share_of_squares(top, of_layer)
-        bottom_share = None if bottom is None else _share_of_squares(bottom, of_layer)
-        shares.append(LayerShare(name, len(of_layer), top_share, bottom_share, block))
+    for name, columns in zip(_layer_names(op), layer_columns(op), strict=True):
+        bottom_share = None if bottom is None else _share_of_squares(bottom, columns)
+        top_share = _share_of_squares(top, columns)
+        shares.append(LayerShare(name, len(columns), top_share, bottom_share, None))
     return tuple(shares)
+
+
+def layer_columns(op: NetworkGram) -> list[np.ndarray]:
+    """For every layer, in the order of their names, the indices of its parameters."""
+    layer_of_entry = np.repeat(_names_of_leaves(op), op.net.counts)
+    return [np.flatnonzero(layer_of_entry == name) for name in _layer_names(op)]
+
+
+def _names_of_leaves(op: NetworkGram) -> list[str]:
+    """For every parameter the name of its layer."""
+    return [layer_name(name) for name in parameter_names(op.net)]
+
+
+def _layer_names(op: NetworkGram) -> list[str]:
+    """The names of the layers in their natural order, of those with a parameter."""
+    counted = zip(_names_of_leaves(op), op.net.counts, strict=True)
+    return sorted({name for name, count in counted if count}, key=natural_order)
+
+
+def with_blocks(
+    op: NetworkGram,
+    layers: Sequence[LayerShare],
+    jacobian: np.ndarray,
+    grams: Sequence[Gram],
+    longest: int,
+) -> tuple[LayerShare, ...]:
+    """The layers with kappa of their own blocks J_l J_l^T, where the smaller side is short.
+
+    Args:
+      op: G of the network.
+      layers: see :func:`layer_shares`.
+      jacobian: J, (rows, p), with the columns J_l.
+      grams: J_l J_l^T of every layer; empty where they are not kept.
+      longest: the longest smaller side of a J_l.
+    """
+    columns = layer_columns(op)
+    rank_bounds = cache(partial(entry_rank_bounds, op.net, columns))  # of all layers together
+    found = []
+    for index, (layer, of_layer) in enumerate(zip(layers, columns, strict=True)):
+        rows, block = part_of_columns(jacobian, of_layer), None
+
+        def limit(index: int = index) -> RankBound:
+            return rank_bounds()[index]
+
+        if min(rows.shape) <= longest:
+            if grams and len(rows) <= len(of_layer):
+                block = condition_by_gram(op, grams[index], partial(_the, rows), limit)
+            else:
+                block = block_condition(op, rows, limit)
+        found.append(replace(layer, block=block))
+    return tuple(found)
+
+
+def _the(rows: np.ndarray) -> np.ndarray:
+    return rows
 
 
 def _share_of_squares(vectors: np.ndarray, chosen: np.ndarray) -> float:

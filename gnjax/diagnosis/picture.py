@@ -149,10 +149,17 @@ def in_points(axes: Axes) -> tuple[float, float]:
 def _spectrum(axes: Axes, diagnosis: Diagnosis) -> None:
     """Plot eigenvalues above the floor over their index, and a star at lambda_min.
 
-    Where the matrix was too large for all eigenvalues, lambda_max and lambda_min are plotted.
+    Where the matrix was too large for all eigenvalues, lambda_max and lambda_min are plotted, and
+    without kappa lambda_max alone.
     """
     condition = diagnosis.condition
     axes.set_yscale("log")
+    if condition is None:
+        axes.plot([1], [diagnosis.whole_lambda_max], "o", color=_TOP)
+        write_title(axes, "kappa was not measured")
+        axes.set_xlabel("index")
+        axes.set_ylabel("eigenvalue of G")
+        return
     if diagnosis.eigenvalues is None:
         index, values = np.array([1, condition.rank]), [condition.lambda_max, condition.lambda_min]
         axes.plot(index, values, "o", color=_TOP)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from gnjax.conditioning.answer import ASSUMED, is_assumed, short, without_smallest
 from gnjax.conditioning.condition_number import ConditionNumber
+from gnjax.diagnosis.course import NO_TIME
 from gnjax.diagnosis.layer_shares import shortened
 from gnjax.diagnosis.remedies.learning_rate import own_rate
-from gnjax.diagnosis.remedies.suggestion import HELPS, Suggestion, count_of
+from gnjax.diagnosis.remedies.suggestion import HELPS, LeftOut, Suggestion, count_of
+from gnjax.numerics.stages import in_words
 
 if TYPE_CHECKING:
     from gnjax.diagnosis.diagnose import Diagnosis
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 _FOUR_DIGITS = 1e-4  # four digits are certain if the relative width of the interval is at most this
 _WIDTH = 80
 _FAR_BELOW = 0.01  # a curvature up to this share of the eigenvalue above a gap lies below the gap
+OF_HESSIAN = "lambda_max of the Hessian"  # the stage that needs targets
 _COLUMNS = 50  # letters of a row behind the name of its layer
 _LAYERS = 8  # how many layers have a line of their own
 
@@ -53,6 +56,8 @@ def _heading(diagnosis: Diagnosis) -> str:
 def _kappa(diagnosis: Diagnosis) -> str:
     """Kappa and both ends of the spectrum, each with what it rests on, as lines of the report."""
     condition = diagnosis.condition
+    if condition is None:
+        return "kappa was not measured"
     low, high = condition.at_rank
     relation = "=" if condition.bounded else ">="
     lines = [
@@ -60,17 +65,16 @@ def _kappa(diagnosis: Diagnosis) -> str:
         f"  method {condition.method}, {condition.certificate.kind}",
         f"  lambda_max {condition.lambda_max:.4g}, lambda_min {condition.lambda_min:.4g}, "
         f"floor {condition.floor:.2g}",
-        *_filled(_rank_sentence(diagnosis)),
-        *_filled(_resolved_sentence(diagnosis)),
+        *_filled(_rank_sentence(diagnosis, condition)),
+        *_filled(_resolved_sentence(condition)),
     ]
     if condition.below_gap:
-        lines += _filled(_gap_sentence(diagnosis))
+        lines += _filled(_gap_sentence(condition, diagnosis.rescaling))
     return "\n".join(lines)
 
 
-def _gap_sentence(diagnosis: Diagnosis) -> str:
+def _gap_sentence(condition: ConditionNumber, rescaling: float | None) -> str:
     """kappa without the eigenvalues below a gap, and whether the smallest rescales weights."""
-    condition, rescaling = diagnosis.condition, diagnosis.rescaling
     text = ", kappa is ".join(without_smallest(condition))
     assert condition.above_gap is not None
     above = condition.lambda_max / condition.above_gap[1]
@@ -84,10 +88,10 @@ def _gap_sentence(diagnosis: Diagnosis) -> str:
     )
 
 
-def _rank_sentence(diagnosis: Diagnosis) -> str:
+def _rank_sentence(diagnosis: Diagnosis, condition: ConditionNumber) -> str:
     """The rank of G, and how far it is below the shorter side of the Jacobian (k n, p)."""
     p, kn = diagnosis.parameters, diagnosis.samples * diagnosis.outputs
-    rank, source = diagnosis.condition.rank, diagnosis.condition.rank_source
+    rank, source = condition.rank, condition.rank_source
     text = f"rank {rank:,} ({source}) of p = {p:,} and k n = {kn:,}"
     if rank == min(p, kn):
         return f"{text}: as large as it can be"
@@ -101,14 +105,14 @@ def _rank_sentence(diagnosis: Diagnosis) -> str:
     )
 
 
-def _resolved_sentence(diagnosis: Diagnosis) -> str:
+def _resolved_sentence(condition: ConditionNumber) -> str:
     """Whether kappa is resolved, at an assumed rank or a lower bound, and what that means."""
-    if diagnosis.condition.resolved:
+    if condition.resolved:
         return "resolved: the smallest non-zero eigenvalue is certified to lie above its error"
-    if diagnosis.condition.bounded:
+    if condition.bounded:
         return (
             "NOT RESOLVED: this is kappa at a numerical rank, which was taken from a gap in the "
-            f"spectrum; eigenvalues below {diagnosis.condition.floor:.2g} are assumed to be zero"
+            f"spectrum; eigenvalues below {condition.floor:.2g} are assumed to be zero"
         )
     return (
         "NOT RESOLVED: the smallest eigenvalues cannot be told from zero, so kappa is a lower "
@@ -118,33 +122,46 @@ def _resolved_sentence(diagnosis: Diagnosis) -> str:
 
 def _rates(diagnosis: Diagnosis) -> str:
     """The stable and the best learning rates of gradient descent, as lines of the report."""
-    bound = "" if diagnosis.condition.bounded else "at least "
-    best = diagnosis.best_learning_rate
     limits = {"G": diagnosis.learning_rate, "H": diagnosis.hessian_learning_rate}
     known = {matrix: limit for matrix, limit in limits.items() if limit is not None}
     lines = ["learning rate of gradient descent, on quadratic models of the loss"]
     for matrix, limit in known.items():
         name = {"G": "the Gauss-Newton matrix G", "H": "the Hessian H"}[matrix]
         lines.append(f"  with {name}: stable below 2 / lambda_max({matrix}) = {limit:.4g}")
-    rate = f"{diagnosis.rate:.4g}"
-    if diagnosis.rate >= 0.999:
-        rate = f"1 - {2 / (diagnosis.condition.value + 1):.3g}"
-    lines += _filled(
+    if diagnosis.condition is not None:
+        lines += _best_rate(diagnosis, diagnosis.condition, known)
+    if diagnosis.sharpness is None and not any(
+        left_out.name == OF_HESSIAN for left_out in diagnosis.left_out
+    ):
+        lines += _filled("the limit by the Hessian, which may be lower, needs targets y")
+    return "\n".join(lines)
+
+
+def _best_rate(
+    diagnosis: Diagnosis, condition: ConditionNumber, limits: dict[str, float]
+) -> list[str]:
+    """The best constant rate with its steps, and which of the ``limits`` it is above."""
+    bound = "" if condition.bounded else "at least "
+    best, factor = diagnosis.best_learning_rate, diagnosis.rate
+    assert best is not None
+    assert factor is not None
+    rate = f"{factor:.4g}"
+    if factor >= 0.999:
+        rate = f"1 - {2 / (condition.value + 1):.3g}"
+    lines = _filled(
         f"with G at its best constant rate, {best:.4g}, each step multiplies the error by {bound}"
         f"(kappa - 1) / (kappa + 1) = {rate}: one more decimal digit takes "
         f"{bound}{diagnosis.steps_per_decade:.3g} steps"
     )
     # lambda_max(G) of a part of the samples may be smaller than that of all
-    for matrix, limit in known.items():
+    for matrix, limit in limits.items():
         if best > limit:
             lines += _filled(
                 f"that rate is above 2 / lambda_max({matrix})"
                 f"{' of all data' if matrix == 'G' else ''}, where gradient descent on the model "
                 f"with {matrix} diverges: take less than {limit:.4g}"
             )
-    if diagnosis.sharpness is None:
-        lines += _filled("the limit by the Hessian, which may be lower, needs targets y")
-    return "\n".join(lines)
+    return lines
 
 
 def _layers(diagnosis: Diagnosis) -> str:
@@ -196,6 +213,8 @@ def _verdict(diagnosis: Diagnosis) -> str:
     if len(diagnosis.layers) == 1:
         return "one layer holds every parameter"
     if any(layer.bottom is None for layer in diagnosis.layers):
+        if diagnosis.condition is None:
+            return "the shares of lambda_min come with kappa, which was not measured"
         return "the shares of lambda_min are not available: the matrix is too large"
     suspect = diagnosis.suspect
     if suspect is None:
@@ -247,11 +266,17 @@ def _remedies(diagnosis: Diagnosis) -> str:
         lines += [*_filled(_numbers(suggestion)), *_filled(suggestion.reason, 4)]
     for suggestion in not_helping:
         lines += _filled(f"does not help here ({suggestion.verdict}): {_numbers(suggestion)}")
-    left_out: dict[str, list[str]] = {}  # the names by the reason
+    left_out: dict[str, list[LeftOut]] = {}  # by the reason
     for remedy in diagnosis.left_out:
-        left_out.setdefault(remedy.reason, []).append(remedy.name)
-    for reason, names in left_out.items():
-        lines += _filled(f"not measured: {', '.join(names)}: {reason}")
+        left_out.setdefault(remedy.reason, []).append(remedy)
+    for reason, parts in left_out.items():
+        names = ", ".join(
+            part.name if part.seconds is None else f"{part.name} (about {in_words(part.seconds)})"
+            for part in parts
+        )
+        lines += _filled(f"not measured: {names}: {reason}")
+    if any(part.reason == NO_TIME for part in diagnosis.left_out):
+        lines += _filled("diagnose(.., seconds=math.inf) measures all that was left out for time")
     return "\n".join(lines)
 
 

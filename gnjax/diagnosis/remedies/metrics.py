@@ -39,8 +39,10 @@ def kronecker_metric(problem: ModelOnData, baseline: Baseline) -> Remedy:
     if not baseline.op.net.layered:
         msg = "no layer of a known type was found in the model"
         raise NotMeasurableError(msg)
-    factors = kfac(baseline.op, damping=_DAMPING * baseline.condition.lambda_max)
-    metric = partial(preconditioned, metric=factors)
+
+    def metric(op: NetworkGram) -> Operator:
+        return preconditioned(op, kfac(op, damping=_DAMPING * baseline.condition.lambda_max))
+
     steps = "Kronecker factors of every layer, as K-FAC and Shampoo have them"
     return _in_metric("the metric of K-FAC", steps, metric, problem, baseline)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -22,6 +22,9 @@ from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.protocol import Operator
 from gnjax.operators.stored.matrices import factored
 from gnjax.spectra.eigenvalues import eigenvalues
+
+if TYPE_CHECKING:
+    from gnjax.diagnosis.layer_grams import Gram
 
 HELPS, HURTS, SAME, UNKNOWN = "helps", "makes it worse", "changes little", "cannot be told"
 _WORTHWHILE = 1.1  # the least factor between kappa before and after a change that helps or hurts
@@ -52,10 +55,14 @@ class Suggestion(Result):
 
 @dataclass(frozen=True, repr=False)
 class LeftOut(Result):
-    """A remedy that cannot be measured on this model, and why."""
+    """What was not measured, such as a remedy that does not apply to the model, and why.
+
+    ``seconds`` are how long it may take, where it was left out for lack of time.
+    """
 
     name: str
     reason: str
+    seconds: float | None = None
 
 
 Measure = Callable[[], ConditionNumber]
@@ -94,12 +101,16 @@ class Baseline:
       op: G, whose network holds inputs and parameters in the working precision.
       jacobian: J / sqrt(n), (n k, p), weighted by the loss.
       suspect: the name of the layer that is most sensitive; "" where no layer stands out.
+      gram: J J^T / n, from which kappa follows for a large J; None for a small one.
+      seconds: how long kappa took, which is the forecast of a kappa after a change.
     """
 
     condition: ConditionNumber
     op: NetworkGram
     jacobian: np.ndarray
     suspect: str
+    gram: Gram | None = None
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -111,12 +122,14 @@ class Remedy:
       reason: the theorem or the argument behind it.
       variants: for each a label, and a function that computes kappa after the change.
       before: computes the kappa to compare with; None where that is kappa of the problem.
+      cost: how long each variant takes, in times of a kappa of the problem.
     """
 
     name: str
     reason: str
     variants: tuple[tuple[str, Measure], ...]
     before: Measure | None = None
+    cost: float = 1.0
 
 
 class NotMeasurableError(ValueError):
