@@ -25,6 +25,7 @@ FLOOR_OF_SQUARES = 3 + 2 * 2**0.5
 """sigma^2 / e^2 where sigma^2 equals its error (2 sigma + e) e, for a sigma that is known to e."""
 
 _CLEAR_GAP = 1e3  # neighbouring eigenvalues with at least this quotient have a gap between them
+_GOES_ON = 0.5  # of its error, above which an eigenvalue is no zero with its rounding
 INDEFINITE = 100.0  # an eigenvalue below -100 times its error shows that the matrix is indefinite
 
 
@@ -187,7 +188,10 @@ def _rank(problem: Problem, values: np.ndarray, errors: np.ndarray) -> tuple[int
     is_positive = values > errors  # certified, for each eigenvalue
     if is_positive[-1] and not facts_of(problem.op).assumed:
         return problem.size, FULL  # whatever structure says
-    bound_by_structure = problem.bound.value
+    first = int(np.argmin(is_positive))  # the largest eigenvalue that may be zero
+    goes_on = not is_positive.all() and values[first] > _GOES_ON * errors[first]
+    # Where eigenvalues fall through their errors the rank is not told by a bound, which takes work.
+    bound_by_structure = problem.size if goes_on else problem.bound.value
     contradicted = bool(is_positive[bound_by_structure:].any())
     bound = problem.size if contradicted else bound_by_structure
     if bound and is_positive[bound - 1]:

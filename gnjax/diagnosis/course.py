@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
+import jax
 import numpy as np
 
 from gnjax.diagnosis.remedies.suggestion import LeftOut
@@ -28,7 +30,8 @@ class Course:
       left_out: the stages that were left out, with the reason and the seconds that they may take.
     """
 
-    def __init__(self, watch: Watch, seconds: float, clock: Clock = time.monotonic) -> None:
+    def __init__(self, watch: Watch, seconds: float, clock: Clock | None = None) -> None:
+        clock = clock or _clock()
         self.seconds, self.left_out = seconds, list[LeftOut]()
         self._watch, self._clock, self._began = watch, clock, clock()
         self._last = 0.0
@@ -52,13 +55,19 @@ class Course:
         return value
 
     def stage(
-        self, name: str, work: Callable[[], _Value], forecast: float | None = None
+        self,
+        name: str,
+        work: Callable[[], _Value],
+        forecast: float | None = None,
+        *,
+        always: bool = False,
     ) -> _Value | None:
         """What ``work`` returns; None where the stage is left out.
 
-        That is so if its forecast is longer than the time that is left, and from Ctrl-C on.
+        That is so from Ctrl-C on, and if its forecast is longer than the time that is left, unless
+        there is ``always`` time for it.
         """
-        reason = self._refused(forecast)
+        reason = self._refused(0.0 if always else forecast, math.inf if always else self.seconds)
         if not reason:
             began = self._clock()
             with stage(name, forecast, optional=True) as this:
@@ -74,12 +83,24 @@ class Course:
         """Show a result before the diagnosis ends."""
         self._watch.say(text)
 
-    def _refused(self, forecast: float | None) -> str:
-        """Why the next stage is left out, or ""."""
+    def _refused(self, forecast: float | None, seconds: float) -> str:
+        """Why the next stage is left out, or "", where there are so many seconds for all."""
         if self._watch.interrupted:
             return STOPPED
-        left = self.seconds - self.elapsed
+        left = seconds - self.elapsed
         return NO_TIME if left <= 0 or (forecast or 0.0) > left else ""
+
+
+def _clock() -> Clock:
+    """A clock that does not go while other programs have the processor.
+
+    It is behind that of the wall where this process has had less time of the processor, which does
+    not tell how long an accelerator has worked.
+    """
+    if jax.default_backend() != "cpu":
+        return time.monotonic
+    wall, own = time.monotonic(), time.process_time()
+    return lambda: min(time.monotonic() - wall, time.process_time() - own)
 
 
 def seconds_for(multiplications: float, speed: float | None = None) -> float:

@@ -197,9 +197,10 @@ def diagnose(
       x: inputs (n, ...), or a pytree of them.
       y: targets; with them the Hessian's largest eigenvalue is computed too.
       loss: see :func:`gnjax.gauss_newton`, as for ``only`` and ``batch_size``.
-      seconds: about how much time there is. The largest eigenvalues and the shares of the layers in
-        them are computed in any case, and what follows while its forecast is within the time. What
-        was left out is in ``left_out``; ``math.inf`` leaves out nothing.
+      seconds: about how much time there is, of the processor where other programs keep it busy. The
+        largest eigenvalues and the shares of the layers in them are computed in any case, and what
+        follows while its forecast is within the time. What was left out is in ``left_out``;
+        ``math.inf`` leaves out nothing.
       seed: the seed of random start vectors, and of the random weights of the wider network that is
         tried as a remedy.
       progress: True for a bar on stderr, or lines where it is no terminal, with results as they
@@ -243,22 +244,18 @@ class _Stages:
     """The stages of a diagnosis, one after the other, and what is known after each."""
 
     def __init__(self, whole: ModelOnData, limits: Limits, course: Course, watch: Watch) -> None:
-        """Make the operators of all data and, where these are too many, of a part of them."""
+        """Make the Gauss-Newton matrix of all data; that of a part is made when its turn comes."""
         self.whole, self.limits, self.course, self.watch = whole, limits, course, watch
         self.whole_gram = course.first("reading the equations of the model", whole.gram)
-        self.problem, self.part = whole, ""
-        if not _fits(self.whole_gram, limits):
-            rows = limits.small_rows
-            self.problem, self.part = part_of_samples(whole, self.whole_gram, rows)
-        self.op = self.problem.gram() if self.part else self.whole_gram
-        self.fits = _fits(self.op, limits)
+        self.of_equations = course.last  # seconds
+        self.problem, self.part, self.op = whole, "", self.whole_gram
         self.sharpness: float | None = None
         self.layers: tuple[LayerShare, ...] = ()
 
     def diagnosis(self) -> Diagnosis:
         """The numbers of a small Jacobian at once; of a larger one what takes least time first."""
-        rows, parameters = sorted(self.op.factor_shape)
-        if self.fits and not self.part and rows**2 * parameters <= _SMALL_WORK:
+        is_small = _work_of(self.whole_gram) <= _SMALL_WORK
+        if is_small and _fits(self.whole_gram, self.limits):
             return self._of_small()
         return self._of_large()
 
@@ -285,17 +282,33 @@ class _Stages:
 
     def _of_large(self) -> Diagnosis:
         """The largest eigenvalues and the layers' shares in them first, and then the rest."""
-        op, course = self.op, self.course
+        course = self.course
         largest = self._measure_largest()
-        of_product = course.last / _PRODUCTS  # seconds, no less
-        self._measure_sharpness()
+        of_largest = course.last
+        self._measure_sharpness(of_largest)
         self._advance()
-        if not self.fits:
-            return self._without_decomposition(largest, of_product)
-        rows, parameters = op.net.samples * op.net.rows, op.net.parameters
+        if not _fits(self.whole_gram, self.limits):
+            rows = self.limits.small_rows
+            self.problem, self.part = part_of_samples(self.whole, self.whole_gram, rows)
+        if self.part:
+            name = f"reading the equations at {self.part}"
+            op = course.stage(name, self.problem.gram, self.of_equations)
+            if op is None:
+                self.part = ""
+                self._advance()
+                self._leave_out(("kappa", *_AFTER_KAPPA))
+                return self._answer(None, largest, {})
+            self.op = op
+        if not _fits(self.op, self.limits):
+            return self._without_decomposition(largest, of_largest / _PRODUCTS)
+        op, rows, parameters = (
+            self.op,
+            self.op.net.samples * self.op.net.rows,
+            self.op.net.parameters,
+        )
         work = seconds_for(rows**2 * parameters / 2 + _EIGENPAIRS * rows**3)
         name = f"kappa of {self.part or 'all samples'}"
-        forecast = work + _ENTRY * rows * parameters + _COMPILED * course.last
+        forecast = work + _ENTRY * rows * parameters + _COMPILED * of_largest
         found = course.stage(name, self._decomposed, forecast)
         if found is None:
             self._advance()
@@ -339,12 +352,12 @@ class _Stages:
         self._advance()
         return largest
 
-    def _measure_sharpness(self) -> None:
+    def _measure_sharpness(self, forecast: float | None = None) -> None:
         """lambda_max of the Hessian over all samples, where there are targets."""
         if self.whole.y is None:
             return
         work = partial(_largest, self.whole.hessian, self.limits)
-        self.sharpness = self.course.stage(OF_HESSIAN, work)
+        self.sharpness = self.course.stage(OF_HESSIAN, work, forecast, always=True)
         if self.sharpness is not None:
             stable = f": stable below {2 / self.sharpness:.4g}" if self.sharpness > 0 else ""
             self.course.say(f"lambda_max(H) = {self.sharpness:.4g}{stable}")
@@ -360,7 +373,7 @@ class _Stages:
         """
         op, jacobian = self.op, _rows_of(self.op)
         rows, parameters = jacobian.shape
-        if rows > parameters or rows**2 * parameters <= _SMALL_WORK:
+        if rows > parameters or _work_of(op) <= _SMALL_WORK:
             condition = self._kappa()
             return condition, end_eigenvectors(jacobian, condition), jacobian, None, []
         terms = layer_grams(jacobian, layer_columns(op))
@@ -452,6 +465,12 @@ def _shares(layers: Sequence[LayerShare], end: str) -> str:
     """The largest shares of an end, "top" or "bottom", in words."""
     shares = sorted(layers, key=lambda layer: -getattr(layer, end))[:_TOLD]
     return ", ".join(f"{layer.name} {getattr(layer, end):.0%}" for layer in shares)
+
+
+def _work_of(op: NetworkGram) -> float:
+    """About how many multiplications the singular values of the Jacobian take, over 4."""
+    shorter, longer = sorted(op.factor_shape)
+    return float(shorter) ** 2 * longer
 
 
 def _fits(op: NetworkGram, limits: Limits) -> bool:

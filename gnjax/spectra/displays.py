@@ -89,6 +89,8 @@ class Lines:
         self._flush()
 
     def count(self, done: int, expected: int | None, unit: str) -> None:
+        if unit == "stages" and done != expected:
+            return  # each of them has a line of its own
         self._last = self._pace.words(done, expected, unit)
         elapsed = self._clock() - self._began
         if elapsed >= self._next:

@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 
 import gnjax
+from gnjax.conditioning.condition_number import condition_of_spectrum
 from gnjax.diagnosis import diagnose as module
 from gnjax.diagnosis.course import NO_TIME, STOPPED, Course
 from gnjax.diagnosis.layer_grams import Gram, condition_by_gram, gram_of
 from gnjax.diagnosis.remedies import tried
+from gnjax.numerics.certificate import certificate
 from gnjax.numerics.rank_bound import RankBound
+from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import Watch
 
 _N = 12
@@ -54,6 +57,7 @@ def test_a_stage_is_left_out_if_its_forecast_is_longer_than_what_is_left():
     assert course.stage("too long", lambda: work(1.0), 36.0) is None
     assert course.stage("short enough", lambda: work(30.0), 35.0) == 30.0
     assert course.stage("nobody can tell how long", lambda: work(10.0)) == 10.0
+    assert course.stage("needed", lambda: 1, 100.0, always=True) == 1
     assert course.stage("late", lambda: work(1.0)) is None  # 65 of 60 seconds are gone
     assert [(part.name, part.reason, part.seconds) for part in course.left_out] == [
         ("too long", NO_TIME, 36.0),
@@ -104,19 +108,19 @@ def test_without_time_there_are_learning_rates_and_shares_and_what_the_rest_take
     assert found.learning_rate == pytest.approx(2 / largest, rel=1e-9)
     assert sum(layer.top for layer in found.layers) == pytest.approx(1)
     assert (found.condition, found.best_learning_rate, found.rate) == (None, None, None)
+    assert found.sharpness is not None
     assert (found.steps_per_decade, found.eigenvalues, found.culprit) == (None, None, None)
     names = [part.name for part in found.left_out]
     assert names == [
-        "lambda_max of the Hessian",
         "kappa of all samples",
         "kappa of each layer by itself",
         "all remedies",
     ]
-    assert found.left_out[1].seconds > 0
+    assert found.left_out[0].seconds > 0
     text = str(found)
     assert "kappa was not measured" in text
     assert "needs targets y" not in text
-    assert "not measured: lambda_max of the Hessian, kappa of all samples (about" in text
+    assert "not measured: kappa of all samples (about" in text
     assert "seconds=math.inf" in text
     again = gnjax.Diagnosis.from_json(found.to_json())
     assert again.left_out == found.left_out
@@ -170,7 +174,7 @@ def test_a_log_has_each_result_when_it_is_known(large, capfd):
         "lambda_max of G, with a network of 93 parameters",
         f"lambda_max(G) = {found.whole_lambda_max:.4g}: gradient descent",
         "shares of lambda_max: ",
-        "lambda_max of the Hessian",
+        "lambda_max of the Hessian, about ",
         f"lambda_max(H) = {found.sharpness:.4g}: stable below",
         "kappa of all samples, about ",
         f"kappa = {found.condition.value:.6g} in ",
@@ -232,3 +236,23 @@ def test_a_gram_matrix_beyond_its_rank_need_not_have_digits():
     assert kappa.rank == 10
     assert kappa.value == pytest.approx((sigma[0] / sigma[9]) ** 2, rel=1e-9)
     assert isinstance(gram_of(rows), Gram)
+
+
+@pytest.mark.parametrize(
+    ("after", "asked"),
+    [(3e-13, 0), (1e-17, 1), (-1e-17, 1)],  # a fall through the errors, and zeros with rounding
+)
+def test_a_bound_on_the_rank_is_asked_only_where_eigenvalues_end_above_their_errors(after, asked):
+    """Class: minutes for a rank modulo a prime that told nothing about an unresolved kappa."""
+    values = np.array([1.0, 1e-6, 1e-12, after])
+    spectrum = Spectrum(values, np.full(4, 4e-13), "factored", certificate(gnjax.Error(4e-13)))
+    bounds = []
+
+    def limit():
+        bounds.append(RankBound(3))
+        return bounds[-1]
+
+    kappa = condition_of_spectrum(gnjax.dense(np.eye(4)), spectrum, 4, limit)
+    assert bool(bounds) == bool(asked)
+    assert kappa.resolved == bool(asked)
+    assert kappa.rank == 3
