@@ -118,6 +118,19 @@ def rule(optimizer: str, rate: Any, warmup: Any) -> optax.GradientTransformation
     return optax.adam(now, b1=MOMENTUM) if optimizer == "Adam" else optax.sgd(now)
 
 
+def adams_metric(memory: Any) -> Any:
+    """P = (nu / (1 - b2^t))^{1/2} + eps after t steps, a tree; None before the first step.
+
+    The last step was the rate times m / P for the mean m of gradients, so that the limit of
+    stability is a number over the rate.
+    """
+    (adam, *_) = memory
+    if not int(adam.count):
+        return None
+    share = 1 - 0.999 ** int(adam.count)
+    return jax.tree.map(lambda nu: jnp.sqrt(nu / share) + 1e-8, adam.nu)
+
+
 @partial(jax.jit, static_argnames="optimizer")
 def advanced(
     start: Any, count: Any, rate: Any, warmup: Any, apply: Any, x: Any, y: Any, optimizer: str
@@ -169,13 +182,14 @@ def measure(cell: Cell) -> list[dict[str, Any]]:
         done = stop
         if not math.isfinite(loss):
             break
-        metric = state[1] if cell.optimizer == "Adam" else None
+        metric = adams_metric(state[1]) if cell.optimizer == "Adam" else None
         row = monitor(stop, (apply, state[0]), metric=metric)
         assert row is not None
         now = cell.rate * min(1.0, stop / max(cell.warmup, 1))
         rates = {"rate_now": now, "threshold": limit / now, "final_threshold": limit / cell.rate}
         ends = _known(row.sharpness, row.sharpness_error)
-        scaled = ends if metric is None else _known(row.preconditioned, row.preconditioned_error)
+        of_metric = _known(row.preconditioned, row.preconditioned_error)
+        scaled = of_metric if cell.optimizer == "Adam" else ends
         values = dict(zip(_MEASURED, (*ends, *scaled), strict=True))
         rows.append({**shared, **rates, "step": stop, "loss": loss, **values})
     return rows

@@ -27,7 +27,7 @@ _DEFAULTS = {
     "progress": {None},
     "limits": {gnjax.Limits()},
 }
-_TREES = {"diagonal_of", "optimizer_metric", "shampoo_factors"}  # return trees like the caller's
+_TREES = {"diagonal_of", "shampoo_factors"}  # return trees like the caller's
 
 
 def _public():

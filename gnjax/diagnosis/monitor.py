@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 
 from gnjax.conditioning.condition_number import condition_number
 from gnjax.diagnosis.monitor_products import (
+    InverseRoot,
     curvature_along,
     curvature_product,
     half_random,
@@ -37,6 +38,7 @@ from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
 from gnjax.numerics.validation import check_finite_number, check_known
 from gnjax.operators.curvature import gauss_newton, hessian
 from gnjax.operators.facts import symmetry_of
+from gnjax.operators.metrics.metric import SAID
 from gnjax.operators.of_networks.described import said
 from gnjax.operators.of_networks.hessian import NetworkHessian
 from gnjax.operators.of_networks.linearised import Linearised, fits
@@ -45,6 +47,7 @@ from gnjax.spectra.krylov.tracked import Tracked, tracked
 from gnjax.spectra.stochastic.probes import beyond_chance, standard_error
 
 if TYPE_CHECKING:
+    import optax
     from pandas import DataFrame
 
 _SMALL = 100  # kappa is computed by default if the smaller side of G has at most so many rows
@@ -175,6 +178,7 @@ class Monitor:
         model: Model,
         *,
         metric: PyTree | None = None,
+        optimizer: optax.GradientTransformation | None = None,
         update: PyTree | None = None,
         rate: float | None = None,
     ) -> MonitorRow | None:
@@ -183,9 +187,12 @@ class Monitor:
         Args:
           step: the number of the step.
           model: the model in evaluation mode, see :func:`gnjax.functional`.
-          metric: a tree of positive entries P like the parameters, or the state of an optimiser,
-            from which :func:`gnjax.metrics.optimizer_metric` makes one. Before the first step of
-            the optimiser there is no P, and the row has no preconditioned sharpness.
+          metric: a tree of positive entries P like the parameters; or the state of an optimiser
+            with ``optimizer`` beside it, or an ``nnx.Optimizer``, from which
+            :func:`gnjax.metrics.optimizer_metric` makes one. Before the first step of the
+            optimiser there is no P, and the row has no preconditioned sharpness.
+          optimizer: the optimiser of optax whose state ``metric`` is. Without it the metric is a
+            guess, and the row's certificate unknown.
           update: the step of the optimiser, a tree like the parameters.
           rate: the learning rate.
         """
@@ -202,15 +209,12 @@ class Monitor:
         op = self._hessian
         assert op is not None
         check_known("a monitor", op)
-        inverse_root_of_metric = None if metric is None else inverse_root(op, metric)
+        root = None if metric is None else inverse_root(op, metric, optimizer)
         row_number = len(self.history)
         linearised = self._linearised(op)
         # 2. The largest eigenvalue of each, by Lanczos from the eigenvector of the row before.
-        runs = self._tracked(linearised, inverse_root_of_metric, row_number)
-        errors = {
-            name: self._error(name, run, inverse_root_of_metric, row_number)
-            for name, run in runs.items()
-        }
+        runs = self._tracked(linearised, root, row_number)
+        errors = {name: self._error(name, run, root, row_number) for name, run in runs.items()}
         # 3. u^T H u / u^T u along the update u, and z^T H z for random vectors z, for the trace.
         # The number of the row is their seed, so that each row has vectors of its own.
         curvature = None if update is None else float(curvature_along(linearised, op.ravel(update)))
@@ -234,15 +238,13 @@ class Monitor:
         """The operator linearised once for all products of a row, where that fits in memory."""
         return Linearised(op, op.linear_maps()) if self._linearises else op
 
-    def _tracked(
-        self, op: Any, inverse_root_of_metric: jax.Array | None, row_number: int
-    ) -> dict[str, Tracked]:
+    def _tracked(self, op: Any, root: InverseRoot | None, row_number: int) -> dict[str, Tracked]:
         """Lanczos runs for the largest eigenvalue of H, of G and of P^{-1/2} H P^{-1/2}, by name.
 
-        H is ``op``, and the diagonal of P^{-1/2} is given where the third matrix is wanted. The run
-        of H starts from its eigenvector of the last row, that of G from the one of H just found,
-        and the third from its own of the last row. At every tenth row the starts are half random
-        and the runs may take all steps, so that an eigenvalue which has become the largest is seen.
+        H is ``op``, and ``root`` is P^{-1/2} where the third matrix is wanted. The run of H starts
+        from its eigenvector of the last row, that of G from the one of H just found, and the third
+        from its own of the last row. At every tenth row the starts are half random and the runs may
+        take all steps, so that an eigenvalue which has become the largest is seen.
         """
         vector = self._vectors.get("hessian")
         is_cold = vector is None or row_number % _RENEWED == 0
@@ -260,11 +262,11 @@ class Monitor:
         if self._gram is not None:
             gram = self._linearised(self._gram)
             runs["gauss_newton"] = track(partial(curvature_product, gram), start(hessian_vector))
-        if inverse_root_of_metric is not None:
+        if root is not None:
             vector = self._vectors.get("preconditioned", hessian_vector)
             if "preconditioned" not in self._vectors:  # the first row with a metric
                 track = track_fully
-            product = partial(scaled_product, op, inverse_root_of_metric)
+            product = partial(scaled_product, op, root.entries)
             runs["preconditioned"] = track(product, start(vector))
         self._vectors = {name: run.vector for name, run in runs.items()}
         return runs
@@ -298,9 +300,7 @@ class Monitor:
             gram_net = replace(self._gram.net, leaves=net.leaves, apply=net.apply)
             self._gram = replace(self._gram, net=gram_net)
 
-    def _error(
-        self, name: str, run: Tracked, inverse_root_of_metric: jax.Array | None, row_number: int
-    ) -> Error:
+    def _error(self, name: str, run: Tracked, root: InverseRoot | None, row_number: int) -> Error:
         """How far the value of a run can be from the nearest eigenvalue of the matrix ``name``.
 
         It is the residual, plus the rounding of the run, plus that of the products, which is
@@ -323,13 +323,14 @@ class Monitor:
             work = HESSIAN * op.net.written * op.net.batch
             scaling = None
             if name == "preconditioned":
-                assert inverse_root_of_metric is not None
-                scaling = partial(jnp.multiply, inverse_root_of_metric)
+                assert root is not None
+                scaling = partial(jnp.multiply, root.entries)
             multiply = Partial(curvature_product, op)
             measured = product_error(multiply, op.shape[0], op.dtype, work=work, scaling=scaling)
             rounding = _Rounding(measured, norm, row_number)
             self._roundings[name] = rounding
-        return residual + rounding.error
+        of_metric = root.evidence if root and name == "preconditioned" else SAID
+        return residual + rounding.error + of_metric
 
     def _with_condition(self, row: MonitorRow) -> MonitorRow:
         """The row with kappa of G and its certificate; the row as it is where none is wanted."""

@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from gnjax.numerics.bounded_jit import bounded_jit
-from gnjax.operators.metrics.optimisers import (
-    NoMomentsError,
-    has_optimizer_state,
-    optimizer_metric,
-)
+from gnjax.numerics.certificate import Error
+from gnjax.numerics.host import on_device
+from gnjax.operators.metrics.metric import SAID
+from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_entries
+from gnjax.operators.metrics.update_response import NoMomentsError
 from gnjax.operators.of_networks.hessian import NetworkHessian
 from gnjax.operators.protocol import Operator
 
 
-def inverse_root(op: NetworkHessian, metric: Any) -> jax.Array | None:
-    """The diagonal of P^{-1/2} for a metric P, or for the state of an optimiser.
+@dataclass(frozen=True)
+class InverseRoot:
+    """The diagonal of P^{-1/2} for a metric P, and what it rests on that this is the metric."""
+
+    entries: jax.Array  # (p,)
+    evidence: Error
+
+
+def inverse_root(op: NetworkHessian, metric: Any, optimizer: Any) -> InverseRoot | None:
+    """P^{-1/2} for a tree of entries P, or for the state of an ``optimizer``.
 
     None for an optimiser before its first step, which has no P yet.
     """
-    try:
-        tree = optimizer_metric(metric) if has_optimizer_state(metric) else metric
-    except NoMomentsError:
-        return None
-    entries = op.ravel(tree)
+    if optimizer is None and not has_optimizer_state(metric):
+        entries, evidence = op.ravel(metric), SAID
+    else:
+        try:
+            of_optimizer, evidence = optimizer_entries(op, metric, optimizer)
+        except NoMomentsError:
+            return None
+        entries = on_device(of_optimizer, op.dtype)
     if not bool((entries > 0).all()):
         msg = "the metric P has an entry that is not positive; add the optimiser's eps to it"
         raise ValueError(msg)
-    return 1 / jnp.sqrt(entries)
+    return InverseRoot(1 / jnp.sqrt(entries), evidence)
 
 
 @bounded_jit

@@ -167,13 +167,33 @@ def test_the_metric_of_an_optimiser_in_its_loop():
     monitor = gnjax.Monitor(X, Y, **OPTIONS)
     for step in range(3):
         params, state, update = trained(params, state)
-        monitor(step, (apply, params), metric=state, update=update)
-    metric = gnjax.metrics.optimizer_metric(state)
-    op = gnjax.preconditioned(gnjax.hessian((apply, params), X, Y, **OPTIONS), metric)
+        row = monitor(step, (apply, params), metric=state, optimizer=optimizer, update=update)
+    hessian = gnjax.hessian((apply, params), X, Y, **OPTIONS)
+    op = gnjax.preconditioned(hessian, state, optimizer=optimizer)
     true = np.linalg.eigvalsh(np.asarray(op.as_matrix()))[-1]
-    assert (
-        abs(monitor.history[-1].preconditioned - true) <= monitor.history[-1].preconditioned_error
-    )
+    assert abs(row.preconditioned - true) <= row.preconditioned_error
+    assert row.preconditioned_error < 0.05 * true
+
+
+def test_the_state_of_an_optimiser_alone_is_uncertified():
+    """Adamax keeps a state that looks like Adam's, and divides by other numbers."""
+    apply, params = gnjax.functional(mlp())
+    optimizer = optax.adamax(1e-2)
+    gradient = jax.tree.map(np.ones_like, params)
+    _, state = jax.jit(optimizer.update)(gradient, jax.jit(optimizer.init)(params))
+    monitor = gnjax.Monitor(X, Y, kappa=False, **OPTIONS)
+    alone = monitor(0, (apply, params), metric=state)
+    assert alone.preconditioned > 0
+    assert alone.preconditioned_error == np.inf
+    assert alone.certificate.kind == "unknown"
+    assert "pass the optimiser beside its state" in str(alone.certificate)
+    beside = monitor(1, (apply, params), metric=state, optimizer=optimizer)
+    # after gradients of ones P is the same number for all parameters: that of 0.1 / (1 - 0.9^2)
+    share = 0.1 / (1 - 0.9**2)
+    true = beside.sharpness * 1e-2 * share / 0.999
+    assert beside.preconditioned == pytest.approx(true, rel=0.02)
+    assert beside.certificate.kind == "measured"
+    assert alone.sharpness_error == pytest.approx(beside.sharpness_error, rel=10)
 
 
 @pytest.mark.parametrize("make", [optax.adam, optax.amsgrad, optax.rmsprop, optax.nadam])
@@ -182,7 +202,9 @@ def test_before_the_first_step_of_the_optimiser_a_row_has_no_preconditioned_shar
     optimizer = make(1e-2)
     monitor = gnjax.Monitor(X, Y, **OPTIONS)
     state = jax.jit(optimizer.init)(params)
-    assert monitor(0, (apply, params), metric=state).preconditioned is None
+    for beside in (None, optimizer):
+        row = monitor(0, (apply, params), metric=state, optimizer=beside)
+        assert row.preconditioned is None
     update, state = jax.jit(optimizer.update)(jax.tree.map(np.ones_like, params), state)
     row = monitor(1, (apply, optax.apply_updates(params, update)), metric=state)
     assert row.preconditioned > 0

@@ -22,6 +22,7 @@ from gnjax.operators.algebra import Algebra
 from gnjax.operators.facts import Facts, Product
 from gnjax.operators.metrics.scaling import Root, Scaling, orthogonality
 
+SAID = Error(0.0, reason="the numbers that were given are those of P")
 _EIGENVALUE_ROUNDING = 1e-13  # relative to the largest eigenvalue, for each row
 
 
@@ -191,6 +192,7 @@ class Metric(Algebra):
         ``indices`` in the vector of parameters, and ``as_matrix()``. A Kronecker block has its
         factors as ``left.matrix`` and ``right.matrix``.
       damping: what is added to the diagonal of P.
+      evidence: what it rests on that these numbers are P, as an error of size 0 or an unknown one.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> metric = gnjax.metrics.kfac(gnjax.gauss_newton(model, np.ones((5, 3))), damping=1e-3)
@@ -203,6 +205,7 @@ class Metric(Algebra):
     kind: str
     blocks: tuple[Block, ...]
     damping: float = 0.0
+    evidence: Error = SAID
 
     def __repr__(self) -> str:
         parts = "; ".join(block.kind for block in self.blocks)
@@ -252,13 +255,17 @@ class Metric(Algebra):
         """
         of_sum = gamma(1, np.dtype(float)) * float(np.abs(self._eigenvalues).max())
         moved = [float(np.abs(b.values).max()) * orthogonality(*_bases(b)) for b in self.blocks]
-        return Error(raised(max(moved) + of_sum), reason="rounding of the eigenvectors of blocks")
+        rounding = Error(
+            raised(max(moved) + of_sum), reason="rounding of the eigenvectors of blocks"
+        )
+        return rounding + self.evidence
 
     def _error(self, norm: float) -> Error:
         """The rounding of the eigenvectors in the precision of products, and of their products."""
         del norm
         level = spectral_error(self.parameters, self.dtype) * float(np.abs(self._eigenvalues).max())
-        return Error(raised(level), MEASURED, reason="rounding of products with eigenvectors")
+        rounding = Error(raised(level), MEASURED, reason="rounding of products with eigenvectors")
+        return rounding + self.evidence
 
     def _trace(self) -> tuple[float, Error]:
         """The sum of the eigenvalues, with their errors and the rounding of the sum."""

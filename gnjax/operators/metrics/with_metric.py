@@ -7,9 +7,9 @@ curvature is P^{-1/2} A P^{-1/2}. P is S^{-2} for the S that is stored, see
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +36,7 @@ from gnjax.operators.facts import (
     trial_magnitude,
 )
 from gnjax.operators.metrics.exact import exact_blocks, exact_diagonal, on_parameters
-from gnjax.operators.metrics.metric import Metric, diagonal_block, matrix_block
+from gnjax.operators.metrics.metric import SAID, Metric, diagonal_block, matrix_block
 from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_metric
 from gnjax.operators.metrics.scaling import Scaling
 from gnjax.operators.of_networks.network_gram import NetworkGram
@@ -45,6 +45,9 @@ from gnjax.operators.protocol import Around, Operator
 from gnjax.operators.stored.diagonal import Diagonal
 from gnjax.operators.trees import ParameterTrees, network_of, takes_trees
 from gnjax.operators.unit_vectors import symmetric_columns
+
+if TYPE_CHECKING:
+    import optax
 
 _ASYMMETRY = 1e-6  # relative to the largest entry of a metric: products in float32 pass
 
@@ -62,6 +65,7 @@ class Preconditioned(Around, Algebra, ParameterTrees):
 
     op: Any
     scaling: Scaling
+    evidence: Error = field(default=SAID, metadata={"static": True})  # of the metric
 
     def facts(self) -> Facts:
         """What is known about S A S, for S = P^{-1/2} and the operator A.
@@ -145,7 +149,7 @@ class Preconditioned(Around, Algebra, ParameterTrees):
                 error_of_factor = self._measured.whole.scaled(self.op.scale**0.5)
             else:
                 error_of_factor = factorisation.error().scaled(raised(self.scaling.norm))
-            return error_of_factor + self._rounding(self._length)
+            return error_of_factor + self._rounding(self._length) + self.evidence
 
         return Factorisation(factorisation.shape, form, error)
 
@@ -180,7 +184,7 @@ class Preconditioned(Around, Algebra, ParameterTrees):
         size, norm_of_s, norm_of_inverse = abs(float(norm)), self.scaling.norm, self.scaling.inverse
         error_of_op = error_of(self.op, raised(size * norm_of_inverse * norm_of_inverse))
         rounding = self._rounding(size * (self.shape[0] ** 0.5))  # for the Frobenius norm
-        return error_of_op.scaled(raised(norm_of_s * norm_of_s)) + rounding
+        return error_of_op.scaled(raised(norm_of_s * norm_of_s)) + rounding + self.evidence
 
     def _rounding(self, length: float) -> Error:
         """The rounding of products with S whose results have the Frobenius norm ``length``."""
@@ -189,20 +193,28 @@ class Preconditioned(Around, Algebra, ParameterTrees):
 
 
 def preconditioned(
-    op: Operator, metric: str | Operator | PyTree, *, damping: float = 0.0
+    op: Operator,
+    metric: str | Operator | PyTree,
+    *,
+    optimizer: optax.GradientTransformation | None = None,
+    damping: float = 0.0,
 ) -> Preconditioned:
     """P^{-1/2} A P^{-1/2} for a metric P on the parameters; its kappa is certified as that of A.
 
     Args:
       op: an operator A on the parameters of a network; or a Gauss-Newton matrix or NTK on the side
         of the outputs, J J^T, which becomes J P^{-1} J^T.
-      metric: P, in one of three forms. A name: "diagonal" for diag(A), "layers" for the diagonal
+      metric: P, in one of four forms. A name: "diagonal" for diag(A), "layers" for the diagonal
         blocks of the layers. An operator: a :class:`gnjax.metrics.Metric`, such as
         :func:`gnjax.metrics.kfac` makes, ``gnjax.diagonal(entries)``, or any other for a few
-        thousand parameters. A tree: positive diagonal entries like the parameters, or a state of
-        optax's Adam, RMSprop or Adagrad, which has them (see :func:`optimizer_metric` for constants
-        other than optax's defaults). The root S of P^{-1} is made of these numbers and stored, and
-        P is S^{-2}, which differs from the matrix of these numbers by rounding.
+        thousand parameters. A tree: positive diagonal entries like the parameters. An optimiser's
+        state with ``optimizer=`` beside it, or an ``nnx.Optimizer`` or ``TrainState``, which hold
+        both; see :func:`gnjax.metrics.optimizer_metric`. The root S of P^{-1} is made of these
+        numbers and stored, and P is S^{-2}, which differs from the matrix of these numbers by
+        rounding.
+      optimizer: the optimiser of optax whose state ``metric`` is. It is asked how its next update
+        responds to the gradient. A state alone does not say which optimiser divides by it, and the
+        answer is uncertified.
       damping: a number that is added to the diagonal of P.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
@@ -217,18 +229,20 @@ def preconditioned(
     inner = on_parameters(op)
     net = network_of(inner, "a metric is")
     added = check_damping(damping)
-    p = _metric(inner, net, metric)
+    p = _metric(inner, net, metric, optimizer)
     if p.parameters != net.parameters:
         msg = (
             f"the metric is on {p.parameters} parameters, and the operator on "
             f"{net.parameters}; make both with the same only= and mask="
         )
         raise ValueError(msg)
-    return Preconditioned(op, p.scaling(op.dtype, added))
+    return Preconditioned(op, p.scaling(op.dtype, added), p.evidence)
 
 
-def _metric(op: Any, net: Network, metric: Any) -> Metric:
+def _metric(op: Any, net: Network, metric: Any, optimizer: Any) -> Metric:
     """The metric P from a form in which :func:`preconditioned` takes it."""
+    if optimizer is not None or has_optimizer_state(metric):
+        return optimizer_metric(op, metric, optimizer)
     if isinstance(metric, Metric):
         return metric
     if isinstance(metric, str) and metric == "layers":
@@ -257,19 +271,17 @@ def _metric(op: Any, net: Network, metric: Any) -> Metric:
 
 
 def _entries(op: Any, net: Network, metric: Any) -> np.ndarray:
-    """The diagonal (p,) of a diagonal P: from a name, an operator, a tree, or a state of optax."""
+    """The diagonal (p,) of a diagonal P: from a name, an operator, or a tree."""
     if isinstance(metric, str):
         if metric != "diagonal":
             msg = (
                 f"metric={metric!r} is neither 'diagonal' nor 'layers'; for that of an optimiser "
-                "pass its state, as opt_state of optax"
+                "pass its state, as opt_state of optax, and optimizer="
             )
             raise ValueError(msg)
         return exact_diagonal(op)
     if isinstance(metric, Diagonal):
         return np.asarray(metric.entries, np.float64)
-    if has_optimizer_state(metric):
-        metric = optimizer_metric(metric)
     try:
         params = jax.tree.unflatten(net.structure, net.leaves)
         # a complex parameter counts as two real ones, with one entry for both
