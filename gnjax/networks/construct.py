@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import jaxprs, layers
-from gnjax.networks.coupling import coupling_of
+from gnjax.networks.coupling import coupling_of, evaluated_apart
 from gnjax.networks.equations.beside import compare_maxima
 from gnjax.networks.equations.rewritten import rewritten_alike
 from gnjax.networks.forms.derivatives import check_differentiable
@@ -148,6 +148,7 @@ def network(
         coupled,
         batch_size,
         lambda outputs, part: check_values(take(target, part), outputs, convex=convex),
+        checks_all=callable(target.loss),
     )
     # of coupled samples the batch is one function
     return replace(net, target=target, coupled=is_coupled, batch=n if is_coupled else batch)
@@ -302,8 +303,10 @@ def _is_coupled(
     coupled: bool | None,
     batch_size: int | None,
     check: Callable[[jax.Array, slice], None],
+    *,
+    checks_all: bool = False,
 ) -> bool:
-    """Check the outputs, and find out by evaluations whether samples are coupled.
+    """Check the outputs, and find out from equations or evaluations whether samples are coupled.
 
     Samples are coupled if an output of one depends on the others. Refused are ``coupled=False`` for
     samples that are coupled, and a ``batch_size``, which would split them.
@@ -316,10 +319,16 @@ def _is_coupled(
       coupled: what the caller declares; a declared coupling is believed.
       batch_size: how many samples the caller wants to go at once, or None.
       check: a function that is given the outputs of every batch, and which samples these are.
+        Where equations show that no samples are coupled, it is given those of the first ones.
+      checks_all: whether ``check`` needs the outputs of all samples.
     """
     if coupled or not takes_one:
         check(_outputs(net), slice(0, net.samples))
         reason = "it is declared" if takes_one else "the model does not take a single sample"
+    elif evaluated := evaluated_apart(net, coarsest, check):
+        reason = ""
+        if checks_all and evaluated < net.samples:
+            check(_outputs(net), slice(0, net.samples))
     else:
         reason = coupling_of(net, together, coarsest, check, apart=coupled is False)
     if reason and coupled is False:

@@ -2,9 +2,11 @@
 
 BatchNorm in training mode, dropout with a fixed key, a mixture of experts with a capacity and a
 graph network couple the samples, and the derivatives are those of the whole batch as one function.
-Every sample i is evaluated in its batch and alone, with its outputs F_i and their derivative T_i in
-one random direction of the parameters: a BatchNorm whose scale is zero couples samples in
-derivatives only. Rounding is measured against |F_i| + |T_i|, as the rounding of a layer acts like a
+Mostly the equations of the model show that samples are kept apart
+(:mod:`gnjax.networks.equations.apart`), and then :func:`evaluated_apart` only evaluates a few of them. Where
+they do not, every sample i is evaluated in its batch and alone, with its outputs F_i and their
+derivative T_i in one random direction of the parameters: a BatchNorm whose scale is zero couples
+samples in derivatives only. Rounding is measured against |F_i| + |T_i|, as the rounding of a layer acts like a
 relative change of its weights by a few eps.
 
 A unit at its kink may be on in one evaluation and off in the other, which changes derivatives by
@@ -28,9 +30,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import jaxprs
-from gnjax.networks.forms.samples import sample_count, windows
-from gnjax.numerics.bounded_jit import bounded_jit
-from gnjax.numerics.host import all_finite, on_host
+from gnjax.networks.equations.apart import arguments_of, keeps_apart
+from gnjax.networks.forms.refusals import RAISED
+from gnjax.networks.forms.samples import sample_count, take, windows
+from gnjax.networks.rounding.numpy_operations import values_by_numpy
+from gnjax.numerics.bounded_jit import bounded_jit, by_shapes
+from gnjax.numerics.host import all_finite, on_cpu, on_host
 
 if TYPE_CHECKING:
     from gnjax.networks.network import Network
@@ -43,6 +48,8 @@ _ROUNDING = 1024  # times eps: the rounding of long sums and deep networks stays
 _SAME = 16  # times eps: differences up to this count as rounding
 _COARSE = 0.1  # a difference this large is not rounding, not even in bfloat16
 _KINKS = 0.01  # the share of samples that may have a unit at its kink
+_EVALUATED = 1e6  # numbers that the samples write which are evaluated with NumPy
+_FEWEST = 2  # such samples
 
 
 @dataclass(frozen=True)
@@ -88,18 +95,85 @@ def coupling_of(
         in_batch, *alone = _responses(net, x, modes)
         new_outputs = in_batch[0][seen_before:]
         check(new_outputs, slice(start, start + len(new_outputs)))
-        if not all_finite(in_batch[1]):
-            msg = (
-                "the derivative of the model by its parameters is NaN or infinite for some sample, "
-                "as that of a root or a norm is at zero; add a small number there, and use "
-                "jnp.where on the argument of such a function and not on its value"
-            )
-            raise ValueError(msg)
+        _check_derivatives(in_batch[1])
         start += len(new_outputs)
         if sample_count(x) > 1 and not reason:
             alone = alone or [_each_alone(net, x)]
             reason = _judged(net, x, modes, in_batch, alone[0], limit, kink_share)
     return reason
+
+
+def evaluated_apart(
+    net: Network, coarsest: float, check: Callable[[jax.Array, slice], None]
+) -> int:
+    """How many samples were evaluated, if equations show that they are not coupled; 0 if not.
+
+    They are those of the outputs and their derivative along a direction of the parameters, so that
+    rules of their own for derivatives are seen as well. Some samples are evaluated with NumPy, for
+    ``check`` as in :func:`coupling_of`, and the first one alone, too, which shows a model that
+    reads how many samples there are. Nothing is compiled. It is 0 where that is not possible.
+    """
+    fine = coarsest <= float(jnp.finfo(jnp.float32).eps)
+    on_cpus = all(map(on_cpu, (*net.leaves, *jax.tree.leaves(net.x))))
+    if not (net.forward and fine and on_cpus):
+        return 0
+    few = int(np.clip(_EVALUATED / net.written, _FEWEST, net.samples))
+    x = net.x if few == net.samples else take(net.x, slice(0, few))
+    try:
+        if net.samples > 1 and not _kept_apart(net, x):
+            return 0
+        outputs, derivatives = _by_numpy(net, x)
+        of_first = _by_numpy(net, take(net.x, slice(0, 1))) if few > 1 else (outputs, derivatives)
+    except RAISED:  # of a model that takes its samples only all at once
+        return 0
+    check(outputs, slice(0, few))
+    _check_derivatives(derivatives)
+    limit = min(_ROUNDING * coarsest, _COARSE)
+    gaps = _gaps((outputs[:1], derivatives[:1]), of_first, limit)
+    return few if gaps.outputs <= limit else 0
+
+
+@by_shapes
+def _kept_apart(net: Network, x: Any) -> bool:
+    """Whether the equations of F and its derivative, at samples x, keep the samples apart."""
+    closed_jaxpr = _outputs_and_derivatives.of(net).trace(net, _as_numbers(net), x).jaxpr
+    return keeps_apart(closed_jaxpr, arguments_of((net, False), (net.leaves, False), (x, True)))
+
+
+def _by_numpy(net: Network, x: Any) -> Response:
+    """The outputs F (n, k) of samples x, and their derivative T (n, k), computed with NumPy."""
+    direction = _as_numbers(net)
+    closed_jaxpr = _outputs_and_derivatives.of(net).trace(net, direction, x).jaxpr
+    leaves = jax.tree.leaves((net, direction, x))
+    outputs, derivatives = values_by_numpy(closed_jaxpr.jaxpr, closed_jaxpr.consts, leaves)
+    return np.asarray(outputs), np.asarray(derivatives)
+
+
+@bounded_jit
+def _outputs_and_derivatives(net: Network, v: list[Any], x: Any) -> Response:
+    """F (n, k) at samples x and its derivative along v, arrays like the parameters; only traced."""
+    return jaxprs.pushforward(partial(net.outputs, x=x), list(net.leaves), v, forward=net.forward)
+
+
+def _as_numbers(net: Network) -> list[np.ndarray]:
+    """A random direction, arrays like the parameters, as :func:`_direction`, made with NumPy."""
+    rng, direction = np.random.default_rng(0), []
+    for leaf in map(np.asarray, net.leaves):
+        size = float(np.sqrt(np.square(leaf, dtype=np.float64).mean())) if leaf.size else 0.0
+        uniform = rng.random(leaf.shape, np.float32) * 2 - 1
+        direction.append((uniform * (abs(leaf) + (size or 1.0))).astype(leaf.dtype))
+    return direction
+
+
+def _check_derivatives(derivatives: jax.Array | np.ndarray) -> None:
+    """Refuse derivatives of the outputs that are not finite."""
+    if not all_finite(derivatives):
+        msg = (
+            "the derivative of the model by its parameters is NaN or infinite for some sample, "
+            "as that of a root or a norm is at zero; add a small number there, and use "
+            "jnp.where on the argument of such a function and not on its value"
+        )
+        raise ValueError(msg)
 
 
 def _judged(

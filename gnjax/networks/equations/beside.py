@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -11,16 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from gnjax.networks.equations.control_flow import LOOPS
 from gnjax.networks.equations.maxima import ByComparison, differentiates_maxima
 from gnjax.networks.forms.refusals import Refused
-from gnjax.networks.jaxprs import (
-    CALLS_AND_CHECKPOINTS,
-    bind,
-    coarsest_eps,
-    evaluate,
-)
-from gnjax.numerics.bounded_jit import bounded_jit, by_shapes
+from gnjax.networks.jaxprs import coarsest_eps
+from gnjax.networks.rounding.numpy_operations import values_by_numpy
+from gnjax.numerics.bounded_jit import by_shapes
 
 _ROUNDINGS = 1000.0  # in units of eps
 _COARSEST = 0.1  # formats of half the bits round so much that only this is left
@@ -29,42 +23,36 @@ _Product = tuple[list[Any], list[Any]]
 """The outputs of a function, and u^T J, by the leaves of its first argument; J is by this one."""
 
 
+@by_shapes
 def compare_maxima(name: str, function: Any, *args: Any) -> None:
-    """Check that a function with its maxima replaced computes what it did before, or refuse it.
-
-    Its outputs, and one product u^T J with its Jacobian J by the first argument, are compared with
-    those of the function as it came. If they differ in one compiled program, JAX's own maxima may
-    be at fault, and :func:`compare_by_steps` decides. A function without replaced maxima is not
-    evaluated.
+    """:func:`compare_by_steps` for a function whose maxima were replaced, once for its shapes.
 
     Args:
       name: what a refusal calls the function.
       function: what :func:`gnjax.networks.equations.rewritten.rewritten` returns: with replaced
-        maxima it is Partial(ByComparison(), f), where f is the function as it came.
+        maxima it is Partial(ByComparison(), f), where f is the function as it came. Another one is
+        not evaluated.
       args: its arguments.
     """
-    if not (isinstance(function, Partial) and isinstance(function.func, ByComparison)):
-        return
-    cotangents = _cotangents(function, *args)
-    tolerance = _tolerance(function, *args)
-    if _differing(_in_one_program(function, args, cotangents), tolerance):
+    if isinstance(function, Partial) and isinstance(function.func, ByComparison):
         compare_by_steps(name, function.args[0], *args)  # args[0] is f
 
 
 def compare_by_steps(name: str, function: Any, *args: Any) -> None:
     """Refuse a function whose outputs or derivatives change when its maxima go by comparison.
 
-    Both functions are computed one operation after the other, since XLA may round a number in two
-    ways within one program. The derivatives are u^T J with the Jacobian J by the first argument.
+    Both functions are computed one operation after the other, with NumPy: within one compiled
+    program XLA may round a number in two ways, and nothing is compiled so. The derivatives are
+    u^T J with the Jacobian J by the first argument.
     """
     as_it_came = jax.make_jaxpr(function)(*args)
     if not differentiates_maxima(as_it_came.jaxpr):
         return
-    by_comparison = jax.make_jaxpr(Partial(ByComparison(), function))(*args)
-    both = [partial(_at_leaves, equations) for equations in (by_comparison, as_it_came)]
     cotangents = _cotangents(function, *args)
-    with jax.disable_jit():  # loops, too, go step by step
-        results = [_product(by_steps, args, cotangents) for by_steps in both]
+    results = [
+        _product_by_steps(one, args, cotangents)
+        for one in (Partial(ByComparison(), function), function)
+    ]
     if differing := _differing(results, _tolerance(function, *args)):
         msg = (
             f"{differing} of {name} with its maxima chosen by comparison differ from those of "
@@ -74,42 +62,18 @@ def compare_by_steps(name: str, function: Any, *args: Any) -> None:
         raise Refused(msg)
 
 
-def _at_leaves(closed_jaxpr: Any, *args: Any) -> list[Any]:
-    """The results of a closed jaxpr for pytrees, one operation after the other."""
-    return _steps(closed_jaxpr.jaxpr, closed_jaxpr.consts, jax.tree.leaves(args))
-
-
-def _steps(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-    """The results of equations, one operation after the other, also those inside of calls."""
-    return evaluate(jaxpr, consts, args, _bind, CALLS_AND_CHECKPOINTS)
-
-
-def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
-    """The results of one equation; loops and branches have their inner equations go by steps."""
-    if eqn.primitive.name in LOOPS:
-        return LOOPS[eqn.primitive.name](_steps, eqn, operands)
-    return bind(eqn, operands)
-
-
-# What is compiled here runs once or twice, so that most of the compiler's work would be lost.
-@bounded_jit(
-    compiler_options={
-        "xla_backend_optimization_level": 0,
-        "xla_llvm_disable_expensive_passes": True,
-    }
-)
-def _in_one_program(
-    function: Any, args: tuple[Any, ...], cotangents: Sequence[Any]
-) -> list[_Product]:
-    """Outputs and u^T J of a function with maxima by comparison, and of the function as it came."""
-    return [_product(one, args, cotangents) for one in (function, function.args[0])]
-
-
-def _product(function: Callable[..., Any], args: tuple[Any, ...], cotangents: Any) -> _Product:
+def _product_by_steps(function: Any, args: tuple[Any, ...], cotangents: Any) -> _Product:
     """The floating outputs of a function, and u^T J with its Jacobian J by the first argument."""
-    first, *others = args
-    outputs, pullback = jax.vjp(lambda point: _floating(function(point, *others)), first)
-    return outputs, jax.tree.leaves(pullback(list(cotangents)))
+
+    def product(args: tuple[Any, ...]) -> _Product:
+        first, *others = args
+        outputs, pullback = jax.vjp(lambda point: _floating(function(point, *others)), first)
+        return outputs, jax.tree.leaves(pullback(list(cotangents)))
+
+    closed_jaxpr, shapes = jax.make_jaxpr(product, return_shape=True)(args)
+    results = values_by_numpy(closed_jaxpr.jaxpr, closed_jaxpr.consts, jax.tree.leaves(args))
+    outputs, derivatives = jax.tree.unflatten(jax.tree.structure(shapes), results)
+    return outputs, derivatives
 
 
 def _floating(outputs: Any) -> list[Any]:

@@ -14,11 +14,50 @@ from typing import Any
 import jax
 import numpy as np
 
-from gnjax.networks.jaxprs import bind
+from gnjax.networks.jaxprs import ALL_CALLS, bind, evaluate
 from gnjax.networks.rounding.convolutions import convolved, with_padding
 from gnjax.numerics.host import on_cpu
 
+Step = Callable[[list[Any]], list[Any]]
+"""The arguments of the body of a scan to its results."""
+
 _DTYPES = frozenset(np.dtype(kind) for kind in ("f8", "f4", "i8", "i4", "u4", "u1", "?"))
+
+
+def values_by_numpy(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+    """The results of a jaxpr for values of its constants and arguments; nothing is compiled for it.
+
+    Calls are entered, and scans go step by step. What NumPy lacks goes to JAX, see
+    :func:`result_by_numpy`.
+    """
+    return evaluate(jaxpr, consts, args, _value, ALL_CALLS)
+
+
+def _value(eqn: Any, operands: Sequence[Any]) -> Any:
+    """The results of an equation, a scan step by step where NumPy can read its operands."""
+    in_host = all(on_cpu(operand) for operand in operands if hasattr(operand, "devices"))
+    if eqn.primitive.name != "scan" or not eqn.params["length"] or not in_host:
+        return result_by_numpy(eqn, operands)
+    body = eqn.params["jaxpr"]
+    return scan_by_steps(lambda args: values_by_numpy(body.jaxpr, body.consts, args), eqn, operands)
+
+
+def scan_by_steps(step: Step, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    """The results of a ``scan`` of at least one step, whose body is the function ``step``.
+
+    ``operands`` are constants, then what is carried, then arrays with a row for each step.
+    """
+    params, consts_end = eqn.params, eqn.params["num_consts"]
+    carry_end, length = consts_end + params["num_carry"], params["length"]
+    consts, carry = list(operands[:consts_end]), list(operands[consts_end:carry_end])
+    rows_of_all, stacked = operands[carry_end:], []
+    for index in reversed(range(length)) if params["reverse"] else range(length):
+        results = step([*consts, *carry, *(array[index] for array in rows_of_all)])
+        carry = results[: len(carry)]
+        stacked.append(results[len(carry) :])
+    if params["reverse"]:
+        stacked.reverse()
+    return [*carry, *(np.stack([np.asarray(row) for row in rows]) for rows in zip(*stacked))]
 
 
 def result_by_numpy(eqn: Any, operands: Sequence[Any]) -> Any:
