@@ -18,7 +18,7 @@ from gnjax.networks.equations.rewritten import rewritten_alike
 from gnjax.networks.forms.derivatives import check_differentiable
 from gnjax.networks.forms.refusals import RAISED
 from gnjax.networks.forms.same_function import is_current
-from gnjax.networks.forms.samples import check_samples, same_size, sample_count, take
+from gnjax.networks.forms.samples import check_samples, same_size, sample_count, take, windows
 from gnjax.networks.losses import UNNAMED, Loss, check_loss
 from gnjax.networks.model import (
     Apply,
@@ -290,9 +290,9 @@ def _facts(net: Network, samples: int) -> tuple[dict[str, Any], float]:
 
 
 @bounded_jit
-def _outputs(net: Network) -> jax.Array:
-    """F(x) (n, k) of all samples as one batch."""
-    return net.outputs(net.leaves, net.x)
+def _outputs(net: Network, x: Any) -> jax.Array:
+    """F(x) (n, k) of samples x as one batch."""
+    return net.outputs(net.leaves, x)
 
 
 def _is_coupled(
@@ -323,12 +323,16 @@ def _is_coupled(
       checks_all: whether ``check`` needs the outputs of all samples.
     """
     if coupled or not takes_one:
-        check(_outputs(net), slice(0, net.samples))
+        check(_outputs(net, net.x), slice(0, net.samples))
         reason = "it is declared" if takes_one else "the model does not take a single sample"
-    elif evaluated := evaluated_apart(net, coarsest, check):
+    elif evaluated := evaluated_apart(net, together, coarsest, check):
         reason = ""
         if checks_all and evaluated < net.samples:
-            check(_outputs(net), slice(0, net.samples))
+            start = 0
+            for x, seen_before in windows(net.x, together):
+                outputs = _outputs(net, x)[seen_before:]
+                check(outputs, slice(start, start + len(outputs)))
+                start += len(outputs)
     else:
         reason = coupling_of(net, together, coarsest, check, apart=coupled is False)
     if reason and coupled is False:

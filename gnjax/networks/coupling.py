@@ -3,11 +3,12 @@
 BatchNorm in training mode, dropout with a fixed key, a mixture of experts with a capacity and a
 graph network couple the samples, and the derivatives are those of the whole batch as one function.
 Mostly the equations of the model show that samples are kept apart
-(:mod:`gnjax.networks.equations.apart`), and then :func:`evaluated_apart` only evaluates a few of them. Where
-they do not, every sample i is evaluated in its batch and alone, with its outputs F_i and their
-derivative T_i in one random direction of the parameters: a BatchNorm whose scale is zero couples
-samples in derivatives only. Rounding is measured against |F_i| + |T_i|, as the rounding of a layer acts like a
-relative change of its weights by a few eps.
+(:mod:`gnjax.networks.equations.apart`), and then :func:`evaluated_apart` evaluates only a few.
+
+Where they do not, every sample i is evaluated in its batch and alone, with its outputs F_i and
+their derivative T_i in one random direction of the parameters: a BatchNorm whose scale is zero
+couples samples in derivatives only. Rounding is measured against |F_i| + |T_i|, as the rounding of
+a layer acts like a relative change of its weights by a few eps.
 
 A unit at its kink may be on in one evaluation and off in the other, which changes derivatives by
 much and outputs by nothing. In float64 that counts as coupling, which is right and slow. What can
@@ -104,20 +105,21 @@ def coupling_of(
 
 
 def evaluated_apart(
-    net: Network, coarsest: float, check: Callable[[jax.Array, slice], None]
+    net: Network, together: int, coarsest: float, check: Callable[[jax.Array, slice], None]
 ) -> int:
     """How many samples were evaluated, if equations show that they are not coupled; 0 if not.
 
     They are those of the outputs and their derivative along a direction of the parameters, so that
     rules of their own for derivatives are seen as well. Some samples are evaluated with NumPy, for
     ``check`` as in :func:`coupling_of`, and the first one alone, too, which shows a model that
-    reads how many samples there are. Nothing is compiled. It is 0 where that is not possible.
+    reads how many samples there are. No more than ``together`` go at once. Nothing is compiled. It
+    is 0 where that is not possible.
     """
     fine = coarsest <= float(jnp.finfo(jnp.float32).eps)
     on_cpus = all(map(on_cpu, (*net.leaves, *jax.tree.leaves(net.x))))
     if not (net.forward and fine and on_cpus):
         return 0
-    few = int(np.clip(_EVALUATED / net.written, _FEWEST, net.samples))
+    few = int(np.clip(_EVALUATED / net.written, _FEWEST, together))
     x = net.x if few == net.samples else take(net.x, slice(0, few))
     try:
         if net.samples > 1 and not _kept_apart(net, x):

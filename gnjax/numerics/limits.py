@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gnjax.numerics.evidence import KINDS_OF_EVIDENCE, USUAL
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -43,6 +45,11 @@ class Limits:
       linearisation_bytes: the most memory that a linearised network may take.
       kernel_bytes: the most memory that those parts of a Jacobian may take from which a network's
         kernel is formed at once.
+      evidence: how much is done to measure the rounding of a network. "usual" takes about a fifth
+        of the time of the answer: the products of the answer are made again at numbers that are
+        moved by one rounding, and a few samples are computed with random roundings. "thorough"
+        computes all samples with random roundings (:doc:`/answers/certificates` says what only that
+        sees). "none" measures nothing: the error is unknown, and the answer says so.
 
     >>> small = gnjax.Limits(matrix_rows=2)
     >>> gnjax.condition_number(np.eye(3), method="dense", limits=small)  # doctest: +ELLIPSIS
@@ -64,6 +71,13 @@ class Limits:
     linearisation_bytes: float = 3e9
     kernel_bytes: float = 3e9  # one layer of ResNet20, with 36,864 weights, for 10,000 outputs fits
     vectors: int | None = None
+    evidence: str = USUAL
+
+    def __post_init__(self) -> None:
+        """Refuse a kind of evidence that there is not."""
+        if self.evidence not in KINDS_OF_EVIDENCE:
+            msg = f"evidence={self.evidence!r} is not one of {', '.join(KINDS_OF_EVIDENCE)}"
+            raise ValueError(msg)
 
     def basis_rows(self, size: int, itemsize: int = 8) -> int:
         """How many vectors of ``size`` numbers with ``itemsize`` bytes a Krylov basis may hold."""

@@ -22,6 +22,7 @@ from gnjax.numerics.certificate import MEASURED, Error, unknown
 from gnjax.numerics.host import length, on_device
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.scale import exponent_of
+from gnjax.numerics.stages import stage
 from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.protocol import Operator
 
@@ -141,12 +142,18 @@ def facts_of(op: Operator) -> Facts:
 
 
 def error_of(op: Operator, norm: float) -> Error:
-    """A bound on ||A as computed - A||_2 where ||A||_2 is about ``norm``; unknown if not stated."""
+    """A bound on ||A as computed - A||_2 where ||A||_2 is about ``norm``; unknown if not stated.
+
+    To measure it is a stage of its own, which Ctrl-C ends: then it is unknown.
+    """
     error = facts_of(op).error
     if error is None:
         return unknown(f"{type(op).__name__} does not state the error of its products")
     if callable(error):
-        return error(norm)
+        with stage("evidence: rounding", optional=True) as evidence:
+            return error(norm)
+        assert evidence.skipped
+        return unknown("Ctrl-C ended the measurement of the error")
     if isinstance(error, Error):
         return error
     return Error(float(error), reason="the error that the operator states")

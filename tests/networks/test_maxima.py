@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from jax.tree_util import Partial
 
 import gnjax
+from gnjax.networks import construct
 from gnjax.networks.equations import beside, maxima
 from gnjax.networks.equations.maxima import ByComparison, differentiates_maxima
 from gnjax.networks.equations.rewritten import rewritten
-from gnjax.numerics.bounded_jit import bounded_jit
+from gnjax.operators.of_networks import function_hessian
 from tests.references import jacobian
 
 _RNG = np.random.default_rng(0)
@@ -237,8 +238,9 @@ def test_a_wrong_rule_is_refused_with_the_name_of_its_function(name, what, monke
 
     monkeypatch.setattr(maxima, "_further", lambda *args: _WRONG[what](further(*args)))
     monkeypatch.setattr(maxima, "_better", better_wrongly)
-    compiled_anew = bounded_jit(beside._in_one_program.__wrapped__)
-    monkeypatch.setattr(beside, "_in_one_program", compiled_anew)
+    # without what was found for these shapes before
+    for module in (construct, function_hessian):
+        monkeypatch.setattr(module, "compare_maxima", beside.compare_maxima.__wrapped__)
     words = f"the {what} of {name.split(',')[0]} with its maxima .* please report it"
     with pytest.raises(ValueError, match=words):
         _OPERATORS[name]()
@@ -248,7 +250,7 @@ def test_a_network_without_maxima_is_not_evaluated_once_more(monkeypatch):
     def fail(*_):
         raise AssertionError
 
-    monkeypatch.setattr(beside, "_product", fail)
+    monkeypatch.setattr(beside, "_product_by_steps", fail)
     gnjax.ntk(gnjax.models.MLP((3, 4, 2), activation="relu", key=jax.random.key(0)), _X[:, :3])
 
 

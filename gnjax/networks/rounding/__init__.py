@@ -1,12 +1,16 @@
 """How large the rounding errors of a network's Jacobian and of symmetric products are, measured."""
 
+from gnjax.networks.rounding.chosen_samples import is_small
 from gnjax.networks.rounding.errors import (
     JacobianErrors,
     MeasuredProduct,
     draws,
+    error_of_all,
     jacobian_error,
+    look_at_both,
     measured,
     measured_product,
+    product_by_looks,
     product_error,
     product_probes,
     reason_of,
@@ -26,6 +30,7 @@ from gnjax.networks.rounding.formed import (
     probe_rows,
     watched,
 )
+from gnjax.networks.rounding.looks import SecondLook, moved_network, remembered, second_look
 
 __all__ = [
     "MISTAKE",
@@ -34,20 +39,28 @@ __all__ = [
     "JacobianErrors",
     "MeasuredProduct",
     "OtherPrograms",
+    "SecondLook",
     "checked",
     "direction",
     "draws",
+    "error_of_all",
     "forms_of_images",
     "forms_of_kernel",
     "forms_of_products",
     "forms_of_rows",
+    "is_small",
     "jacobian_error",
+    "look_at_both",
     "measured",
     "measured_product",
+    "moved_network",
     "probe_rows",
+    "product_by_looks",
     "product_error",
     "product_probes",
     "reason_of",
+    "remembered",
+    "second_look",
     "watched",
     "with_sums",
 ]

@@ -31,19 +31,22 @@ import numpy as np
 from jax.tree_util import Partial
 
 from gnjax.networks.equations.rewritten import is_widened
-from gnjax.networks.forms.samples import sample_count
+from gnjax.networks.forms.samples import sample_count, take
 from gnjax.networks.jacobians import SMALL, jacobian
 from gnjax.networks.jaxprs import most_bytes, narrowest
 from gnjax.networks.network import Network, backward, forward
+from gnjax.networks.rounding.chosen_samples import samples_looked_at
 from gnjax.networks.rounding.few_samples import (
     in_small_batches,
     plain_backward,
     total_rounding,
 )
-from gnjax.networks.rounding.formed import SAFETY, Forms, direction, forms_of_images
+from gnjax.networks.rounding.formed import SAFETY, Forms, direction, forms_of_images, probe_rows
+from gnjax.networks.rounding.looks import SecondLook, first_look, remembered, some_samples
 from gnjax.networks.rounding.monte_carlo import products_and_changes
 from gnjax.networks.rounding.random_signs import Loops
 from gnjax.numerics.certificate import MEASURED, Error, unknown
+from gnjax.numerics.evidence import THOROUGH, evidence
 from gnjax.numerics.host import dot, length, on_device, on_host
 from gnjax.numerics.memory.free import free_memory
 from gnjax.numerics.rounding import unit_roundoff
@@ -55,6 +58,7 @@ _LARGE = 1e8  # for vectors of more bytes the free memory is checked
 _COPIES = 2  # of the arrays of an evaluation: as they are and with random roundings
 _SEED = 0
 _SAFETY_OF_FEW = 16.0  # three draws of one direction are smaller than so with probability 3e-4
+_UNLIKE_OTHERS = 2.0  # by so much more samples that are not looked at may err
 _SHARED = 4.0  # an error up to this times that of backward products is shared among parts
 _FEW_SAMPLES = 32  # whose sums err by less than is measured
 _NETWORK = "rounding of the network, by Monte Carlo arithmetic"
@@ -90,6 +94,11 @@ class MeasuredProduct(NamedTuple):
     size: float
     images: np.ndarray | None = None
 
+    def scaled(self, factor: float) -> MeasuredProduct:
+        """The same for ``factor`` times the matrix."""
+        images = None if self.images is None else factor * self.images
+        return MeasuredProduct(self.error.scaled(factor), factor * self.size, images)
+
     def error_beside(self, others: Iterable[np.ndarray]) -> Error:
         """A bound on the error that also holds for other programs that multiply by this matrix.
 
@@ -99,7 +108,8 @@ class MeasuredProduct(NamedTuple):
         """
         if self.images is None:
             return self.error
-        differences = ((other - self.images).T for other in others)  # (j, n) for each program
+        # (j, n) for each program, by as many vectors as it has multiplied
+        differences = ((other - self.images[:, : other.shape[1]]).T for other in others)
         largest = max(
             (_root_mean_square([length(v) for v in vectors]) for vectors in differences),
             default=0.0,
@@ -152,33 +162,47 @@ def measured(
       seed: chooses the random signs and vectors.
       scaling: v -> S v with a symmetric matrix S (p, p); all bounds are then about J S.
     """
-    net = in_small_batches(net)
-    together = min(net.batch, net.samples)
-    work = net.written * together
-    rows = net.samples * net.rows
-    count = draws(work, rows)
+    chosen, rows = samples_looked_at(net), net.samples * net.rows
+    # the Frobenius norm of J over that of its rows for which there are probes
+    raised = 1.0 if chosen is None else math.sqrt(net.samples / len(chosen))
+    probes_of_all = probe_rows(net).reshape(-1, net.samples, net.rows)
+    of_all = chosen is None or evidence() == THOROUGH
+    if of_all:
+        net = in_small_batches(net)
+    else:
+        x, target = take((net.x, net.target), chosen)
+        net = replace(net, x=x, target=target, batch=len(chosen))
+        probes_of_all = probes_of_all[:, chosen]
+    count = draws(net.written * min(net.batch, net.samples), rows)
     rng = np.random.default_rng(seed)
     seen = _Seen(np.zeros(net.parameters if parts else 0))
     # an estimate of ||E||_F
     total, unmeasured = total_rounding(
         net,
+        probes_of_all,
         lambda batch, probes: _batch_error(net, batch, rng, count, scaling, probes, seen),
         rng,
     )
     for batch, probes in unmeasured:  # J^T u is a sum over all samples
+        if not probes.any():
+            continue
         for index, product in enumerate(plain_backward(net, *batch, on_device(probes))):
             seen.images[index] += on_host(_scaled(scaling, product))
     images = np.stack(list(seen.images.values()))
-    by_backward = _root_mean_square([length(image) for image in images])  # ||J||_F
-    size = max(by_backward, seen.size)
+    of_chosen = _root_mean_square([length(image) for image in images])
+    by_backward = raised * of_chosen  # ||J||_F
+    size = max(by_backward, seen.size if of_all else raised * seen.size)
     backward_error, part_errors = length(seen.columns), []  # ||E||_F by products J^T u
+    error_seen = total
+    if not of_all:
+        total *= _UNLIKE_OTHERS * raised
     reason = reason_of(net)
     for part in parts:
-        located = 0 < total <= _SHARED * backward_error < math.inf
+        located = 0 < error_seen <= _SHARED * backward_error < math.inf
         share = length(seen.columns[part]) / backward_error if located else 1.0
         # Two products alone may be much shorter than most are; those with parts are alike in that.
         part_size = _root_mean_square([length(image[part]) for image in images])
-        in_whole = part_size / by_backward * size if by_backward else size
+        in_whole = part_size / of_chosen * size if of_chosen else size
         entries = rows * len(part)
         error = _bound(share * total, entries, net.narrowest, reason, seen.loops, in_whole)
         part_errors.append(error)
@@ -202,14 +226,15 @@ class _Seen:
     loops: Loops = field(default_factory=Loops)
 
 
-def product_probes(size: int, dtype: jnp.dtype) -> jax.Array:
+def product_probes(size: int, dtype: jnp.dtype, most: int = _FEWEST) -> jax.Array:
     """The first j random vectors (n, j) by which :func:`measured_product` multiplies a matrix.
 
-    Of vectors of 1e8 bytes or more there is one. ``size`` is n.
+    Of vectors of 1e8 bytes or more there is one, and else ``most``. ``size`` is n.
     """
     rng = np.random.default_rng(_SEED)
     first = direction(rng, (size,), dtype)
-    others = (direction(rng, (size,), dtype) for _ in range(_compared_count(first) - 1))
+    count = min(most, _compared_count(first))
+    others = (direction(rng, (size,), dtype) for _ in range(count - 1))
     return on_device(np.stack([first, *others], axis=1))
 
 
@@ -270,9 +295,69 @@ def measured_product(
     return MeasuredProduct(error, image_size, compared)
 
 
+def product_by_looks(
+    net: Network,
+    images: np.ndarray,
+    moved_product: Callable[[jax.Array], jax.Array],
+    *,
+    scale: float,
+    name: str,
+    second_look: Callable[[], SecondLook],
+) -> MeasuredProduct:
+    """The usual evidence for a symmetric matrix A of a network, see :mod:`.looks`.
+
+    Args:
+      net: the network, whose parameters the matrix is about.
+      images: the products (p, j) of A with the first of :func:`product_probes`, by the program
+        that the answer uses.
+      moved_product: multiplies with the matrix of :func:`.looks.moved_network`, by the same one.
+      scale: the factor of A beside the matrix of the second look.
+      name: which matrix of the network it is; what the second look saw is remembered by it.
+      second_look: makes the second look.
+    """
+    size = _root_mean_square([length(image) for image in images.T])
+    if not math.isfinite(size):
+        return MeasuredProduct(unknown("a product is not finite"), size, images)
+    probes = on_host(product_probes(net.parameters, net.dtype, images.shape[1]))
+    first = first_look(images, moved_product, probes)
+    second: SecondLook = remembered(name, net, second_look)
+    loops = Loops()
+    loops.lost = second.loops
+    largest = _SAFETY_OF_FEW / SAFETY * max(first, second.scaled(scale).of_all(size))
+    reason = f"{reason_of(net)} of some samples and by products at numbers moved by one rounding"
+    error = _bound(largest, net.parameters**2, net.narrowest, reason, loops, size)
+    return MeasuredProduct(error, size, images)
+
+
 def product_error(product: Callable[..., jax.Array], *args: Any, **options: Any) -> Error:
     """The bound of :func:`measured_product`."""
     return measured_product(product, *args, **options).error
+
+
+def look_at_both(net: Network, products: Sequence[Partial], evaluations: int) -> SecondLook:
+    """The second look at several ways to multiply with the same matrix of a network.
+
+    Their rounding counts, and if it does not explain how far their products are apart, that
+    distance counts. Every ``product(v, x, target)`` is that with the part of samples x.
+    """
+    batch, share = some_samples(net, evaluations, np.random.default_rng(_SEED))
+    work = evaluations * net.written * sample_count(batch[0])
+    measured_products = [
+        measured_product(product, net.parameters, net.dtype, batches=[batch], work=work)
+        for product in products
+    ]
+    error = error_of_all(measured_products)
+    size = max(product.size for product in measured_products)
+    return SecondLook(size, error.value / SAFETY, share, 0.0)
+
+
+def error_of_all(products: Sequence[MeasuredProduct]) -> Error:
+    """The largest error of several ways to multiply with one matrix, or how far they are apart.
+
+    Products that had no room in memory have no ``images``.
+    """
+    *others, worst = sorted(products, key=lambda product: product.error.value)
+    return worst.error_beside([p.images for p in others if p.images is not None])
 
 
 def _lacks_memory(count: int, equations: Any, v: np.ndarray) -> str:
@@ -360,13 +445,14 @@ def _batch_error(
         forward_changes.append(length(change))
     seen.size = math.hypot(seen.size, _root_mean_square([length(i) for i in forward_images]))
     us = [direction(rng, shape, net.dtype) for _ in range(count)]
-    us[: len(probes)] = probes  # matrices formed from J are compared at these vectors
+    # matrices formed from J are compared at these vectors, which are zero for some samples
+    us[: len(probes)] = [probe if probe.any() else u for probe, u in zip(probes, us, strict=False)]
     backward_pairs = products_and_changes(
         Partial(_backward, net), rng, us, [batch], work=work, loops=seen.loops
     )
     for index, (u, pair) in enumerate(zip(us, backward_pairs, strict=True)):
         image, change = (on_host(_scaled(scaling, array)) for array in pair)
-        if index < len(probes):
+        if index < len(probes) and probes[index].any():
             seen.images[index] = seen.images[index] + image
         backward_changes.append(length(change))
         gaps += [

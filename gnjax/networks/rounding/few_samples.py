@@ -19,7 +19,7 @@ import numpy as np
 from gnjax.networks.forms.samples import take, windows
 from gnjax.networks.jaxprs import equations, floats
 from gnjax.networks.network import Network, backward, forward, sample_batches
-from gnjax.networks.rounding.formed import direction, probe_rows
+from gnjax.networks.rounding.formed import direction
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import on_host
 
@@ -36,16 +36,17 @@ _Measure = Callable[[Any, np.ndarray], float]
 
 
 def total_rounding(
-    net: Network, measure: _Measure, rng: np.random.Generator
+    net: Network, vectors: np.ndarray, measure: _Measure, rng: np.random.Generator
 ) -> tuple[float, Iterable[_Batch]]:
     """An estimate of ||E||_F for the computed J + E of a network, and the batches left unmeasured.
+
+    ``vectors`` (m, n, r) are those of ``probe_rows``.
 
     ``measure`` gives ||E_b||_F for the rows E_b of a batch b. Of a large problem those samples are
     measured that float32 changes most, and some batches that ``rng`` draws. For the others, with
     changes c by float32, q |c| stands for the error, with the largest q = ||E_b||_F / |c_b| of a
     random batch. All samples are measured where these quotients differ by a factor above 30.
     """
-    vectors = probe_rows(net).reshape(-1, net.samples, net.rows)
     starts = range(0, net.samples, net.batch)
     vectors_of_batches = [vectors[:, start : start + net.batch] for start in starts]
     batches = list(zip(sample_batches(net, net.target), vectors_of_batches, strict=True))

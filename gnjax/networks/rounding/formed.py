@@ -28,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks.network import Network
+from gnjax.networks.rounding.chosen_samples import samples_looked_at
 from gnjax.numerics.certificate import MEASURED, Error, unknown, weakest
 from gnjax.numerics.host import dot, length, on_host, product_on_host, size_of
 from gnjax.numerics.rounding import unit_roundoff
@@ -48,10 +49,18 @@ def direction(rng: np.random.Generator, shape: tuple[int, ...], dtype: jnp.dtype
 
 
 def probe_rows(net: Network) -> np.ndarray:
-    """m random vectors u (m, n r) for the r rows of J of each sample, the same in all calls."""
-    rng = np.random.default_rng(17)  # any fixed seed
-    shape = (net.samples * net.rows,)
-    return np.stack([direction(rng, shape, net.dtype) for _ in range(_PROBES)])
+    """m random vectors u (m, n r) for the r rows of J of each sample, the same in all calls.
+
+    They are zero but for the samples on which rounding is measured, see :mod:`.chosen_samples`.
+    """
+    rng, chosen = np.random.default_rng(17), samples_looked_at(net)  # any fixed seed
+    if chosen is None:
+        shape = (net.samples * net.rows,)
+        return np.stack([direction(rng, shape, net.dtype) for _ in range(_PROBES)])
+    rows = np.zeros((_PROBES, net.samples, net.rows), net.dtype)
+    for row in rows:
+        row[chosen] = direction(rng, (len(chosen), net.rows), net.dtype)
+    return rows.reshape(_PROBES, -1)
 
 
 @dataclass(frozen=True)
@@ -178,6 +187,12 @@ class OtherPrograms:
             jnp.matmul(matrix, self._probes, precision="highest")
         )
         return matrix
+
+    def image(self, product: _Product) -> np.ndarray:
+        """The products (n, j) of the probes, one vector after the other, which are noted."""
+        shape = self._probes.shape[:1]
+        self.images["", shape] = self._products_with_probes(product, shape)
+        return self.images["", shape]
 
     def watched(self, product: _Product, name: str = "") -> _Product:
         """A function that computes ``product(v)`` and notes the products with the probes as well.

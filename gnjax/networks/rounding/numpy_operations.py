@@ -57,7 +57,10 @@ def scan_by_steps(step: Step, eqn: Any, operands: Sequence[Any]) -> list[Any]:
         stacked.append(results[len(carry) :])
     if params["reverse"]:
         stacked.reverse()
-    return [*carry, *(np.stack([np.asarray(row) for row in rows]) for rows in zip(*stacked))]
+    return [
+        *carry,
+        *(np.stack([np.asarray(row) for row in rows]) for rows in zip(*stacked, strict=True)),
+    ]
 
 
 def result_by_numpy(eqn: Any, operands: Sequence[Any]) -> Any:

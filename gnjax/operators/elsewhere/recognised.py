@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import Error
+from gnjax.numerics.evidence import gathering
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.validation import check_finite_number, check_known
 from gnjax.operators.elsewhere.black_box import black_box
@@ -89,7 +90,7 @@ def one_operator(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     Every public function wears it that asks an operator and takes no model, since people write
     ``f(model, x)``. Other arguments that ``function`` takes by position, as the vectors of
-    ``certify``, stay as they are.
+    ``certify``, stay as they are. Within it the evidence of its ``limits`` is asked for.
     """
     parameters = inspect.signature(function).parameters.values()
     keywords = [each.name for each in parameters if each.kind == inspect.Parameter.KEYWORD_ONLY]
@@ -106,7 +107,11 @@ def one_operator(function: Callable[_P, _R]) -> Callable[_P, _R]:
                 f"x it is gnjax.{name}({call})"
             )
             raise TypeError(msg)
-        return function(*args, **options)
+        limits = options.get("limits")
+        if not isinstance(limits, Limits):
+            return function(*args, **options)
+        with gathering(limits.evidence):
+            return function(*args, **options)
 
     return checked
 

@@ -6,12 +6,13 @@ H_F = 1/n sum_i sum_c (d loss / d f_c) nabla^2 F_c(x_i)    (Eq 17)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.tree_util import Partial
 
 from gnjax.networks.forms.derivatives import check_second_derivative
@@ -32,13 +33,19 @@ from gnjax.networks.outputs.targets import Target, loss_sum
 from gnjax.networks.rounding import (
     MeasuredProduct,
     OtherPrograms,
+    is_small,
     measured_product,
+    moved_network,
+    product_by_looks,
     product_probes,
     reason_of,
+    second_look,
     with_sums,
 )
 from gnjax.numerics.bounded_jit import bounded_jit
-from gnjax.numerics.certificate import Error
+from gnjax.numerics.certificate import Error, unknown
+from gnjax.numerics.evidence import NONE, NOT_ASKED, THOROUGH, evidence
+from gnjax.numerics.host import length
 from gnjax.numerics.scale import exponent_of
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.facts import Facts, Product
@@ -73,7 +80,7 @@ class NetworkHessian(Algebra, ParameterTrees):
             error=self.error,
             symmetric=True,
             forms_cheaply=True,
-            magnitude=lambda: exponent_of(self._measured.size / float(self.net.total)),
+            magnitude=self._magnitude,
             product=self._product,
             in_float32=partial(linearised.linearised_in_float32, self),
             in_float64=partial(recast_in_float64, self),
@@ -107,21 +114,35 @@ class NetworkHessian(Algebra, ParameterTrees):
         """The error of the products from the rounding of the network, measured.
 
         Other programs for the same products, such as that which formed the matrix, are compared
-        with those by which the error was measured, which are products with ``total`` times H.
+        with those by which the error was measured.
         """
-        total = float(self.net.total)
-        sums = (total * images for images in self._others.images.values())
-        measured = self._measured.error_beside(sums).scaled(1.0 / total)
-        return with_sums(measured, self.net, norm)
+        kind = evidence()
+        if kind == NONE:
+            return unknown(NOT_ASKED)
+        measured = self._of_all_samples if kind == THOROUGH or self._is_small else self._by_looks
+        error = measured.error_beside(self._others.images.values())
+        return with_sums(error, self.net, norm)
+
+    def _magnitude(self) -> int | None:
+        """The exponent e with 2^e near the norm, by the first products that are made anyway."""
+        if self._is_small:
+            return exponent_of(self._of_all_samples.size)
+        return exponent_of(length(self._images))
+
+    @property
+    def _is_small(self) -> bool:
+        """Whether all samples are computed in Monte Carlo arithmetic before anything else."""
+        return is_small(self.net, HESSIAN)
 
     @cached_property
     def _others(self) -> OtherPrograms:
-        """The other programs that multiply with H, and their products with random vectors."""
-        return OtherPrograms(partial(product_probes, self.net.parameters, self.dtype))
+        """The programs that multiply with H, and their products with random vectors."""
+        most = 3 if self._is_small else 1
+        return OtherPrograms(partial(product_probes, self.net.parameters, self.dtype, most))
 
     @cached_property
-    def _measured(self) -> MeasuredProduct:
-        """Products with total H at random vectors, with their measured rounding."""
+    def _of_all_samples(self) -> MeasuredProduct:
+        """Products with H at random vectors, with their rounding by Monte Carlo arithmetic."""
         net = self.net
         return measured_product(
             Partial(product_of_batch, self),
@@ -130,7 +151,32 @@ class NetworkHessian(Algebra, ParameterTrees):
             batches=list(sample_batches(net, net.target)),
             work=HESSIAN * net.written * net.batch,
             reason=reason_of(net),
+        ).scaled(1.0 / float(net.total))
+
+    @cached_property
+    def _by_looks(self) -> MeasuredProduct:
+        """A product with H at a random vector, with its rounding by the usual two looks."""
+        net = self.net
+        moved = replace(self, net=moved_network(net))
+        return product_by_looks(
+            net,
+            self._images,
+            moved._multiplied,
+            scale=1.0 / float(net.total),
+            name="H_F" if self.functional else "H",
+            second_look=lambda: second_look(Partial(product_of_batch, self), net, HESSIAN),
         )
+
+    @cached_property
+    def _multiplied(self) -> Product:
+        """v -> H v for many products: with the gradient linearised once, where that fits."""
+        ready = linearised.linearised(self)
+        return multiplied(self) if ready is self else self.prepared_by(ready)
+
+    @cached_property
+    def _images(self) -> np.ndarray:
+        """The products (p, j) of H with the first random vectors."""
+        return self._others.image(self._multiplied)
 
     def objective(self, x: InputTree, target: Target | None, leaves: list[jax.Array]) -> jax.Array:
         """The function of the leaves whose Hessian is meant: the weighted sum of losses.
@@ -165,9 +211,8 @@ class NetworkHessian(Algebra, ParameterTrees):
         return sum_of(columns(net, product, v, evaluations=HESSIAN) for product in products)
 
     def _product(self) -> Product:
-        """v -> H v for many products: with the gradient linearised once, where that fits."""
-        ready = linearised.linearised(self)
-        return self._others.watched(multiplied(self) if ready is self else self.prepared_by(ready))
+        """v -> H v for many products, which notes what it gives for random vectors."""
+        return self._others.watched(self._multiplied)
 
     def prepared_by(self, ready: Operator) -> Product:
         """The product with the operator linearised: nothing makes it faster."""

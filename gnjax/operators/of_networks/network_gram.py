@@ -31,25 +31,34 @@ from gnjax.networks.null_space.ranks import rank_bounds
 from gnjax.networks.outputs.hessians import has_root
 from gnjax.networks.outputs.targets import Target
 from gnjax.networks.rounding import (
+    SAFETY,
     Forms,
     JacobianErrors,
     MeasuredProduct,
     OtherPrograms,
+    SecondLook,
     checked,
+    error_of_all,
     forms_of_images,
     forms_of_kernel,
     forms_of_products,
     forms_of_rows,
+    is_small,
+    look_at_both,
     measured,
     measured_product,
+    moved_network,
     probe_rows,
+    product_by_looks,
     product_probes,
     reason_of,
+    remembered,
     watched,
     with_sums,
 )
-from gnjax.numerics.certificate import MEASURED, Error
-from gnjax.numerics.host import on_device, on_host, times_number, wide
+from gnjax.numerics.certificate import MEASURED, Error, unknown
+from gnjax.numerics.evidence import NONE, NOT_ASKED, THOROUGH, evidence
+from gnjax.numerics.host import length, on_device, on_host, times_number, wide
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.scale import exponent_of
 from gnjax.numerics.validation import check_known
@@ -105,7 +114,7 @@ class NetworkGram(Algebra, ParameterTrees):
                 rows**2 * columns / 2 if self.side == "parameters" else kernels.gram_work(self.net)
             ),
             magnitude=self._magnitude,
-            product=lambda: self.prepared_by(linearised.linearised(self)),
+            product=lambda: self._storing(self._linearised),
             in_float32=partial(linearised.linearised_in_float32, self),
             in_float64=partial(recast_in_float64, self),
             network=self.net if self.side == "parameters" else None,
@@ -189,8 +198,17 @@ class NetworkGram(Algebra, ParameterTrees):
 
     def prepared_by(self, ready: Operator) -> Product:
         """The product with ``ready``, the operator linearised, and with J once storing it pays."""
-        product = multiplied(self) if ready is self else ready.mv
+        return self._storing(multiplied(self) if ready is self else ready.mv)
+
+    def _storing(self, product: Product) -> Product:
+        """This product, which notes what it gives for random vectors, or that with a stored J."""
         return stored_jacobian.storing(self, self.others.watched(product))
+
+    @cached_property
+    def _linearised(self) -> Product:
+        """The product with the network linearised once, where that fits."""
+        ready = linearised.linearised(self)
+        return multiplied(self) if ready is self else ready.mv
 
     def factor(self) -> np.ndarray:
         """F with F F^T the operator, in host memory.
@@ -257,6 +275,8 @@ class NetworkGram(Algebra, ParameterTrees):
         scale J J^T by J^T in the same way. A difference that errors do not explain becomes the
         error.
         """
+        if evidence() == NONE:
+            return unknown(NOT_ASKED)
         error = self.measured.whole
         # matrices that were formed, and then other programs for products
         for forms in self._formed:
@@ -276,7 +296,8 @@ class NetworkGram(Algebra, ParameterTrees):
         """The random vectors (p, j) or (n r, j) by which programs of products are compared."""
         if self.side == "outputs":
             return on_device(self.probes.T)
-        return product_probes(self.net.parameters, self.dtype)
+        most = 1 if self._is_large else 3
+        return product_probes(self.net.parameters, self.dtype, most)
 
     @cached_property
     def _expected(self) -> Forms:
@@ -288,7 +309,7 @@ class NetworkGram(Algebra, ParameterTrees):
     @property
     def measured(self) -> JacobianErrors:
         """The error of J."""
-        return self.net.once("measured", lambda: measured(self.net))
+        return self.net.once(f"{evidence()} evidence", lambda: measured(self.net))
 
     @cached_property
     def probes(self) -> np.ndarray:
@@ -301,13 +322,12 @@ class NetworkGram(Algebra, ParameterTrees):
         return []
 
     def _magnitude(self) -> int | None:
-        """The exponent e with 2^e near the norm, from the products that measure the error."""
+        """The exponent e with 2^e near the norm, from the first products that are made."""
         if self._by_products:
-            exponent = exponent_of(self._measured_products[0].size)
-        else:
-            root = exponent_of(self.measured.size)
-            exponent = None if root is None else 2 * root
-        return None if exponent is None else exponent + (exponent_of(self.scale) or 0)
+            size = length(self._images) if self._is_large else self._of_all_samples[0].size
+            return exponent_of(size)
+        root = exponent_of(self._error_and_size[1])
+        return None if root is None else 2 * root + (exponent_of(self.scale) or 0)
 
     def error(self, norm: float) -> Error:
         """The error of the matrix from the rounding of the Jacobian, measured, and of sums.
@@ -318,21 +338,28 @@ class NetworkGram(Algebra, ParameterTrees):
         The distance between both products counts as well: R leaves out eigenvalues of B that are
         negative, and derivatives do not.
         """
-        if self._by_products:
+        if self._by_products or self._only_multiplied:
             error = self._error_of_products()
         else:
             error = gram_error(norm, self.factor_error())
         return with_sums(error, self.net, norm)
 
+    @property
+    def _only_multiplied(self) -> bool:
+        """Whether a large G was multiplied until now, and nothing was formed of J."""
+        usual = self._is_large and evidence() != THOROUGH
+        return usual and self.side == "parameters" and bool(self.others.images) and not self._formed
+
     def _error_of_products(self) -> Error:
         """The measured error of products with scale J^T B J, see :meth:`error`."""
-        unscaled = [images / self.scale for images in self.others.images.values()]
-        errors = [product.error_beside(unscaled) for product in self._measured_products]
-        # Both ways of computing B: if the larger error does not explain how far their products are
-        # apart, that distance counts. Products that had no room in memory have no ``images``.
-        *others, worst = sorted(self._measured_products, key=lambda product: product.error.value)
-        errors.append(worst.error_beside([p.images for p in others if p.images is not None]))
-        return max(errors, key=lambda error: error.value).scaled(self.scale)
+        kind, images = evidence(), self.others.images.values()
+        if kind == NONE:
+            return unknown(NOT_ASKED)
+        if self._is_large and kind != THOROUGH:
+            return self._by_looks.error_beside(images)
+        errors = [product.error_beside(images) for product in self._of_all_samples]
+        errors.append(error_of_all(self._of_all_samples))
+        return max(errors, key=lambda error: error.value)
 
     @property
     def _by_products(self) -> bool:
@@ -341,27 +368,67 @@ class NetworkGram(Algebra, ParameterTrees):
         return self.side != "outputs" and target is not None and callable(target.loss)
 
     @property
-    def _measured_products(self) -> list[MeasuredProduct]:
-        """Products with J^T B J at random vectors, with their measured rounding.
+    def _is_large(self) -> bool:
+        """Whether the rounding of products is not measured by all samples, see ``is_small``."""
+        return not is_small(self.net, GRAM)
 
-        B is a derivative in the first, and R R^T in the second, if the root R can be formed.
-        """
+    @property
+    def _ways(self) -> list[Partial]:
+        """Products with J^T B J, where B is a derivative, and R R^T if the root R can be formed."""
+        rooted_or_not = (False, True) if has_root(self.net.target) else (False,)
+        return [Partial(_GramProduct(rooted), self.net) for rooted in rooted_or_not]
+
+    @property
+    def _of_all_samples(self) -> list[MeasuredProduct]:
+        """The products of ``_ways`` at random vectors, with their rounding, times the scale."""
         net = self.net
-        rooted_or_not = (False, True) if has_root(net.target) else (False,)
-        return net.once(
+        unscaled = net.once(
             "products",
             lambda: [
                 measured_product(
-                    Partial(_GramProduct(rooted), net),
+                    product,
                     net.parameters,
                     net.dtype,
                     batches=list(sample_batches(net, net.target)),
                     work=GRAM * net.written * net.batch,
                     reason=reason_of(net),
                 )
-                for rooted in rooted_or_not
+                for product in self._ways
             ],
         )
+        return [product.scaled(self.scale) for product in unscaled]
+
+    @cached_property
+    def _images(self) -> np.ndarray:
+        """The products (p, j) of the operator with random vectors."""
+        return self.others.image(self._linearised)
+
+    @cached_property
+    def _by_looks(self) -> MeasuredProduct:
+        """Products with the operator at random vectors, with their rounding by the usual looks."""
+        net = self.net
+        moved = replace(self, net=moved_network(net))
+        return product_by_looks(
+            net,
+            self._images,
+            moved._linearised,
+            scale=self.scale,
+            name="J^T B J",
+            second_look=self._second_look,
+        )
+
+    def _second_look(self) -> SecondLook:
+        """What some samples show of the rounding of J^T B J, by products or by that of J."""
+        if self._by_products:
+            return look_at_both(self.net, self._ways, GRAM)
+        error, size = self._error_and_size
+        return SecondLook(size**2, gram_error(size**2, error).value / SAFETY, 1.0, 0.0)
+
+    @property
+    def _error_and_size(self) -> tuple[Error, float]:
+        """The error of J and an estimate of ||J||_F, also from a network that is nearly this."""
+        net = self.net
+        return remembered("J", net, lambda: (self.measured.whole, self.measured.size))
 
 
 @dataclass(frozen=True)
