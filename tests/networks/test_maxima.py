@@ -250,7 +250,7 @@ def test_a_network_without_maxima_is_not_evaluated_once_more(monkeypatch):
     def fail(*_):
         raise AssertionError
 
-    monkeypatch.setattr(beside, "_product_by_steps", fail)
+    monkeypatch.setattr(beside, "_derivative_by_steps", fail)
     gnjax.ntk(gnjax.models.MLP((3, 4, 2), activation="relu", key=jax.random.key(0)), _X[:, :3])
 
 

@@ -1,4 +1,4 @@
-"""A function with maxima by comparison beside the function itself: outputs and a product u^T J."""
+"""A function with maxima by comparison beside the function itself: outputs and a derivative."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jax.tree_util import Partial
 
 from gnjax.networks.equations.maxima import ByComparison, differentiates_maxima
 from gnjax.networks.forms.refusals import Refused
-from gnjax.networks.jaxprs import coarsest_eps
+from gnjax.networks.jaxprs import coarsest_eps, has_custom_vjp
 from gnjax.networks.rounding.numpy_operations import values_by_numpy
 from gnjax.numerics.bounded_jit import by_shapes
 
@@ -20,7 +20,7 @@ _ROUNDINGS = 1000.0  # in units of eps
 _COARSEST = 0.1  # formats of half the bits round so much that only this is left
 
 _Product = tuple[list[Any], list[Any]]
-"""The outputs of a function, and u^T J, by the leaves of its first argument; J is by this one."""
+"""The outputs of a function, and their derivative by its first argument."""
 
 
 @by_shapes
@@ -42,16 +42,13 @@ def compare_by_steps(name: str, function: Any, *args: Any) -> None:
     """Refuse a function whose outputs or derivatives change when its maxima go by comparison.
 
     Both functions are computed one operation after the other, with NumPy: within one compiled
-    program XLA may round a number in two ways, and nothing is compiled so. The derivatives are
-    u^T J with the Jacobian J by the first argument.
+    program XLA may round a number in two ways, and nothing is compiled so.
     """
     as_it_came = jax.make_jaxpr(function)(*args)
     if not differentiates_maxima(as_it_came.jaxpr):
         return
-    cotangents = _cotangents(function, *args)
     results = [
-        _product_by_steps(one, args, cotangents)
-        for one in (Partial(ByComparison(), function), function)
+        _derivative_by_steps(one, args) for one in (Partial(ByComparison(), function), function)
     ]
     if differing := _differing(results, _tolerance(function, *args)):
         msg = (
@@ -62,30 +59,38 @@ def compare_by_steps(name: str, function: Any, *args: Any) -> None:
         raise Refused(msg)
 
 
-def _product_by_steps(function: Any, args: tuple[Any, ...], cotangents: Any) -> _Product:
-    """The floating outputs of a function, and u^T J with its Jacobian J by the first argument."""
+def _derivative_by_steps(function: Any, args: tuple[Any, ...]) -> _Product:
+    """The floating outputs of a function, and their derivative by its first argument.
 
-    def product(args: tuple[Any, ...]) -> _Product:
-        first, *others = args
-        outputs, pullback = jax.vjp(lambda point: _floating(function(point, *others)), first)
-        return outputs, jax.tree.leaves(pullback(list(cotangents)))
+    It is the one along a random direction, J v, or u^T J where a function has no forward mode.
+    """
 
-    closed_jaxpr, shapes = jax.make_jaxpr(product, return_shape=True)(args)
+    def derivative(args: tuple[Any, ...]) -> _Product:
+        point, *others = args
+        of_point = lambda point: _floating(function(point, *others))  # noqa: E731
+        if forward:
+            return jax.jvp(of_point, (point,), (_random_like(point),))
+        outputs, pullback = jax.vjp(of_point, point)
+        return outputs, jax.tree.leaves(pullback(_random_like(outputs)))
+
+    forward = not has_custom_vjp(jax.make_jaxpr(function)(*args).jaxpr)
+    closed_jaxpr, shapes = jax.make_jaxpr(derivative, return_shape=True)(args)
     results = values_by_numpy(closed_jaxpr.jaxpr, closed_jaxpr.consts, jax.tree.leaves(args))
     outputs, derivatives = jax.tree.unflatten(jax.tree.structure(shapes), results)
     return outputs, derivatives
 
 
+def _random_like(tree: Any) -> Any:
+    """Normal numbers in arrays like those of a pytree."""
+    rng = np.random.default_rng(0)
+    return jax.tree.map(
+        lambda leaf: rng.standard_normal(leaf.shape, np.float32).astype(leaf.dtype), tree
+    )
+
+
 def _floating(outputs: Any) -> list[Any]:
     """The leaves of a pytree that float."""
     return [leaf for leaf in jax.tree.leaves(outputs) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-
-
-def _cotangents(function: Any, *args: Any) -> list[np.ndarray]:
-    """An array u of normal numbers for each floating output of ``function(*args)``."""
-    rng = np.random.default_rng(0)
-    shapes = _floating(jax.eval_shape(function, *args))
-    return [rng.standard_normal(leaf.shape).astype(leaf.dtype) for leaf in shapes]
 
 
 @by_shapes

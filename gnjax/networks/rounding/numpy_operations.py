@@ -1,7 +1,7 @@
 """Single operations of a jaxpr on arrays that are at hand, by NumPy, which compiles nothing.
 
 XLA compiles every operation anew for every shape, some ten milliseconds each, and a network that is
-differentiated has hundreds. What is not listed here (gathers, dtypes that NumPy does not have), and
+differentiated has hundreds. What is not listed here (sorts, dtypes that NumPy does not have), and
 what lies on an accelerator, goes to XLA, one operation after the other.
 """
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.lax import GatherScatterMode
 
 from gnjax.networks.jaxprs import ALL_CALLS, bind, evaluate
 from gnjax.networks.rounding.convolutions import convolved, with_padding
@@ -155,6 +156,78 @@ def _with_axes_joined(array: np.ndarray, *groups: Sequence[int]) -> np.ndarray:
     return array.transpose([axis for axes in groups for axis in axes]).reshape(shape)
 
 
+def _places(
+    params: Any, shape: Sequence[int], indices: np.ndarray, window: Sequence[int]
+) -> tuple[tuple[np.ndarray, ...], np.ndarray, list[int]] | None:
+    """Where in an array of this shape each entry of the windows lies that indices point to.
+
+    A window of the sizes ``window`` begins at each index. The answer has an array of places for
+    every axis of the array, whose own axes are those of the indices and then those of the windows;
+    whether a window lies inside; and the axes of windows that are kept. None where that is not
+    listed here.
+    """
+    numbers = params["dimension_numbers"]
+    gathers = hasattr(numbers, "collapsed_slice_dims")
+    start_axes = numbers.start_index_map if gathers else numbers.scatter_dims_to_operand_dims
+    hidden = numbers.collapsed_slice_dims if gathers else numbers.inserted_window_dims
+    if numbers.operand_batching_dims or indices.dtype.kind not in "iu":
+        return None
+    of_indices, kept = indices.ndim - 1, [a for a in range(len(shape)) if a not in hidden]
+    inside, places = np.ones(indices.shape[:-1], bool), []
+    for axis, size in enumerate(shape):
+        start = np.zeros(indices.shape[:-1], np.int64)
+        if axis in start_axes:
+            start = indices[..., start_axes.index(axis)].astype(np.int64)
+        last = size - window[axis]
+        inside &= (start >= 0) & (start <= last)
+        start = np.clip(start, 0, last).reshape(start.shape + (1,) * len(kept))
+        if axis in kept:
+            along = [1] * (of_indices + len(kept))
+            along[of_indices + kept.index(axis)] = window[axis]
+            start = start + np.arange(window[axis]).reshape(along)
+        places.append(start)
+    return tuple(places), inside.reshape(inside.shape + (1,) * len(kept)), kept
+
+
+def _gather(params: Any, array: np.ndarray, indices: np.ndarray) -> Any:
+    """Windows of an array that begin at given indices, as rows of a table."""
+    mode, numbers = params["mode"], params["dimension_numbers"]
+    found = _places(params, array.shape, indices, params["slice_sizes"])
+    if found is None:
+        return NotImplemented
+    places, inside, kept = found
+    windows = array[places]
+    if mode == GatherScatterMode.FILL_OR_DROP and not inside.all():
+        if array.dtype.kind != "f" or params["fill_value"] is not None:
+            return NotImplemented
+        windows = np.where(inside, windows, np.nan)
+    of_indices = indices.ndim - 1
+    # the axes of the windows go to where the result has them
+    rest = iter(range(of_indices))
+    of_windows = iter(range(of_indices, of_indices + len(kept)))
+    order = [
+        next(of_windows if axis in numbers.offset_dims else rest) for axis in range(windows.ndim)
+    ]
+    return windows.transpose(order)
+
+
+def _scatter_add(params: Any, array: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> Any:
+    """An array with windows added at given indices; what lies outside is dropped."""
+    numbers = params["dimension_numbers"]
+    hidden = numbers.inserted_window_dims
+    sizes = iter(updates.shape[axis] for axis in numbers.update_window_dims)
+    window = [1 if axis in hidden else next(sizes) for axis in range(array.ndim)]
+    found = None if numbers.operand_batching_dims else _places(params, array.shape, indices, window)
+    if found is None or params["mode"] == GatherScatterMode.CLIP:
+        return NotImplemented
+    places, inside, _ = found
+    batch = [axis for axis in range(updates.ndim) if axis not in numbers.update_window_dims]
+    values = updates.transpose([*batch, *numbers.update_window_dims])
+    total = array.copy()
+    np.add.at(total, places, np.where(inside, values, 0).astype(array.dtype))
+    return total
+
+
 def _erf(a: np.ndarray) -> Any:
     """The error function."""
     from scipy.special import erf  # 0.1 s of import, which not every user needs
@@ -186,12 +259,15 @@ ON_ARRAYS: dict[str, Callable[..., Any]] = {
     "convert_element_type": lambda params, array: array.astype(params["new_dtype"]),
     "cumsum": _cumsum,
     "dot_general": _dot_general,
+    "gather": _gather,
     "integer_pow": lambda params, array: np.power(array, params["y"]),
     "iota": lambda params: np.broadcast_to(
         np.indices(params["shape"], sparse=True)[params["dimension"]], params["shape"]
     ),
     "pad": lambda params, array, value: with_padding(array, value, params["padding_config"]),
     "reshape": _reshape,
+    "scatter-add": _scatter_add,
+    "scatter_add": _scatter_add,
     "rev": lambda params, array: np.flip(array, params["dimensions"]),
     "select_n": _select,
     "slice": _slice,

@@ -169,8 +169,12 @@ class NetworkHessian(Algebra, ParameterTrees):
 
     @cached_property
     def _multiplied(self) -> Product:
-        """v -> H v for many products: with the gradient linearised once, where that fits."""
-        ready = linearised.linearised(self)
+        """v -> H v for many products.
+
+        Through convolutions the gradient is linearised once, where that fits: their products then
+        take two thirds of the time. Elsewhere that gains nothing, and costs a second program.
+        """
+        ready = linearised.linearised(self) if self.net.convolves else self
         return multiplied(self) if ready is self else self.prepared_by(ready)
 
     @cached_property
