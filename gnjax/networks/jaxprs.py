@@ -267,7 +267,8 @@ def narrowest(jaxpr: Any) -> jnp.dtype:
 
 def inexact(value: Any) -> bool:
     """Whether an array, or its shape and dtype, is of floating or complex numbers."""
-    return bool(jnp.issubdtype(value.dtype, jnp.inexact))
+    kind = getattr(value.dtype, "kind", "V")  # NumPy knows bfloat16 and its like as "V" alone
+    return kind in "fc" or (kind == "V" and bool(jnp.issubdtype(value.dtype, jnp.inexact)))
 
 
 def floats(v: Any) -> bool:

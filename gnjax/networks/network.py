@@ -111,13 +111,22 @@ class Network:
 
 def stated_by(jaxpr: Any, samples: int = 1) -> dict[str, Any]:
     """Fields of a :class:`Network`, read from the equations of the model at ``samples`` samples."""
-    entries = sum(v.aval.size for eqn in jaxpr.eqns for v in eqn.outvars)
     return {
-        "written": max(entries / samples, 1.0),
+        "written": max(_written(jaxpr) / samples, 1.0),
         "convolves": any(eqn.primitive.name == "conv_general_dilated" for eqn in jaxpr.eqns),
         "forward": not jaxprs.has_custom_vjp(jaxpr),
         "narrowest": jaxprs.narrowest(jaxpr),
     }
+
+
+def _written(jaxpr: Any) -> float:
+    """How many numbers the equations write, those of a scan at every step."""
+    total = 0.0
+    for eqn in jaxpr.eqns:
+        total += sum(v.aval.size for v in eqn.outvars)
+        if eqn.primitive.name == "scan":
+            total += eqn.params["length"] * _written(eqn.params["jaxpr"].jaxpr)
+    return total
 
 
 def restricted(net: Network, positions: Sequence[int]) -> Network:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ LAPACK_ROUNDING = Error(0.0, MEASURED, 0.0, "LAPACK's rounding, by a constant fo
 """What :func:`spectral_error` rests on; ``LAPACK_ROUNDING.to(value)`` is the error itself."""
 
 
+@lru_cache
 def unit_roundoff(dtype: jnp.dtype) -> float:
     """u = eps / 2, the relative error of one rounding."""
     return float(jnp.finfo(dtype).eps) / 2

@@ -1,6 +1,6 @@
 """How large the rounding errors of a network's Jacobian and of symmetric products are, measured."""
 
-from gnjax.networks.rounding.chosen_samples import is_small
+from gnjax.networks.rounding.chosen_samples import all_are_looked_at, is_small
 from gnjax.networks.rounding.errors import (
     JacobianErrors,
     MeasuredProduct,
@@ -30,7 +30,13 @@ from gnjax.networks.rounding.formed import (
     probe_rows,
     watched,
 )
-from gnjax.networks.rounding.looks import SecondLook, moved_network, remembered, second_look
+from gnjax.networks.rounding.looks import (
+    SecondLook,
+    look_at_all,
+    moved_network,
+    remembered,
+    second_look,
+)
 
 __all__ = [
     "MISTAKE",
@@ -40,6 +46,7 @@ __all__ = [
     "MeasuredProduct",
     "OtherPrograms",
     "SecondLook",
+    "all_are_looked_at",
     "checked",
     "direction",
     "draws",
@@ -50,6 +57,7 @@ __all__ = [
     "forms_of_rows",
     "is_small",
     "jacobian_error",
+    "look_at_all",
     "look_at_both",
     "measured",
     "measured_product",

@@ -13,11 +13,17 @@ WRITTEN = 1e6  # about so many numbers are written by a product with some sample
 MOST_SAMPLES = 8  # that are chosen
 _FEWEST = 2  # samples on which the rounding of a Jacobian is measured
 _SMALL = 1e6  # numbers written by a product with all samples up to which all are computed
+_ALL = 4e7  # such numbers up to which the second look is at all samples, with one vector
 
 
 def is_small(net: Network, evaluations: int) -> bool:
     """Whether all samples are computed in Monte Carlo arithmetic, as that takes no longer."""
     return evaluations * net.written * net.samples <= _SMALL
+
+
+def all_are_looked_at(net: Network, evaluations: int) -> bool:
+    """Whether the second look at products is at all samples and not at some."""
+    return evaluations * net.written * net.samples <= _ALL
 
 
 def samples_looked_at(net: Network) -> np.ndarray | None:

@@ -300,7 +300,6 @@ def product_by_looks(
     images: np.ndarray,
     moved_product: Callable[[jax.Array], jax.Array],
     *,
-    scale: float,
     name: str,
     second_look: Callable[[], SecondLook],
 ) -> MeasuredProduct:
@@ -311,7 +310,6 @@ def product_by_looks(
       images: the products (p, j) of A with the first of :func:`product_probes`, by the program
         that the answer uses.
       moved_product: multiplies with the matrix of :func:`.looks.moved_network`, by the same one.
-      scale: the factor of A beside the matrix of the second look.
       name: which matrix of the network it is; what the second look saw is remembered by it.
       second_look: makes the second look.
     """
@@ -320,10 +318,12 @@ def product_by_looks(
         return MeasuredProduct(unknown("a product is not finite"), size, images)
     probes = on_host(product_probes(net.parameters, net.dtype, images.shape[1]))
     first = first_look(images, moved_product, probes)
+    products = probes.T.astype(np.float64) @ images.astype(np.float64)  # <x, A y>
+    asymmetry = _root_mean_square((products - products.T)[~np.eye(len(products), dtype=bool)])
     second: SecondLook = remembered(name, net, second_look)
     loops = Loops()
     loops.lost = second.loops
-    largest = _SAFETY_OF_FEW / SAFETY * max(first, second.scaled(scale).of_all(size))
+    largest = _SAFETY_OF_FEW / SAFETY * max(first, second.of_all(size), asymmetry)
     reason = f"{reason_of(net)} of some samples and by products at numbers moved by one rounding"
     error = _bound(largest, net.parameters**2, net.narrowest, reason, loops, size)
     return MeasuredProduct(error, size, images)

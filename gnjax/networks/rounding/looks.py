@@ -34,8 +34,8 @@ from gnjax.networks.forms.samples import take
 from gnjax.networks.network import Network
 from gnjax.networks.rounding.chosen_samples import MOST_SAMPLES, WRITTEN
 from gnjax.networks.rounding.formed import direction
-from gnjax.networks.rounding.monte_carlo import products_and_changes
-from gnjax.networks.rounding.random_signs import Loops
+from gnjax.networks.rounding.monte_carlo import perturbed, products_and_changes
+from gnjax.networks.rounding.random_signs import Loops, RandomSigns
 from gnjax.numerics.host import by_numpy, dot, length, on_device, on_host
 
 PROBES_SEED = 0
@@ -154,6 +154,33 @@ def second_look(product: Partial, net: Network, evaluations: int) -> SecondLook:
             break
     change = max(_mean_size(changes), _mean_size(asymmetries))
     return SecondLook(_mean_size(sizes), change, share, loops.lost)
+
+
+def look_at_all(
+    program: Any, op: Any, batches: Sequence[Sequence[Any]], v: Any, image: np.ndarray, scale: float
+) -> SecondLook:
+    """The second look at all samples, by the equations of the compiled product itself.
+
+    Nothing is traced for it, and one product with random roundings is compared with the product
+    that was made.
+
+    Args:
+      program: ``program(op, *batch, v)`` is the compiled product with the part of a batch.
+      op: the operator.
+      batches: the samples and targets of each batch.
+      v: the vector that was multiplied.
+      image: ``scale`` times the sum of the products with the parts of all batches, as was computed.
+      scale: see ``image``.
+    """
+    loops = Loops()
+    signs, total = RandomSigns(PROBES_SEED, loops), np.zeros(image.shape)
+    for batch in batches:
+        args = op, *batch, v
+        closed_jaxpr = program.of(op).trace(*args).jaxpr
+        leaves = jax.tree.leaves(args)
+        (moved,) = perturbed(signs, closed_jaxpr.jaxpr, closed_jaxpr.consts, leaves)
+        total += on_host(moved)
+    return SecondLook(length(image), length(scale * total - image), 1.0, loops.lost)
 
 
 def some_samples(

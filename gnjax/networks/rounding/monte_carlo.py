@@ -61,9 +61,9 @@ from gnjax.networks.equations.control_flow import (
     step_counts,
     while_loop,
 )
-from gnjax.networks.jaxprs import ALL_CALLS, evaluate, inexact, variables
+from gnjax.networks.jaxprs import ALL_CALLS, equations, evaluate, inexact, variables
 from gnjax.networks.rounding.exact import exact_entries, is_exact_sum
-from gnjax.networks.rounding.numpy_operations import result_by_numpy
+from gnjax.networks.rounding.numpy_operations import in_host, result_by_numpy, scan_by_steps
 from gnjax.networks.rounding.random_signs import Loops, RandomSigns
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import by_numpy, on_host
@@ -84,6 +84,21 @@ _EXACT = frozenset(
     select_and_gather_add select_n sharding_constraint sign slice sort split squeeze stop_gradient
     tile top_k transpose
     """)
+)
+_DECISIONS = frozenset(
+    [
+        "ceil",
+        "floor",
+        "max",
+        "min",
+        "reduce_max",
+        "reduce_min",
+        "rem",
+        "round",
+        "sign",
+        "sort",
+        "top_k",
+    ]
 )
 _BASIC = frozenset(str.split("add add_any div integer_pow mul sqrt square sub"))
 _SUMS = frozenset(
@@ -192,6 +207,8 @@ def perturbed(
     the smallest normal one, which a device may take for 0. Only those that enter the jaxpr are
     looked at: a network brings all of its samples, and one batch of them is multiplied.
     """
+    if signs.something_decides is None:  # of the outermost equations
+        signs.something_decides = any(map(_decides, equations(jaxpr)))
     used = {v for eqn in jaxpr.eqns for v in variables(eqn.invars)} | set(variables(jaxpr.outvars))
     inputs = zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True)
     exact = [signs.flushed(value) if place in used else value for place, value in inputs]
@@ -199,16 +216,34 @@ def perturbed(
     return evaluate(jaxpr, consts, args, partial(_bind, signs), ALL_CALLS)
 
 
+def _decides(eqn: Any) -> bool:
+    """Whether floating numbers decide something here, as in a comparison or when made integers.
+
+    Only then does it matter that a number that is exact stays as it is.
+    """
+    reads_floats = any(hasattr(v.aval, "dtype") and inexact(v.aval) for v in eqn.invars)
+    return reads_floats and (
+        eqn.primitive.name in _DECISIONS
+        or not all(hasattr(v.aval, "dtype") and inexact(v.aval) for v in eqn.outvars)
+    )
+
+
 def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
     """The results of an equation of a jaxpr in Monte Carlo arithmetic, for given operands."""
     name = eqn.primitive.name
     if name == "while":
         return _while(signs, eqn, operands)
+    if name == "scan" and eqn.params["length"] and in_host(operands):
+        body = eqn.params["jaxpr"]
+        with _counted(signs, eqn):
+            return scan_by_steps(partial(perturbed, signs, body.jaxpr, body.consts), eqn, operands)
     if name in LOOPS and eqn.params.get("length") != 0:  # a scan of no steps does nothing
         with jax.disable_jit(), _counted(signs, eqn):  # a loop goes step by step
             return LOOPS[name](partial(perturbed, signs), eqn, operands)
-    size_of_operands, size_of_results = _relative_changes(eqn)
-    if name in _SUMS and size_of_results and _is_exact(eqn, operands):
+    if id(eqn) not in signs.known:  # an equation of a loop comes again and again
+        signs.known[id(eqn)] = eqn, _relative_changes(eqn)
+    _, (size_of_operands, size_of_results) = signs.known[id(eqn)]
+    if name in _SUMS and size_of_results and signs.something_decides and _is_exact(eqn, operands):
         return signs.result(eqn, operands)
     if size_of_operands:
         operands = [signs.moved(_as_wide(eqn, o), size_of_operands) for o in operands]
@@ -218,7 +253,8 @@ def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
     results = signs.result(eqn, operands)  # a zero that may have underflowed is moved here
     if eqn.primitive.multiple_results:
         return [signs.moved(result, size_of_results) for result in results]
-    exact = exact_entries(eqn, operands, results) if size_of_results else None
+    matters = size_of_results and signs.something_decides
+    exact = exact_entries(eqn, operands, results) if matters else None
     return signs.moved(results, size_of_results, exact)
 
 

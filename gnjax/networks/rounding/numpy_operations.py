@@ -17,7 +17,7 @@ from jax.lax import GatherScatterMode
 
 from gnjax.networks.jaxprs import ALL_CALLS, bind, evaluate
 from gnjax.networks.rounding.convolutions import convolved, with_padding
-from gnjax.numerics.host import on_cpu
+from gnjax.numerics.host import by_numpy, on_cpu
 
 Step = Callable[[list[Any]], list[Any]]
 """The arguments of the body of a scan to its results."""
@@ -36,11 +36,15 @@ def values_by_numpy(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> l
 
 def _value(eqn: Any, operands: Sequence[Any]) -> Any:
     """The results of an equation, a scan step by step where NumPy can read its operands."""
-    in_host = all(on_cpu(operand) for operand in operands if hasattr(operand, "devices"))
-    if eqn.primitive.name != "scan" or not eqn.params["length"] or not in_host:
+    if eqn.primitive.name != "scan" or not eqn.params["length"] or not in_host(operands):
         return result_by_numpy(eqn, operands)
     body = eqn.params["jaxpr"]
     return scan_by_steps(lambda args: values_by_numpy(body.jaxpr, body.consts, args), eqn, operands)
+
+
+def in_host(operands: Sequence[Any]) -> bool:
+    """Whether NumPy can read all operands of an equation where they are."""
+    return all(on_cpu(operand) for operand in operands if isinstance(operand, jax.Array))
 
 
 def scan_by_steps(step: Step, eqn: Any, operands: Sequence[Any]) -> list[Any]:
@@ -50,7 +54,10 @@ def scan_by_steps(step: Step, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     """
     params, consts_end = eqn.params, eqn.params["num_consts"]
     carry_end, length = consts_end + params["num_carry"], params["length"]
-    consts, carry = list(operands[:consts_end]), list(operands[consts_end:carry_end])
+    operands = [
+        by_numpy(operand) if hasattr(operand, "devices") else operand for operand in operands
+    ]
+    consts, carry = operands[:consts_end], operands[consts_end:carry_end]
     rows_of_all, stacked = operands[carry_end:], []
     for index in reversed(range(length)) if params["reverse"] else range(length):
         results = step([*consts, *carry, *(array[index] for array in rows_of_all)])
@@ -71,7 +78,7 @@ def result_by_numpy(eqn: Any, operands: Sequence[Any]) -> Any:
     """
     variables = (*eqn.invars, *eqn.outvars)
     has_dtypes = all(getattr(v.aval, "dtype", None) in _DTYPES for v in variables)
-    if not has_dtypes or not all(on_cpu(o) for o in operands if isinstance(o, jax.Array)):
+    if not has_dtypes or not in_host(operands):
         return bind(eqn, operands)
     arrays = []
     for operand, v in zip(operands, eqn.invars, strict=True):
@@ -214,11 +221,13 @@ def _gather(params: Any, array: np.ndarray, indices: np.ndarray) -> Any:
 def _scatter_add(params: Any, array: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> Any:
     """An array with windows added at given indices; what lies outside is dropped."""
     numbers = params["dimension_numbers"]
+    if numbers.operand_batching_dims or params["mode"] == GatherScatterMode.CLIP:
+        return NotImplemented
     hidden = numbers.inserted_window_dims
     sizes = iter(updates.shape[axis] for axis in numbers.update_window_dims)
     window = [1 if axis in hidden else next(sizes) for axis in range(array.ndim)]
-    found = None if numbers.operand_batching_dims else _places(params, array.shape, indices, window)
-    if found is None or params["mode"] == GatherScatterMode.CLIP:
+    found = _places(params, array.shape, indices, window)
+    if found is None:
         return NotImplemented
     places, inside, _ = found
     batch = [axis for axis in range(updates.ndim) if axis not in numbers.update_window_dims]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -60,6 +61,9 @@ class RandomSigns:
     def __init__(self, seed: int, loops: Loops | None = None) -> None:
         self.rng = np.random.default_rng(seed)
         self.loops = Loops() if loops is None else loops
+        self.something_decides: bool | None = None  # whether it matters what is exact
+        # equations by their ids, each with how much its operands and its results are moved
+        self.known: dict[int, tuple[Any, tuple[float, float]]] = {}
 
     def moved(self, value: Any, size: float, exact: Any = None) -> Any:
         """value (1 + size xi) for independent random signs xi, one for every entry.
@@ -101,7 +105,7 @@ class RandomSigns:
         if not _floats(value):
             return value
         array = by_numpy(value)
-        tiny, sizes = jnp.finfo(array.dtype).tiny, abs(array)
+        tiny, sizes = _tiny(array.dtype), abs(array)
         if not sizes.min() < tiny:
             return value
         return self._shaken(array, (sizes < tiny) & (sizes > 0), tiny)
@@ -116,7 +120,7 @@ class RandomSigns:
         if eqn.primitive.name not in _PRODUCTS or not inexact(eqn.outvars[0].aval):
             return results
         array = by_numpy(results)
-        tiny = jnp.finfo(array.dtype).tiny
+        tiny = _tiny(array.dtype)
         if array.all() or _least_product(eqn, operands) >= float(tiny):
             return results
         return self._shaken(array, array == 0, tiny)
@@ -140,6 +144,12 @@ class RandomSigns:
         random_bytes = np.frombuffer(self.rng.bytes(byte_count), np.uint8)
         signs = (step * _SIGNS_OF_BYTES).astype(like.dtype).take(random_bytes, axis=0)
         return signs.reshape(-1)[: like.size].reshape(like.shape)
+
+
+@lru_cache
+def _tiny(dtype: Any) -> Any:
+    """The smallest normal number of a format."""
+    return jnp.finfo(dtype).tiny
 
 
 def _floats(value: Any) -> bool:

@@ -33,7 +33,10 @@ from gnjax.networks.outputs.targets import Target, loss_sum
 from gnjax.networks.rounding import (
     MeasuredProduct,
     OtherPrograms,
+    SecondLook,
+    all_are_looked_at,
     is_small,
+    look_at_all,
     measured_product,
     moved_network,
     product_by_looks,
@@ -137,8 +140,12 @@ class NetworkHessian(Algebra, ParameterTrees):
     @cached_property
     def _others(self) -> OtherPrograms:
         """The programs that multiply with H, and their products with random vectors."""
-        most = 3 if self._is_small else 1
-        return OtherPrograms(partial(product_probes, self.net.parameters, self.dtype, most))
+        return OtherPrograms(lambda: product_probes(*self._probe_sizes))
+
+    @property
+    def _probe_sizes(self) -> tuple[int, jnp.dtype, int]:
+        """The length and the dtype of random vectors, and how many are multiplied at most."""
+        return self.net.parameters, self.dtype, 3 if self._is_small else 2
 
     @cached_property
     def _of_all_samples(self) -> MeasuredProduct:
@@ -162,10 +169,17 @@ class NetworkHessian(Algebra, ParameterTrees):
             net,
             self._images,
             moved._multiplied,
-            scale=1.0 / float(net.total),
             name="H_F" if self.functional else "H",
-            second_look=lambda: second_look(Partial(product_of_batch, self), net, HESSIAN),
+            second_look=self._second_look,
         )
+
+    def _second_look(self) -> SecondLook:
+        """A product with random roundings, of all samples where these are few, or of some."""
+        net, scale = self.net, 1.0 / float(self.net.total)
+        if not all_are_looked_at(net, HESSIAN):
+            return second_look(Partial(product_of_batch, self), net, HESSIAN).scaled(scale)
+        batches, v = list(sample_batches(net, net.target)), product_probes(*self._probe_sizes)
+        return look_at_all(hessian_batch, self, batches, v[:, 0], self._images[:, 0], scale)
 
     @cached_property
     def _multiplied(self) -> Product:

@@ -296,7 +296,7 @@ class NetworkGram(Algebra, ParameterTrees):
         """The random vectors (p, j) or (n r, j) by which programs of products are compared."""
         if self.side == "outputs":
             return on_device(self.probes.T)
-        most = 1 if self._is_large else 3
+        most = 2 if self._is_large else 3
         return product_probes(self.net.parameters, self.dtype, most)
 
     @cached_property
@@ -412,7 +412,6 @@ class NetworkGram(Algebra, ParameterTrees):
             net,
             self._images,
             moved._linearised,
-            scale=self.scale,
             name="J^T B J",
             second_look=self._second_look,
         )
@@ -420,9 +419,10 @@ class NetworkGram(Algebra, ParameterTrees):
     def _second_look(self) -> SecondLook:
         """What some samples show of the rounding of J^T B J, by products or by that of J."""
         if self._by_products:
-            return look_at_both(self.net, self._ways, GRAM)
+            return look_at_both(self.net, self._ways, GRAM).scaled(self.scale)
         error, size = self._error_and_size
-        return SecondLook(size**2, gram_error(size**2, error).value / SAFETY, 1.0, 0.0)
+        of_gram = gram_error(size**2, error).value / SAFETY
+        return SecondLook(size**2, of_gram, 1.0, 0.0).scaled(self.scale)
 
     @property
     def _error_and_size(self) -> tuple[Error, float]:
