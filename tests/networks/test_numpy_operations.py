@@ -80,6 +80,21 @@ _ON_ARRAYS = {
         lax.dot_general(a, jnp.asarray(_OTHER), (((2, 1), (0, 1)), ((), ()))),
         lax.dot_general(a, a, (((0,), (0,)), ((1, 2), (1, 2)))),
     ),
+    "gather": lambda a: (
+        a[jnp.asarray([[1, 0], [2, 2]])],  # rows of a table
+        a[:, jnp.asarray([3, 1])],
+        a[jnp.asarray([0, 2]), jnp.asarray([1, 1])],
+        a.at[jnp.asarray([0, 5, -1])].get(mode="clip"),
+        a.at[jnp.asarray([0, 5, 1])].get(mode="fill"),  # NaN for the row that there is not
+        lax.dynamic_index_in_dim(a, 1, 1),
+        jnp.take(a, jnp.asarray([[1], [0]]), axis=2),
+        lax.gather(
+            a,
+            jnp.asarray([[0, 1], [1, 2]]),
+            lax.GatherDimensionNumbers((0, 2), (1,), (0, 1)),
+            (2, 1, 2),
+        ),
+    ),
     "iota": lambda a: lax.broadcasted_iota(float, (3, 4), 1) + a[..., 0],
     "pad": lambda a: (
         lax.pad(a, 7.0, ((1, 2, 0), (0, 0, 3), (2, 0, 1))),
@@ -93,6 +108,12 @@ _ON_ARRAYS = {
     "reduce_sum": lambda a: (a.sum(axis=(0, 2)), a[:0].sum()),
     "reshape": lambda a: a.reshape(4, 6),
     "rev": lambda a: lax.rev(a, (0, 2)),
+    "scatter-add": lambda a: (
+        a.at[jnp.asarray([1, 0, 1])].add(a),  # twice to one row
+        a.at[:, jnp.asarray([3, 1])].add(1.5),
+        a.at[jnp.asarray([0, 7])].add(2.0, mode="drop"),
+        jax.grad(lambda a: (jnp.sin(a)[jnp.asarray([[1, 0], [2, 2]])] ** 2).sum())(a),
+    ),
     "slice": lambda a: (lax.slice(a, (1, 0, 0), (3, 4, 1), (1, 3, 1)), a[1:, :, :1]),
     "split": lambda a: tuple(lax.split(a, (1, 2, 1), axis=1)),
     "squeeze": lambda a: jnp.squeeze(a[:1, :, :1], (0, 2)),
@@ -130,7 +151,7 @@ def _same(function, *args, units):
 
 
 def test_every_operation_is_tested():
-    assert {*_ENTRYWISE, *_ON_ARRAYS} == {*ENTRYWISE, *REDUCTIONS, *ON_ARRAYS}
+    assert {*_ENTRYWISE, *_ON_ARRAYS, "scatter_add"} == {*ENTRYWISE, *REDUCTIONS, *ON_ARRAYS}
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -201,7 +222,8 @@ def test_convolutions_are_those_of_xla(data):
         lambda a: jnp.asarray([2, 3]) // 2 + a[:1].astype(int).sum(),
         lambda a: a[:0].sum(axis=1).max(initial=-1.0),
         lambda a: jnp.asarray([[2, 3]]) @ jnp.asarray([[4], [5]]) + a[0, 0].astype(int),
-        lambda a: a[jnp.asarray([1, 0])],
+        lambda a: jnp.sort(a),
+        lambda a: jnp.take_along_axis(a, jnp.asarray([[1], [0], [1], [0]]), axis=1),
     ],
 )
 def test_what_numpy_does_otherwise_goes_to_xla(function):

@@ -45,7 +45,8 @@ _MOVED = 0.05  # parameters that moved by more, relative to their length, are lo
 _RESIZED = 2.0  # so are inputs whose size has changed by more than this factor
 _SAMPLED = 256  # entries of every array by which that is seen
 _REMEMBERED = 16  # networks
-_VECTORS = 3  # that a second look multiplies
+_VECTORS = 3  # that a second look at some samples multiplies
+_MANY = 1_000_000  # parameters, from which on it is one vector
 _TRIES = 3  # draws of samples until one of them has a part of the matrix that is not zero
 _LEAST = 0.1  # a part of the matrix below this times its share of samples is small
 
@@ -143,7 +144,8 @@ def second_look(product: Partial, net: Network, evaluations: int) -> SecondLook:
     sizes, changes, share = [0.0], [0.0], 1.0
     for _ in range(_TRIES):
         batch, share = some_samples(net, evaluations, rng)
-        vectors = [direction(rng, (net.parameters,), net.dtype) for _ in range(_VECTORS)]
+        count = _VECTORS if net.parameters <= _MANY else 1
+        vectors = [direction(rng, (net.parameters,), net.dtype) for _ in range(count)]
         pairs = list(products_and_changes(product, rng, vectors, [batch], loops=loops))
         images = [on_host(image) for image, _ in pairs]
         sizes = [length(image) for image in images]

@@ -60,6 +60,8 @@ from gnjax.operators.recast import recast_in_float64
 from gnjax.operators.trees import ParameterTrees, takes_trees
 from gnjax.operators.unit_vectors import symmetric_columns
 
+_MANY = 1_000_000  # parameters, from which on one vector shows the rounding of products
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
@@ -145,7 +147,8 @@ class NetworkHessian(Algebra, ParameterTrees):
     @property
     def _probe_sizes(self) -> tuple[int, jnp.dtype, int]:
         """The length and the dtype of random vectors, and how many are multiplied at most."""
-        return self.net.parameters, self.dtype, 3 if self._is_small else 2
+        count = self.net.parameters
+        return count, self.dtype, 3 if self._is_small else 2 if count <= _MANY else 1
 
     @cached_property
     def _of_all_samples(self) -> MeasuredProduct:
