@@ -36,7 +36,7 @@ from gnjax.networks.forms.refusals import RAISED
 from gnjax.networks.forms.samples import sample_count, take, windows
 from gnjax.networks.rounding.numpy_operations import values_by_numpy
 from gnjax.numerics.bounded_jit import bounded_jit, by_shapes
-from gnjax.numerics.host import all_finite, on_cpu, on_host
+from gnjax.numerics.host import all_finite, on_cpu, on_device, on_host
 
 if TYPE_CHECKING:
     from gnjax.networks.network import Network
@@ -128,7 +128,7 @@ def evaluated_apart(
         of_first = _by_numpy(net, take(net.x, slice(0, 1))) if few > 1 else (outputs, derivatives)
     except RAISED:  # of a model that takes its samples only all at once
         return 0
-    check(outputs, slice(0, few))
+    check(on_device(outputs), slice(0, few))
     _check_derivatives(derivatives)
     limit = min(_ROUNDING * coarsest, _COARSE)
     gaps = _gaps((outputs[:1], derivatives[:1]), of_first, limit)

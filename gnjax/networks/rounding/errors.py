@@ -166,10 +166,11 @@ def measured(
     # the Frobenius norm of J over that of its rows for which there are probes
     raised = 1.0 if chosen is None else math.sqrt(net.samples / len(chosen))
     probes_of_all = probe_rows(net).reshape(-1, net.samples, net.rows)
-    of_all = chosen is None or evidence() == THOROUGH
-    if of_all:
+    of_all = True
+    if chosen is None or evidence() == THOROUGH:
         net = in_small_batches(net)
     else:
+        of_all = False
         x, target = take((net.x, net.target), chosen)
         net = replace(net, x=x, target=target, batch=len(chosen))
         probes_of_all = probes_of_all[:, chosen]
