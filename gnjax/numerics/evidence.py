@@ -5,14 +5,15 @@ A question takes it from ``gnjax.Limits(evidence=..)``, and everything that it c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from gnjax.numerics.certificate import Error, unknown
+from gnjax.numerics.stages import stage
+
 USUAL, THOROUGH, NONE = "usual", "thorough", "none"
 KINDS_OF_EVIDENCE = (USUAL, THOROUGH, NONE)
-
-NOT_ASKED = "the rounding of the network was not measured, as evidence='none' asks"
 
 _evidence: ContextVar[str] = ContextVar("evidence", default=USUAL)
 
@@ -20,6 +21,18 @@ _evidence: ContextVar[str] = ContextVar("evidence", default=USUAL)
 def evidence() -> str:
     """The evidence that is asked for now: "usual", "thorough" or "none"."""
     return _evidence.get()
+
+
+def in_a_stage(measure: Callable[[], Error]) -> Error:
+    """The error that ``measure()`` returns, in a stage of its own; unknown where Ctrl-C ends it.
+
+    It is unknown, too, where no evidence is asked for.
+    """
+    if evidence() == NONE:
+        return unknown("the rounding of the network was not measured, as evidence='none' asks")
+    with stage("evidence: rounding", optional=True):
+        return measure()
+    return unknown("Ctrl-C ended the measurement of the rounding of the network")
 
 
 @contextmanager

@@ -46,8 +46,8 @@ from gnjax.networks.rounding import (
     with_sums,
 )
 from gnjax.numerics.bounded_jit import bounded_jit
-from gnjax.numerics.certificate import Error, unknown
-from gnjax.numerics.evidence import NONE, NOT_ASKED, THOROUGH, evidence
+from gnjax.numerics.certificate import Error
+from gnjax.numerics.evidence import THOROUGH, evidence, in_a_stage
 from gnjax.numerics.host import length
 from gnjax.numerics.scale import exponent_of
 from gnjax.operators.algebra import Algebra
@@ -121,12 +121,13 @@ class NetworkHessian(Algebra, ParameterTrees):
         Other programs for the same products, such as that which formed the matrix, are compared
         with those by which the error was measured.
         """
-        kind = evidence()
-        if kind == NONE:
-            return unknown(NOT_ASKED)
-        measured = self._of_all_samples if kind == THOROUGH or self._is_small else self._by_looks
-        error = measured.error_beside(self._others.images.values())
-        return with_sums(error, self.net, norm)
+        return with_sums(in_a_stage(self._error_of_products), self.net, norm)
+
+    def _error_of_products(self) -> Error:
+        """The measured error of all programs that were used."""
+        thorough = self._is_small or evidence() == THOROUGH
+        measured = self._of_all_samples if thorough else self._by_looks
+        return measured.error_beside(self._others.images.values())
 
     def _magnitude(self) -> int | None:
         """The exponent e with 2^e near the norm, by the first products that are made anyway."""

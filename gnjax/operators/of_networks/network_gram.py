@@ -56,8 +56,8 @@ from gnjax.networks.rounding import (
     watched,
     with_sums,
 )
-from gnjax.numerics.certificate import MEASURED, Error, unknown
-from gnjax.numerics.evidence import NONE, NOT_ASKED, THOROUGH, evidence
+from gnjax.numerics.certificate import MEASURED, Error
+from gnjax.numerics.evidence import THOROUGH, evidence, in_a_stage
 from gnjax.numerics.host import length, on_device, on_host, times_number, wide
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.scale import exponent_of
@@ -267,6 +267,10 @@ class NetworkGram(Algebra, ParameterTrees):
             yield rows if root == 1 else times_number(rows, root)
 
     def factor_error(self) -> Error:
+        """:meth:`_measured_factor_error` in a stage of its own."""
+        return in_a_stage(self._measured_factor_error)
+
+    def _measured_factor_error(self) -> Error:
         """The error of scale^{1/2} J in products, and in all that was formed of it until now.
 
         The error of products with J is measured. J, J J^T or J^T J may be formed by other programs,
@@ -275,8 +279,6 @@ class NetworkGram(Algebra, ParameterTrees):
         scale J J^T by J^T in the same way. A difference that errors do not explain becomes the
         error.
         """
-        if evidence() == NONE:
-            return unknown(NOT_ASKED)
         error = self.measured.whole
         # matrices that were formed, and then other programs for products
         for forms in self._formed:
@@ -339,7 +341,7 @@ class NetworkGram(Algebra, ParameterTrees):
         negative, and derivatives do not.
         """
         if self._by_products or self._only_multiplied:
-            error = self._error_of_products()
+            error = in_a_stage(self._error_of_products)
         else:
             error = gram_error(norm, self.factor_error())
         return with_sums(error, self.net, norm)
@@ -352,10 +354,8 @@ class NetworkGram(Algebra, ParameterTrees):
 
     def _error_of_products(self) -> Error:
         """The measured error of products with scale J^T B J, see :meth:`error`."""
-        kind, images = evidence(), self.others.images.values()
-        if kind == NONE:
-            return unknown(NOT_ASKED)
-        if self._is_large and kind != THOROUGH:
+        images = self.others.images.values()
+        if self._is_large and evidence() != THOROUGH:
             return self._by_looks.error_beside(images)
         errors = [product.error_beside(images) for product in self._of_all_samples]
         errors.append(error_of_all(self._of_all_samples))
