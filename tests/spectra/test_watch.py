@@ -310,9 +310,10 @@ def test_a_log_begins_with_the_network_that_is_compiled(capfd):
     model = gnjax.models.MLP((6, 20, 3), activation="tanh", key=jax.random.key(0))
     op = gnjax.gauss_newton(model, np.ones((10, 6)))
     gnjax.trace(op, probes=4, method="hutchinson", progress=True)
-    first, *_, last = capfd.readouterr().err.splitlines()
+    first, *_, products, last = capfd.readouterr().err.splitlines()
     assert first.endswith("compiling the product of a network of 203 parameters")
-    assert last.endswith("4/4 products")
+    assert products.endswith("4/4 products")
+    assert last.endswith("evidence: rounding")
 
 
 def test_ctrl_c_in_a_stage_that_is_optional_ends_this_stage_alone():
