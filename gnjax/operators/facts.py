@@ -74,6 +74,8 @@ class Facts:
       uneven: returns whether numbers that A is made of are far from 1, if its norm is or not.
       solve: returns, for a number s >= 0, a function v -> (A + s I)^{-1} v that needs no iteration.
       product: returns a function v -> A v that is faster than ``mv`` when it is called many times.
+      one_by_one: whether several vectors at once take as long as one after the other; another
+        number of vectors is another program to compile.
       in_float32: returns the operator with products in float32, None where float64 stays inside.
       in_float64: returns the operator with its float32 numbers in float64, None where it cannot be.
       devices: returns the devices over which its vectors are divided. Without it those of its
@@ -113,6 +115,7 @@ class Facts:
     uneven: Callable[[], bool] | None = None
     solve: Callable[[float], Product] | None = None
     product: Callable[[], Product] | None = None
+    one_by_one: bool = False
     in_float32: Callable[[], Operator | None] | None = None
     in_float64: Callable[[], Operator | None] | None = None
     devices: Callable[[], tuple[jax.Device, ...]] | None = None

@@ -60,8 +60,6 @@ from gnjax.operators.recast import recast_in_float64
 from gnjax.operators.trees import ParameterTrees, takes_trees
 from gnjax.operators.unit_vectors import symmetric_columns
 
-_MANY = 1_000_000  # parameters, from which on one vector shows the rounding of products
-
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
@@ -87,6 +85,7 @@ class NetworkHessian(Algebra, ParameterTrees):
             forms_cheaply=True,
             magnitude=self._magnitude,
             product=self._product,
+            one_by_one=not self._is_small,
             in_float32=partial(linearised.linearised_in_float32, self),
             in_float64=partial(recast_in_float64, self),
             network=self.net,
@@ -148,8 +147,7 @@ class NetworkHessian(Algebra, ParameterTrees):
     @property
     def _probe_sizes(self) -> tuple[int, jnp.dtype, int]:
         """The length and the dtype of random vectors, and how many are multiplied at most."""
-        count = self.net.parameters
-        return count, self.dtype, 3 if self._is_small else 2 if count <= _MANY else 1
+        return self.net.parameters, self.dtype, 3 if self._is_small else 1
 
     @cached_property
     def _of_all_samples(self) -> MeasuredProduct:

@@ -115,6 +115,7 @@ class NetworkGram(Algebra, ParameterTrees):
             ),
             magnitude=self._magnitude,
             product=lambda: self._storing(self._linearised),
+            one_by_one=self._is_large,
             in_float32=partial(linearised.linearised_in_float32, self),
             in_float64=partial(recast_in_float64, self),
             network=self.net if self.side == "parameters" else None,
@@ -298,7 +299,7 @@ class NetworkGram(Algebra, ParameterTrees):
         """The random vectors (p, j) or (n r, j) by which programs of products are compared."""
         if self.side == "outputs":
             return on_device(self.probes.T)
-        most = 2 if self._is_large else 3
+        most = 1 if self._is_large else 3
         return product_probes(self.net.parameters, self.dtype, most)
 
     @cached_property

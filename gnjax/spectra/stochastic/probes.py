@@ -28,11 +28,14 @@ def probe_stream(seed: int) -> np.random.Generator:
 def together(op: Operator, limits: Limits) -> int:
     """How many random vectors are multiplied at once: as many of sixteen as have room in memory.
 
+    It is one where several take as long as one after the other.
+
     ``limits.basis_bytes`` is the room for all of them with their products, and one goes in any
     case, unless it needs more than the larger ``limits.density_bytes``, which is refused.
     """
     # A test of the symmetry takes two vectors, where the operator does not state it.
-    vectors = 1 if facts_of(op).symmetric else 2
+    facts = facts_of(op)
+    vectors = 1 if facts.symmetric else 2
     # of a vector and its product, in float64 and in the precision of the operator
     bytes_of_vector = 2.0 * (8 + max(8, np.dtype(op.dtype).itemsize)) * vectors * op.shape[0]
     if bytes_of_vector > limits.density_bytes:
@@ -43,7 +46,8 @@ def together(op: Operator, limits: Limits) -> int:
             "the memory"
         )
         raise ValueError(msg)
-    return int(min(BLOCK, max(1, limits.basis_bytes / bytes_of_vector)))
+    most = 1 if facts.one_by_one else BLOCK
+    return int(min(most, max(1, limits.basis_bytes / bytes_of_vector)))
 
 
 def signs(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
