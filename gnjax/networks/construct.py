@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -15,7 +16,7 @@ from gnjax.networks import jaxprs, layers
 from gnjax.networks.coupling import coupling_of, evaluated_apart
 from gnjax.networks.equations.beside import compare_maxima
 from gnjax.networks.equations.rewritten import rewritten_alike
-from gnjax.networks.forms.derivatives import check_differentiable
+from gnjax.networks.forms.derivatives import checked_mode
 from gnjax.networks.forms.refusals import RAISED
 from gnjax.networks.forms.same_function import is_current
 from gnjax.networks.forms.samples import check_samples, same_size, sample_count, take, windows
@@ -26,7 +27,7 @@ from gnjax.networks.model import (
     apply_and_params,
     check_order,
 )
-from gnjax.networks.network import Network, stated_by
+from gnjax.networks.network import Network, compare_rules, stated_by
 from gnjax.networks.outputs.shapes import Outputs, described_outputs
 from gnjax.networks.outputs.targets import make_target
 from gnjax.networks.outputs.values import check_values
@@ -133,7 +134,11 @@ def network(
     facts, coarsest = _facts(net, samples_traced)
     # Compiled derivatives of JAX's maxima may be wrong. Where step 2 put other maxima into the
     # model for that reason, this compares the model with and without them.
-    compare_maxima("the model", apply, params, take(inputs, slice(0, samples_traced)))
+    first_samples = take(inputs, slice(0, samples_traced))
+    compare_maxima("the model", apply, params, first_samples)
+    # So does a function without its reverse rule, whose derivative the rule may mean to change.
+    if facts["forward"] == "of the equations":
+        compare_rules(replace(net, x=first_samples, **facts), math.sqrt(coarsest))
     # 5. How many samples go at once. The memory of the device holds device().batch numbers of their
     # intermediate values. Batches have one size if possible.
     largest = int(np.clip(device().batch / facts["written"], 1, min(n, device().samples)))
@@ -282,9 +287,9 @@ def _facts(net: Network, samples: int) -> tuple[dict[str, Any], float]:
     trace = layers.traced_layers(net.outputs, net.leaves, first_samples)
     jaxpr = trace.jaxpr
     facts = stated_by(jaxpr, samples)
-    if jaxprs.may_have_no_derivative(jaxpr) or not facts["forward"]:
+    if jaxprs.may_have_no_derivative(jaxpr) or facts["forward"] != "own":
         outputs = partial(net.outputs, x=first_samples)
-        check_differentiable(outputs, list(net.leaves), forward=facts["forward"])
+        facts["forward"] = checked_mode(outputs, list(net.leaves), facts["forward"])
     facts["layered"] = tuple(layer.leaf for layer in trace.layers)
     return facts, max(jaxprs.coarsest_eps(jaxpr), float(jnp.finfo(net.dtype).eps))
 

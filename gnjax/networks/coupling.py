@@ -30,8 +30,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks import jaxprs
 from gnjax.networks.equations.apart import arguments_of, keeps_apart
+from gnjax.networks.equations.forward_mode import pushforward
 from gnjax.networks.forms.refusals import RAISED
 from gnjax.networks.forms.samples import sample_count, take, windows
 from gnjax.networks.rounding.numpy_operations import values_by_numpy
@@ -117,7 +117,7 @@ def evaluated_apart(
     """
     fine = coarsest <= float(jnp.finfo(jnp.float32).eps)
     on_cpus = all(map(on_cpu, (*net.leaves, *jax.tree.leaves(net.x))))
-    if not (net.forward and fine and on_cpus):
+    if not (net.forward == "own" and fine and on_cpus):
         return 0
     few = int(np.clip(_EVALUATED / net.written, _FEWEST, together))
     x = net.x if few == net.samples else take(net.x, slice(0, few))
@@ -154,7 +154,7 @@ def _by_numpy(net: Network, x: Any) -> Response:
 @bounded_jit
 def _outputs_and_derivatives(net: Network, v: list[Any], x: Any) -> Response:
     """F (n, k) at samples x and its derivative along v, arrays like the parameters; only traced."""
-    return jaxprs.pushforward(partial(net.outputs, x=x), list(net.leaves), v, forward=net.forward)
+    return pushforward(partial(net.outputs, x=x), list(net.leaves), v, net.forward)
 
 
 def _as_numbers(net: Network) -> list[np.ndarray]:
@@ -247,10 +247,7 @@ def _responses(net: Network, x: Any, modes: tuple[Mode, ...]) -> tuple[Response,
 
     together = partial(net.outputs, x=x)
     functions: dict[Mode, Callable[..., Any]] = {"together": together, "alone": alone}
-    return tuple(
-        jaxprs.pushforward(functions[mode], list(net.leaves), v, forward=net.forward)
-        for mode in modes
-    )
+    return tuple(pushforward(functions[mode], list(net.leaves), v, net.forward) for mode in modes)
 
 
 def _direction(net: Network) -> list[jax.Array]:

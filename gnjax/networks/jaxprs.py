@@ -13,11 +13,8 @@ from jax.extend import core
 # The name that each primitive has for the equations that it evaluates once:
 CALLS = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
 CHECKPOINTS = dict.fromkeys(("checkpoint", "remat", "remat2"), "jaxpr")
-CUSTOM_RULES = {
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
-}
+CUSTOM_VJPS = {"custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr"}
+CUSTOM_RULES = {"custom_jvp_call": "call_jaxpr", **CUSTOM_VJPS}
 CALLS_AND_CHECKPOINTS = {**CALLS, **CHECKPOINTS}
 ALL_CALLS = {**CALLS_AND_CHECKPOINTS, **CUSTOM_RULES}
 _FEW_PAIRS = 256  # pairs of input and output channels up to which XLA's convolution is slow
@@ -209,33 +206,6 @@ def _widened(eqn: Any, operands: Sequence[jax.Array]) -> Sequence[jax.Array]:
     ]
 
 
-def pushforward(
-    function: Callable[[Any], jax.Array], point: Any, tangent: Any, *, forward: bool
-) -> tuple[jax.Array, jax.Array]:
-    """The value of a function at a point, and its derivative along a tangent.
-
-    A function with a ``jax.custom_vjp`` has no forward mode (``forward=False``): its derivative is
-    the transpose of its reverse mode.
-    """
-    if forward:
-        return jax.jvp(function, (point,), (tangent,))
-    value, pullback = jax.vjp(function, point)
-    (image,) = jax.linear_transpose(lambda u: pullback(u)[0], value)(tangent)
-    return value, image
-
-
-def gradient_along(
-    gradient: Callable[[Any], Any], point: Any, tangent: Any, *, forward: bool
-) -> Any:
-    """H v for the Hessian H of a function at a point and a ``tangent`` v, from its ``gradient``.
-
-    Without a forward mode (``forward=False``) it is H^T v by the reverse mode, as H is symmetric.
-    """
-    if forward:
-        return jax.jvp(gradient, (point,), (tangent,))[1]
-    return jax.vjp(gradient, point)[1](tangent)[0]
-
-
 def equations(jaxpr: Any) -> Iterator[Any]:
     """All equations of a jaxpr, those of loops, branches and calls inside it too."""
     for eqn in jaxpr.eqns:
@@ -278,7 +248,7 @@ def floats(v: Any) -> bool:
 
 def has_custom_vjp(jaxpr: Any) -> bool:
     """Whether some equation has a reverse mode of its own, and so no forward mode."""
-    return any(eqn.primitive.name.startswith("custom_vjp_call") for eqn in equations(jaxpr))
+    return any(eqn.primitive.name in CUSTOM_VJPS for eqn in equations(jaxpr))
 
 
 def may_have_no_derivative(jaxpr: Any) -> bool:

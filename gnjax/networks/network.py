@@ -17,6 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import jaxprs
+from gnjax.networks.equations.forward_mode import Forward, pushforward
+from gnjax.networks.forms.refusals import Refused
 from gnjax.networks.forms.samples import rearranged, sample_count, take
 from gnjax.networks.model import Apply
 from gnjax.networks.outputs.hessians import OutputHessian, output_hessian
@@ -50,7 +52,7 @@ class Network:
     narrowest: jnp.dtype = field(metadata={"static": True})  # of the smallest exponent range
     coupled: bool = field(default=False, metadata={"static": True})  # an output depends on others
     convolves: bool = field(default=False, metadata={"static": True})  # an equation convolves
-    forward: bool = field(default=True, metadata={"static": True})  # there is a forward mode
+    forward: Forward = field(default="own", metadata={"static": True})  # how J v is made
     written: float = field(default=1.0, metadata={"static": True})  # numbers written for a sample
     layered: tuple[int, ...] = field(default=(), metadata={"static": True})  # leaves in layers
 
@@ -114,7 +116,7 @@ def stated_by(jaxpr: Any, samples: int = 1) -> dict[str, Any]:
     return {
         "written": max(_written(jaxpr) / samples, 1.0),
         "convolves": any(eqn.primitive.name == "conv_general_dilated" for eqn in jaxpr.eqns),
-        "forward": not jaxprs.has_custom_vjp(jaxpr),
+        "forward": "transposed" if jaxprs.has_custom_vjp(jaxpr) else "own",
         "narrowest": jaxprs.narrowest(jaxpr),
     }
 
@@ -225,7 +227,7 @@ def apply_factor(hessian: OutputHessian | None, u: jax.Array, *, transpose: bool
 def pushed_forward(net: Network, x: Any, v: jax.Array) -> tuple[jax.Array, jax.Array]:
     """F(x) (n_b, k) at n_b samples x, and its derivative dF/dtheta v (n_b, k) along v (p,)."""
     f = partial(net.outputs, x=x)
-    return jaxprs.pushforward(f, list(net.leaves), scatter(net, v), forward=net.forward)
+    return pushforward(f, list(net.leaves), scatter(net, v), net.forward)
 
 
 def pulled_back(net: Network, x: Any, cotangent: Callable[[jax.Array], jax.Array]) -> jax.Array:
@@ -245,6 +247,30 @@ def backward(net: Network, x: Any, target: Target | None, u: jax.Array) -> jax.A
     return pulled_back(
         net, x, lambda outputs: apply_loss_factor(target, outputs, u, transpose=False)
     )
+
+
+def compare_rules(net: Network, tolerance: float) -> None:
+    """Refuse a network without a loss whose functions have other derivatives than their rules say.
+
+    J v is by the equations of the functions, and J^T u by their rules. For random v and u, u^T J v
+    and (J^T u)^T v may differ by ``tolerance`` times |u| |J v| + |J^T u| |v|.
+    """
+    rng = np.random.default_rng(0)
+    v, u = (rng.standard_normal(size) for size in (net.parameters, net.samples * net.rows))
+    forwards, backwards = (
+        np.asarray(product(net, jnp.asarray(vector, net.dtype)), np.float64)
+        for product, vector in ((forward_products, v), (backward_products, u))
+    )
+    sizes = [np.linalg.norm(a) * np.linalg.norm(b) for a, b in ((u, forwards), (backwards, v))]
+    if abs(u @ forwards - backwards @ v) <= tolerance * sum(sizes):
+        return
+    msg = (
+        "the model has a jax.custom_vjp whose rule JAX cannot transpose, and another function with "
+        "a rule that is not its derivative, as a straight-through estimator has: J v would be that "
+        "of the functions, and J^T u that of the rules; write the other function as "
+        "f(x) + stop_gradient(g(x) - f(x)), with the derivative of f and the value of g"
+    )
+    raise Refused(msg)
 
 
 def gauss_newton_of_batch(

@@ -150,7 +150,7 @@ def test_models_with_a_reverse_mode_of_their_own():
     )
     for call in calls:
         op, expected = call(own), np.asarray(call(plain).as_matrix())
-        assert op.net.forward is False
+        assert op.net.forward == "transposed"
         v = jax.device_put(RNG.standard_normal((len(expected), 2)))
         _close(op.as_matrix(), expected, 1e-11)
         _close(op.mv(v), expected @ v, 1e-11)

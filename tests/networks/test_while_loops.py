@@ -1,5 +1,6 @@
 """Models that hold a while loop whose length depends on data, against their dense Jacobians."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -145,3 +146,56 @@ def test_a_loop_that_random_signs_keep_from_ending_has_an_unknown_error():
 
     op = gnjax.gauss_newton((apply, np.ones(3)), np.random.default_rng(0).standard_normal((4, 3)))
     assert np.isinf(gnjax.eigenvalues(op).errors).all()
+
+
+def _checkpointed(p, x, steps=5):
+    """A loop of Equinox with checkpoints, as diffrax takes by default: its reverse rule loops."""
+
+    def one(row):
+        def body(state):
+            return state[0] + 1, state[1] + 0.2 * jnp.tanh(p["w"] @ state[1])
+
+        start, kind = (jnp.zeros((), int), row), "checkpointed"
+        return eqx.internal.while_loop(lambda s: s[0] < steps, body, start, max_steps=9, kind=kind)
+
+    return jax.vmap(one)(x)[1] @ p["o"]
+
+
+def test_loops_with_checkpoints_are_answered():
+    """J v is by the equations of the loop, J^T u by its rule, and H v is forward over reverse."""
+
+    def unrolled(p, x):
+        for _ in range(5):
+            x = x + 0.2 * jnp.tanh(x @ p["w"].T)
+        return x @ p["o"]
+
+    vector, unravel = ravel_pytree(_PARAMS)
+    y = _RNG.standard_normal((5, 2))
+    mean_loss = lambda v: jnp.square(unrolled(unravel(v), _X) - y).sum() / 10  # noqa: E731
+    jacobian = np.asarray(jax.jacobian(lambda v: unrolled(unravel(v), _X).ravel())(vector))
+    model = _checkpointed, _PARAMS
+    scalar = lambda p: jnp.square(_checkpointed(p, _X) - y).sum() / 10  # noqa: E731
+    pairs = [
+        (gnjax.ntk(model, _X), jacobian @ jacobian.T),
+        (gnjax.hessian(model, _X, y), jax.hessian(mean_loss)(vector)),
+        (gnjax.hessian_of(scalar, _PARAMS), jax.hessian(mean_loss)(vector)),
+    ]
+    for op, matrix in pairs:
+        found, truth = gnjax.eigenvalues(op), np.linalg.eigvalsh(matrix)[::-1]
+        assert (np.abs(found.values - truth) <= found.errors + 1e-14 * truth[0]).all()
+        assert found.errors.max() < 1e-11 * truth[0]
+        v = _RNG.standard_normal((len(matrix), 2))
+        np.testing.assert_allclose(gnjax.linearised(op).mv(v), matrix @ v, atol=1e-12 * truth[0])
+
+
+def test_a_rule_that_is_no_derivative_is_not_left_out():
+    """Beside a loop whose rule cannot be transposed a straight-through estimator is refused."""
+
+    @jax.custom_vjp
+    def rounded(z):
+        return jnp.round(z)
+
+    rounded.defvjp(lambda z: (jnp.round(z), None), lambda _, g: (g,))
+    model = lambda p, x: _checkpointed(p, x) + rounded(x @ p["w"])[:, :2]  # noqa: E731
+    with pytest.raises(ValueError, match="a rule that is not its derivative"):
+        gnjax.ntk((model, _PARAMS), _X)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 
+from gnjax.networks.equations.forward_mode import Forward, pushforward
 from gnjax.networks.forms.refusals import RAISED, first_line
-from gnjax.networks.jaxprs import pushforward
 from gnjax.numerics.bounded_jit import BoundedJit
 
 
-def check_differentiable(
-    function: Callable[[Any], jax.Array], point: Any, *, forward: bool
-) -> None:
-    """Refuse a model for which JAX cannot make the products J^T u and J v with its Jacobian J.
+def checked_mode(function: Callable[[Any], jax.Array], point: Any, mode: Forward) -> Forward:
+    """How JAX makes the products J v with the Jacobian J of a model, which needs J^T u as well.
 
-    ``function`` maps the parameters, of which ``point`` is one, to the outputs. Where ``forward``
-    is false, as with a ``jax.custom_vjp``, there is no forward mode, and J v is the transpose of
-    the reverse rule; a rule that is not linear has no transpose and is refused.
+    ``function`` maps the parameters, of which ``point`` is one, to the outputs, and ``mode`` is
+    "transposed" where it holds a ``jax.custom_vjp``. A reverse rule that JAX cannot transpose, as
+    one with a loop of unknown length, is left out where the function itself has a forward mode. A
+    model without J^T u or without J v is refused.
     """
 
     def backward(point: Any) -> Any:
@@ -35,19 +35,31 @@ def check_differentiable(
             "jax.custom_vjp"
         )
         raise ValueError(msg) from error
-    if forward:
-        return
-    try:
-        # the second argument of pushforward is v, for which any array of this shape serves
-        jax.eval_shape(lambda v: pushforward(function, v, v, forward=False), point)
-    except RAISED as error:
-        msg = (
-            "the model has no Jacobian: forward mode through its jax.custom_vjp is the transpose "
-            "of the reverse rule, and that is not linear in the cotangent, as where it clips or "
-            f"normalises a gradient ({first_line(error)}); leave that to the optimiser, and give "
-            "the model the plain function, or a jax.custom_jvp"
-        )
-        raise ValueError(msg) from error
+    if mode == "own":
+        return mode
+    failures = []
+    modes: tuple[Forward, ...] = ("transposed", "of the equations")
+    for possible in modes:
+        try:
+            # the third argument of pushforward is v, for which any array of this shape serves
+            jax.eval_shape(partial(_pushed, function, possible), point)
+        except RAISED as error:
+            failures.append(error)
+        else:
+            return possible
+    msg = (
+        "the model has no Jacobian: forward mode through its jax.custom_vjp is the transpose of "
+        f"the reverse rule, and JAX cannot transpose it ({first_line(failures[0])}): it is not "
+        "linear in the cotangent, as where it clips or normalises a gradient, or holds a loop of "
+        "unknown length; leave clipping to the optimiser, and give the model the plain function, "
+        "or a jax.custom_jvp"
+    )
+    raise ValueError(msg) from failures[0]
+
+
+def _pushed(function: Callable[[Any], jax.Array], mode: Forward, v: Any) -> Any:
+    """F(v), and its derivative along v, in one of the modes."""
+    return pushforward(function, v, v, mode)
 
 
 def check_second_derivative(name: str, product: BoundedJit[..., Any], *args: Any) -> None:
@@ -65,3 +77,12 @@ def check_second_derivative(name: str, product: BoundedJit[..., Any], *args: Any
             "the rule with jax.numpy alone, or give the plain function"
         )
         raise ValueError(msg) from error
+
+
+def has_product(product: BoundedJit[..., Any], *args: Any) -> bool:
+    """Whether JAX can trace ``product(*args)``, which is not evaluated."""
+    try:
+        product.of(args[0]).eval_shape(*args)
+    except RAISED:
+        return False
+    return True

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from gnjax.networks import jaxprs
+from gnjax.networks.equations.forward_mode import pushforward
 from gnjax.networks.forms.samples import windows
 from gnjax.networks.network import (
     Network,
@@ -275,7 +275,7 @@ def _bound_by_rows(net: Network, columns: np.ndarray, bound: RankBound) -> RankB
 
     def product(leaves: list[jax.Array], x: Any, v: jax.Array) -> jax.Array:
         outputs = partial(net.together, x=x)
-        return jaxprs.pushforward(outputs, leaves, scatter(net, v), forward=net.forward)[1]
+        return pushforward(outputs, leaves, scatter(net, v), net.forward)[1]
 
     follow = Followed(product)
     try:

@@ -17,7 +17,6 @@ from gnjax.networks import jaxprs
 from gnjax.networks.equations.beside import compare_maxima
 from gnjax.networks.equations.rewritten import rewritten
 from gnjax.networks.forms import frameworks
-from gnjax.networks.forms.derivatives import check_second_derivative
 from gnjax.networks.forms.frameworks import Params, PyTree
 from gnjax.networks.forms.real_form import of_real_parameters
 from gnjax.networks.forms.refusals import RAISED, raised_by
@@ -29,7 +28,7 @@ from gnjax.networks.parameters import Only, choose
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.validation import check_held, is_traced
-from gnjax.operators.of_networks.hessian import NetworkHessian, hessian_batch
+from gnjax.operators.of_networks.hessian import NetworkHessian, twice_differentiable
 
 
 def hessian_of(
@@ -60,9 +59,8 @@ def hessian_of(
     fixed = jax.tree.map(_argument, args)
     loss = _rewritten(known(function, parameters, *fixed), parameters, fixed)
     op = NetworkHessian(_as_network(loss, parameters, fixed, mask, only), functional=False)
-    if not op.net.forward:  # the second derivative may fail, and is tried with one product
-        origin = jnp.zeros(op.shape[0], op.dtype)
-        check_second_derivative("loss_fn", hessian_batch, op, op.net.x, None, origin)
+    if op.net.forward != "own":  # the second derivative may fail, and is tried with one product
+        op = twice_differentiable("loss_fn", op, op.net.x, None)
     if is_traced(op):  # inside of jax.jit there are no numbers to check
         return op
     _check_finite(op)

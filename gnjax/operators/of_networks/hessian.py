@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from gnjax.networks.forms.derivatives import check_second_derivative
+from gnjax.networks.equations.forward_mode import gradient_along
+from gnjax.networks.forms.derivatives import check_second_derivative, has_product
 from gnjax.networks.forms.frameworks import InputTree
 from gnjax.networks.forms.samples import take
-from gnjax.networks.jaxprs import gradient_along
 from gnjax.networks.network import (
     HESSIAN,
     Network,
@@ -252,15 +252,30 @@ def checked_hessian(op: NetworkHessian) -> NetworkHessian:
     model without a forward mode, and for a loss that is a function of the caller's own.
     """
     net = op.net
+    if net.forward == "own" and not callable(getattr(net.target, "loss", None)):
+        return op
     x, target = (net.x, net.target) if net.coupled else take((net.x, net.target), slice(0, 1))
-    v = jnp.zeros(net.parameters, net.dtype)
-    if not net.forward or callable(getattr(target, "loss", None)):
-        check_second_derivative("the model or the loss", hessian_batch, op, x, target, v)
+    return twice_differentiable("the model or the loss", op, x, target)
+
+
+def twice_differentiable(
+    name: str, op: NetworkHessian, x: Any, target: Target | None
+) -> NetworkHessian:
+    """The operator, with products that JAX can make; ``name`` is what a refusal calls its function.
+
+    Where a reverse rule cannot be transposed, as that of a loop with checkpoints, it is
+    differentiated forward. Products with the samples ``x`` are traced, and none is made.
+    """
+    v = jnp.zeros(op.net.parameters, op.net.dtype)
+    transposed = op.net.forward == "transposed"
+    if transposed and not has_product(hessian_batch, op, x, target, v):
+        op = replace(op, net=replace(op.net, forward="of the equations"))
+    check_second_derivative(name, hessian_batch, op, x, target, v)
     return op
 
 
 def product_of_batch(op: NetworkHessian, w: jax.Array, x: Any, target: Target | None) -> jax.Array:
     """The Hessian of the summed loss of one batch times a vector w (p,)."""
     net, gradient = op.net, jax.grad(partial(op.objective, x, target))
-    images = gradient_along(gradient, list(net.leaves), scatter(net, w), forward=net.forward)
+    images = gradient_along(gradient, list(net.leaves), scatter(net, w), net.forward)
     return gather(net, images)

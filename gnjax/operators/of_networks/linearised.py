@@ -110,7 +110,12 @@ def linearised_in_float32(op: NetworkGram | NetworkHessian) -> Operator | None:
 
 
 def fits(op: NetworkGram | NetworkHessian, limits: Limits = LIMITS) -> bool:
-    """Whether the linear maps of all batches, which are not made, are within the limit of bytes."""
+    """Whether the linear maps of all batches, which are not made, are within the limit of bytes.
+
+    A map v -> J v with a loop of unknown length inside has no transpose, and does not count.
+    """
+    if op.net.forward == "of the equations":
+        return False
     maps = _all_maps.of(op).eval_shape(op)
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(maps))
     return size <= limits.linearisation_bytes
@@ -135,7 +140,7 @@ def linear_outputs(net: Network, x: Any, target: Target | None, rooted: bool) ->
         """The outputs at the parameters theta + w."""
         return net.outputs(_moved_leaves(net, w), x)
 
-    if net.forward:
+    if net.forward == "own":
         output, linear = jax.linearize(outputs, origin)
     else:
         output, pullback = jax.vjp(outputs, origin)
@@ -161,7 +166,7 @@ def linear_gradient(op: NetworkHessian, x: Any, target: Target | None) -> Any:
     net = op.net
     origin = jnp.zeros(net.parameters, net.dtype)
     gradient = jax.grad(lambda w: op.objective(x, target, _moved_leaves(net, w)))
-    if not net.forward:
+    if net.forward == "transposed":
         return Partial(lambda pullback, v: pullback(v)[0], jax.vjp(gradient, origin)[1])
     return jax.linearize(gradient, origin)[1]
 
