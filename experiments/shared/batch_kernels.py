@@ -222,7 +222,12 @@ def _on_host(
 
 @jax.jit
 def _pulled(apply: Any, params: Any, group: jax.Array, v: jax.Array) -> Any:
-    """J^T v for the rows of one group."""
+    """J^T v for the rows of one group.
+
+    One batch alone is not looped over: in a loop XLA's convolutions on a CPU take ten times longer.
+    """
+    if len(group) == 1:
+        return jax.vjp(lambda w: apply(w, group[0]), params)[1](v[0])[0]
 
     def of_batch(total: Any, item: tuple[jax.Array, jax.Array]) -> tuple[Any, None]:
         x, weights = item
@@ -235,11 +240,20 @@ def _pulled(apply: Any, params: Any, group: jax.Array, v: jax.Array) -> Any:
 @jax.jit
 def _pushed(apply: Any, params: Any, group: jax.Array, direction: Any) -> jax.Array:
     """J u for the rows of one group, from forward mode."""
+    if len(group) == 1:
+        return jax.jvp(lambda w: apply(w, group[0]), (params,), (direction,))[1][None]
     return lax.map(lambda x: jax.jvp(lambda w: apply(w, x), (params,), (direction,))[1], group)
 
 
 def product(of: Function, columns: str, v: NDArray[np.float64]) -> NDArray[np.float64]:
     """J J^T v by one backward and one forward pass through all samples."""
+    slopes = pulled(of, columns, v)
+    pushed = [_pushed(of.apply, of.params, group, slopes) for group in of.wide]
+    return np.concatenate([np.asarray(part, np.float64).ravel() for part in pushed])
+
+
+def pulled(of: Function, columns: str, v: NDArray[np.float64]) -> Any:
+    """J^T v as a pytree like the weights, zero at the columns that J does not have."""
     shapes = _shapes(of)
     ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
     parts = [part.reshape(s) for part, s in zip(np.split(v, ends), shapes, strict=True)]
@@ -253,8 +267,7 @@ def product(of: Function, columns: str, v: NDArray[np.float64]) -> NDArray[np.fl
         kept = np.split(of.kept, ends)
         masked = [leaf * mask.reshape(leaf.shape) for leaf, mask in zip(leaves, kept, strict=True)]
         sums = jax.tree.unflatten(structure, masked)
-    pushed = [_pushed(of.apply, of.params, group, sums) for group in of.wide]
-    return np.concatenate([np.asarray(part, np.float64).ravel() for part in pushed])
+    return sums
 
 
 def _shapes(of: Function) -> list[tuple[int, ...]]:
@@ -298,7 +311,15 @@ def operators(of: Function) -> Mapping[str, gnjax.Operator]:
 
 
 def largest(of: Function, columns: str, steps: int, seed: int) -> tuple[float, float]:
-    """lambda_max by ``steps`` of Lanczos, and the length of its residual.
+    """lambda_max by ``steps`` of Lanczos, and the length of its residual; see :func:`top`."""
+    value, residual, _ = top(of, columns, steps, seed)
+    return value, residual
+
+
+def top(
+    of: Function, columns: str, steps: int, seed: int
+) -> tuple[float, float, NDArray[np.float64]]:
+    """lambda_max by ``steps`` of Lanczos, the length of its residual, and its unit vector.
 
     The value is a Rayleigh quotient, which is at most lambda_max. Fewer steps are made where what
     is left of a product is zero, as of a network whose outputs no longer depend on its weights.
@@ -319,8 +340,8 @@ def largest(of: Function, columns: str, steps: int, seed: int) -> tuple[float, f
     space, mapped = np.stack(basis), np.stack(images)
     small = space @ mapped.T
     values, vectors = np.linalg.eigh((small + small.T) / 2)
-    top, image = vectors[:, -1] @ space, vectors[:, -1] @ mapped
-    return float(values[-1]), float(np.linalg.norm(image - values[-1] * top))
+    vector, image = vectors[:, -1] @ space, vectors[:, -1] @ mapped
+    return float(values[-1]), float(np.linalg.norm(image - values[-1] * vector)), vector
 
 
 def as_computed(of: Function) -> dict[str, tuple[float, float, int]]:

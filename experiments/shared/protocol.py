@@ -257,6 +257,11 @@ def _file(folder: Path, run: Training, epoch: int) -> Path:
     return folder / f"{said}-{epoch}.npz"
 
 
+def kept_at(folder: Path, run: Training, epoch: int) -> bool:
+    """Whether the weights of a training after an epoch are kept."""
+    return _file(folder, run, epoch).is_file()
+
+
 def keep(folder: Path, run: Training, epoch: int, state: training.State) -> None:
     """Write weights and BatchNorm's statistics, in the precision of the training."""
     folder.mkdir(parents=True, exist_ok=True)
