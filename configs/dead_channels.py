@@ -52,14 +52,15 @@ def _paper() -> dict[str, object]:
             "kernels": _arm(tensors=KERNELS),
             "filters": _arm(tensors=KERNELS, epsilons=EPSILONS[:1], seeds=10),
             "narrow": _arm(**losses, widths=(1, 2, 4, 8), rates=(0.0,)),
-            "live": _arm(**losses, shrunk=True),
+            "live": _arm(**losses, rates=(0.8, 0.6), shrunk=True),
             "after": _arm(shrunk=True, epoch=100),
         },
     }
 
 
 def _laptop() -> dict[str, object]:
-    losses = {"what": "losses", "epsilons": EPSILONS[:1], "epoch": 100, "seeds": 2}
+    wide = {"widths": (8,), "epsilons": EPSILONS[:2]}
+    losses = {"what": "losses", "epsilons": EPSILONS[:1], "epoch": 100, "seeds": 1}
     return {
         "data": "fashion_mnist_5000",
         "samples": 64,
@@ -68,10 +69,10 @@ def _laptop() -> dict[str, object]:
         "depth": 20,
         "side": 8,
         "arms": {
-            "every": _arm(widths=(8,), rates=(0.8, 0.6, 0.4, 0.0)),
-            "ties": _arm(widths=(8,), tensors=SCATTERED),
-            "kernels": _arm(widths=(8,), tensors=KERNELS),
-            "filters": _arm(widths=(8,), tensors=KERNELS, epsilons=EPSILONS[:1], seeds=10),
+            "every": _arm(**wide, rates=(0.8, 0.0)),
+            "ties": _arm(**wide, tensors=SCATTERED),
+            "kernels": _arm(**wide, tensors=KERNELS),
+            "filters": _arm(widths=(8,), tensors=KERNELS, epsilons=EPSILONS[:1], seeds=8),
             "narrow": _arm(**losses, widths=(1, 2, 4), rates=(0.0,)),
             "live": _arm(**losses, widths=(8,), shrunk=True),
         },

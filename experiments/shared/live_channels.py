@@ -117,14 +117,17 @@ def _unit(left: Mapping[str, Flags], name: str, reads: Flags, writes: Flags, var
 def live_weights(mask: Any) -> int:
     """How many weights are left that stand between live channels.
 
-    No other weight can change an output: it reads a channel that is 0, or its own is never read.
+    No other weight can change an output: it reads a channel that is 0, or its own is. Of these the
+    scales of idle channels change nothing either, and what leads to a channel that the head does
+    not read. With ties at random scale and shift go in different places,
+    and there are more of these.
     """
     left = {name: np.asarray(leaf, bool) for name, leaf in named(mask).items()}
     found = list(_units(left))
     total = 0
     for unit in found:
-        kernel = left[f"{unit.name}/conv/kernel"]
-        total += np.count_nonzero(kernel[:, :, unit.reads][..., unit.live])
+        kernel, scale = left[f"{unit.name}/conv/kernel"], left[f"{unit.name}/norm/scale"]
+        total += np.count_nonzero(kernel[:, :, unit.reads][..., scale])
         total += sum(np.count_nonzero(left[f"{unit.name}/norm/{of}"]) for of in ("scale", "bias"))
     head = left["head/kernel"][found[-1].writes]
     return int(total + np.count_nonzero(head) + np.count_nonzero(left["head/bias"]))
