@@ -94,11 +94,12 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     shown = where(frame, **PAIR)
     return captions.paragraph(
         "Figure T8, beyond the papers: the law behind the growth of kappa with depth. Linear"
-        " networks on whitened inputs, where kappa depends on the numbers d of inputs, k of outputs,"
-        f" m of units and L of layers alone. (a) kappa for d = {PAIR['inputs']}, k ="
+        " networks on whitened inputs, where kappa depends on the numbers d of inputs, k of"
+        " outputs, m of units and L of layers alone."
+        f" (a) kappa for d = {PAIR['inputs']}, k ="
         f" {PAIR['outputs']} and m = {captions.listed(distinct(shown, 'width'))}. (b) The slope of"
-        " its logarithm over that of L, between depths two apart; dotted: 2, a quadratic growth. (c)"
-        " What log(kappa) grows by with every layer from L = 40 on, over the limit for L to"
+        " its logarithm over that of L, between depths two apart; dotted: 2, a quadratic growth."
+        " (c) What log(kappa) grows by with every layer from L = 40 on, over the limit for L to"
         " infinity, psi(m/2) - psi((m - r + 1)/2) with r = min(d, k); bars are 95% intervals."
         " Logarithmic axes, but for the vertical one of (b).",
         f"{captions.initialisation(frame)}.",

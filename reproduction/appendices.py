@@ -27,7 +27,8 @@ def pages() -> dict[str, str]:
             _plain(
                 ("paper", "what", "what it says", "status", "code", "test"),
                 [dataclasses.astuple(row) for row in texts.theory()],
-            )
+            ),
+            *proofs(),
         ],
         "settings": [
             _plain(
@@ -70,6 +71,16 @@ def setting(row: texts.Setting) -> tuple[str, ...]:
 def _head(name: str) -> str:
     what = PAGES[name]
     return f"# {what[0].upper()}{what[1:]}\n\n[All findings](../FINDINGS.md)"
+
+
+def proofs() -> Iterator[str]:
+    """Our own statements, each with its proof and the test that measures it."""
+    yield "## Of our own, with proofs"
+    for row in texts.proofs():
+        yield f"### {escaped(row.title)}"
+        yield escaped(row.statement)
+        yield f"Proof. {escaped(row.proof)}"
+        yield f"Measured by {escaped(row.test)}"
 
 
 def corrections() -> Iterator[str]:

@@ -239,10 +239,10 @@ _RELU = Sentence(
 
 _GRAM = (
     "of the two terms of G (Eq 10) the linear network has the whole, and ReLU loses about half of"
-    " each. But the hidden units of ReLU have a mean, which makes one eigenvalue large: at n = 125,"
-    " d = 196, k = 3 and m = 1000 lambda_max is 10 times that of the linear network, and lambda_min"
-    " 0.39 times. With -alpha the negative side is mirrored: at alpha = 1 a unit is the absolute"
-    " value, whose mean is the largest"
+    " each. But the hidden units of ReLU have a mean, which makes one eigenvalue large: at n = 500,"
+    " d = 784, k = 10 and m = 4000 lambda_max is 39 times that of the linear network, and"
+    " lambda_min 0.39 times. With -alpha the negative side is mirrored: at alpha = 1 a unit is the"
+    " absolute value, whose mean is the largest"
 )
 _IMAGES = (
     "where all images are whitened before n of them are drawn, the images count: on MNIST at m ="

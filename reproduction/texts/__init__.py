@@ -67,6 +67,23 @@ class Statement:
 
 
 @dataclass(frozen=True)
+class Proof:
+    """A statement of our own that the pages rest on, with its proof.
+
+    Attributes:
+      title: its name.
+      statement: what holds, and under which conditions.
+      proof: why, in about ten lines.
+      test: the test that measures it, as file::test.
+    """
+
+    title: str
+    statement: str
+    proof: str
+    test: str
+
+
+@dataclass(frozen=True)
 class Correction:
     """A printed statement, what holds instead, and the test that shows it.
 
@@ -234,6 +251,11 @@ Row = TypeVar("Row")
 def theory() -> tuple[Statement, ...]:
     """Every lemma and numbered equation of both papers."""
     return _rows("theory", Statement)
+
+
+def proofs() -> tuple[Proof, ...]:
+    """Statements of our own, with their proofs."""
+    return _rows("proofs", Proof)
 
 
 def corrections() -> tuple[Correction, ...]:

@@ -563,3 +563,14 @@ def test_what_overflows_is_refused_in_words():
     ):
         with pytest.raises(ValueError, match=r"beyond floats|at most 1e.100"):
             call()
+
+
+def test_appendix_g2_is_about_v_transposed_v():
+    """For V (m, d), m > d, V V^T is singular; the ends of V^T V are those of Silverstein."""
+    m, d = 4000, 1000
+    v = np.random.default_rng(0).standard_normal((m, d)) / np.sqrt(m)
+    wide = np.linalg.eigvalsh(v[: 2 * d // 10, : d // 10] @ v[: 2 * d // 10, : d // 10].T)
+    assert abs(wide[0]) < 1e-12
+    lowest, *_, highest = np.linalg.eigvalsh(v.T @ v)
+    edge = np.sqrt(d / m)
+    np.testing.assert_allclose([lowest, highest], [(1 - edge) ** 2, (1 + edge) ** 2], rtol=0.05)

@@ -64,6 +64,11 @@ def test_every_correction_is_of_one_group_and_names_a_test_that_exists(row):
         assert _exists(row.test), row.test
 
 
+@pytest.mark.parametrize("row", texts.proofs(), ids=lambda row: row.title)
+def test_what_is_proved_is_measured_by_a_test_that_exists(row):
+    assert _exists(row.test), row.test
+
+
 def test_theory_and_corrections_say_the_same_of_every_numbered_statement():
     """Class: a statement that one page corrects and that holds on the other (Lemma 4, Eq 12)."""
     standing = {(row.paper, n): row.status for row in texts.theory() for n in _numbers(row.what)}
