@@ -42,6 +42,7 @@ class Unit:
       live: its own live channels.
       idle: its channels with a scale, whose weights that are left all come from channels that are
         the same for every image before training, or which has none left. Their variance is 0.
+        Where no channel that they could read differs between images, none is idle.
       empty: its channels of which no weight is left.
     """
 
@@ -109,7 +110,7 @@ def _varies(left: Mapping[str, Flags], name: str, varies: Flags) -> Flags:
 
 
 def _unit(left: Mapping[str, Flags], name: str, reads: Flags, writes: Flags, varies: Flags) -> Unit:
-    idle = left[f"{name}/norm/scale"] & ~_fed(left, name, varies)
+    idle = left[f"{name}/norm/scale"] & ~_fed(left, name, varies) & varies.any()
     empty = ~left[f"{name}/conv/kernel"].any(axis=(0, 1, 2))
     return Unit(name, reads, writes, _live(left, name), idle, empty)
 
