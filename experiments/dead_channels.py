@@ -119,7 +119,8 @@ def _weights(checkpoint: Checkpoint | None) -> Path:
 def _losses(run: Training, epochs: int, folder: Path, *, shrunk: bool) -> Iterator[dict[str, Any]]:
     """The loss and the share of right answers after every epoch; the last weights are kept."""
     start = begun(run)
-    problem, state, places = start.problem, start.state, None
+    problem, state = start.problem, start.state
+    places: Any = None
     if shrunk:
         small = channels.shrunk(start.net, start.mask)
         problem, state = training.begin(

@@ -57,8 +57,8 @@ def _over_epsilon(*, idle: bool) -> Check:
             if np.intersect1d(small["seed"], large["seed"]).size:
                 found[name] = ratio(small, large, "lambda_max")
         told = f"lambda_max at epsilon {PUBLISHED:g} over that at {LARGER:g}:"
-        limit = {"above": GROWTH} if idle else {"below": STEADY}
-        return decide(found, told, from_one_seed=True, **limit)
+        above, below = (GROWTH, None) if idle else (None, STEADY)
+        return decide(found, told, above=above, below=below, from_one_seed=True)
 
     return check
 
@@ -89,8 +89,9 @@ def _over_unpruned(*, idle: bool) -> Check:
             for name, arm in arms(chosen)
             if np.intersect1d(arm["seed"], whole["seed"]).size
         }
-        limit = {"above": GROWTH} if idle else {"below": GROWTH}
-        return decide(found, "lambda_max / lambda_max unpruned", from_one_seed=True, **limit)
+        above, below = (GROWTH, None) if idle else (None, GROWTH)
+        told = "lambda_max / lambda_max unpruned"
+        return decide(found, told, above=above, below=below, from_one_seed=True)
 
     return check
 

@@ -140,12 +140,12 @@ class Shrunk:
 
     net: nnx.Module
     mask: Any
-    places: Mapping[str, tuple[NDArray[np.int64], ...]]  # of each tensor, in the whole network
+    places: Mapping[str, Any]  # of each tensor: its entries' places in the whole one, by axis
 
 
 def shrunk(net: nnx.Module, mask: Any) -> Shrunk:
     """A pruned ResNet without its dead channels."""
-    places: dict[str, tuple[NDArray[np.int64], ...]] = {}
+    places: dict[str, Any] = {}
     found = units(mask)
     for unit in found:
         reads, writes = (np.flatnonzero(flags) for flags in (unit.reads, unit.writes))
