@@ -38,9 +38,8 @@ def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any
     """Of every run the losses of each network, and then kappa: one cell for each stop.
 
     ``columns`` are the columns of J, those of all parameters or those that pruning has left. They
-    are the same where nothing is pruned. The first ``seeds`` networks are trained; of the first
-    ``measured`` of them kappa is measured at every stop, and of the first ``starts`` before
-    training.
+    are the same where nothing is pruned. The first ``seeds`` networks are trained, and of the first
+    ``starts`` kappa is measured before training.
     """
     for name in config.runs.split():
         run = config[name]
@@ -50,12 +49,12 @@ def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any
             for index in range(max(run.seeds, run.starts)):
                 network = {**shared, "pruned": pruned, "seed": config.first_seed + index}
                 labels = {"run": name, "of": None}
-                if index < run.seeds:
+                trains = index < run.seeds
+                if trains:
                     yield labels, {**network, "columns": "none", "epochs": run.stops[-1]}
                 for columns in run.columns.split():
                     same = columns == "left" and not pruned
-                    before = (0,) if index < run.starts else ()
-                    for stop in run.stops if index < run.measured else before:
+                    for stop in run.stops if trains else (0,):
                         kernel = {"columns": "all" if same else columns, "epochs": stop}
                         yield {**labels, "of": columns}, {**network, **kernel}
 
