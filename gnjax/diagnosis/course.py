@@ -12,12 +12,12 @@ import numpy as np
 
 from gnjax.diagnosis.remedies.suggestion import LeftOut
 from gnjax.numerics.stages import stage
-from gnjax.spectra.displays import Clock
+from gnjax.spectra.displays import Clock, with_forecast
 from gnjax.spectra.watch import Watch
 
 NO_TIME = "it takes longer than the time that was left"
 STOPPED = "the diagnosis was interrupted"
-_SIDE, _TRIES = 400, 3  # of the matrices whose product is timed
+_SIDE, _TRIES = 400, 8  # of the matrices whose product is timed, and how often
 
 _Value = TypeVar("_Value")
 
@@ -77,6 +77,8 @@ class Course:
                 return value
             self._watch.interrupted, reason = True, STOPPED
         self.left_out.append(LeftOut(name, reason, forecast))
+        if reason == NO_TIME:
+            self.say(f"left out for lack of time: {with_forecast(name, forecast)}")
         return None
 
     def say(self, text: str) -> None:
@@ -109,7 +111,7 @@ def seconds_for(multiplications: float, speed: float | None = None) -> float:
 
 
 def _speed() -> float:
-    """Multiplications in a second, measured on a product of small matrices, the best of three."""
+    """Multiplications in a second, measured on a product of small matrices, the best of eight."""
     matrix = np.ones((_SIDE, _SIDE))
     times = []
     for _ in range(_TRIES):

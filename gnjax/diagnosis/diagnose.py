@@ -57,7 +57,8 @@ _OWN_STAGES = 3  # of progress beside the remedies: largest eigenvalues, kappa, 
 _RATE = 1e-3  # the relative tolerance of the learning rates
 _SMALL_WORK = 1e10  # multiplications: a Jacobian that takes no more is decomposed at once
 _PRODUCTS = 20  # with G for its largest eigenvalue, at least
-_EIGENPAIRS = 20  # multiplications for each cube of the rows, as long as LAPACK takes
+# multiplications, for each cube of the rows, that take as long as LAPACK does
+_EIGENVALUES, _EIGENPAIRS = 5, 12
 _ENTRY = 3e-8  # seconds for each entry of J
 _COMPILED = 0.5  # of the time of the largest eigenvalue: to compile what forms J
 _TOLD = 4  # layers of which the progress says a share
@@ -320,7 +321,9 @@ class _Stages:
         self.layers = layer_shares(op, top, bottom)
         course.say(f"shares of lambda_min: {_shares(self.layers, 'bottom')}")
         shorter = [min(rows, layer.parameters) for layer in self.layers]
-        self._measure_blocks(jacobian, grams, seconds_for(_EIGENPAIRS * sum(m**3 for m in shorter)))
+        self._measure_blocks(
+            jacobian, grams, seconds_for(_EIGENVALUES * sum(m**3 for m in shorter))
+        )
         baseline = Baseline(condition, op, jacobian, self._suspect, gram, seconds)
         fields = self._of_both_ends(baseline, values, top, bottom)
         return self._answer(condition, largest if self.part else condition.lambda_max, fields)

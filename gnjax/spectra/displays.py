@@ -83,7 +83,7 @@ class Lines:
     def stage(self, name: str, seconds: float | None) -> None:
         self._flush()
         self._pace = Pace(self._clock)
-        self._line(_with_forecast(name, seconds))
+        self._line(with_forecast(name, seconds))
 
     def back(self, name: str) -> None:
         self._flush()
@@ -139,7 +139,7 @@ class Bar:
 
     def stage(self, name: str, seconds: float | None) -> None:
         self._pace = Pace(time.monotonic)
-        self.back(_with_forecast(name, seconds))
+        self.back(with_forecast(name, seconds))
 
     def back(self, name: str) -> None:
         self._name, self._count = name, ""
@@ -229,7 +229,8 @@ class Told:
         pass
 
 
-def _with_forecast(name: str, seconds: float | None) -> str:
+def with_forecast(name: str, seconds: float | None) -> str:
+    """The name of a stage, with how long it may take: "evidence, about 3.0 s"."""
     return name if seconds is None else f"{name}, about {in_words(seconds)}"
 
 
