@@ -24,7 +24,7 @@ from gnjax.diagnosis.monitor_products import (
     quadratic_forms,
     scaled_product,
 )
-from gnjax.diagnosis.monitor_row import MonitorRow
+from gnjax.diagnosis.monitor_row import NO_STEP, MonitorRow
 from gnjax.networks.construct import at_parameters_of
 from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.forms.frameworks import InputTree, Model, PyTree
@@ -32,19 +32,22 @@ from gnjax.networks.losses import UNNAMED, Loss, loss_in_words
 from gnjax.networks.model import is_model
 from gnjax.networks.network import HESSIAN
 from gnjax.networks.parameters import Only
-from gnjax.networks.rounding import product_error
+from gnjax.networks.rounding import is_small, product_error, product_probes
 from gnjax.numerics.answers.tables import frame_of, row
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate, unknown
+from gnjax.numerics.stages import stage
 from gnjax.numerics.validation import check_finite_number, check_known
 from gnjax.operators.curvature import gauss_newton, hessian
 from gnjax.operators.facts import symmetry_of
 from gnjax.operators.metrics.metric import SAID
+from gnjax.operators.metrics.optimisers import limit_of_optimizer
 from gnjax.operators.of_networks.described import said
 from gnjax.operators.of_networks.hessian import NetworkHessian
 from gnjax.operators.of_networks.linearised import Linearised, fits
 from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.spectra.krylov.tracked import Tracked, tracked
 from gnjax.spectra.stochastic.probes import beyond_chance, standard_error
+from gnjax.spectra.watch import watching
 
 if TYPE_CHECKING:
     import optax
@@ -162,6 +165,7 @@ class Monitor:
         self._linearises = False
         self._vectors: dict[str, jax.Array] = {}
         self._roundings: dict[str, _Rounding] = {}
+        self._asked: tuple[Any, float | None] | None = None  # an optimiser, and its limit
 
     def __repr__(self) -> str:
         last_row = f", the last: {self.history[-1]}" if self.history else ""
@@ -204,6 +208,24 @@ class Monitor:
             raise ValueError(msg)
         if int(step) % self._every:
             return None
+        first = "" if self.history else ", compiling its products"
+        with watching(None), stage(f"row of the monitor at step {int(step)}{first}"):
+            row = self._measured(int(step), model, metric, optimizer, update, rate)
+        self.history.append(row)
+        if self._on_row is not None:
+            self._on_row(row)
+        return row
+
+    def _measured(
+        self,
+        step: int,
+        model: Model,
+        metric: PyTree | None,
+        optimizer: optax.GradientTransformation | None,
+        update: PyTree | None,
+        rate: float | None,
+    ) -> MonitorRow:
+        """The row of a step, from the arguments of the call."""
         # 1. The matrices at the parameters of this step: H, G if wanted, and P^{-1/2} H P^{-1/2}.
         self._renew_operators(model)
         op = self._hessian
@@ -224,15 +246,23 @@ class Monitor:
             else quadratic_forms(linearised, np.uint32(row_number), self._probes)
         )
         # 4. The row. Gradient descent with this rate is stable for a sharpness of up to 2 / rate.
-        rounding = self._roundings["hessian"].error
-        rests_on = certificate(*errors.values(), rounding, symmetry_of(op))
-        row = _row(int(step), runs, errors, rests_on, curvature, trace_samples)
-        threshold = None if rate is None else 2 / float(rate)
-        row = self._with_condition(replace(row, threshold=threshold))
-        self.history.append(row)
-        if self._on_row is not None:
-            self._on_row(row)
-        return row
+        rounding = [self._roundings["hessian"].error] if "hessian" in self._roundings else []
+        rests_on = certificate(*errors.values(), *rounding, symmetry_of(op))
+        row = _row(step, runs, errors, rests_on, curvature, trace_samples)
+        row = replace(
+            row,
+            threshold=None if rate is None else 2 / float(rate),
+            preconditioned_threshold=self._limit(metric, optimizer) if root else None,
+            without=NO_STEP if root is None and metric is not None else "",
+        )
+        return self._with_condition(row)
+
+    def _limit(self, metric: PyTree, optimizer: Any) -> float | None:
+        """The limit of ``preconditioned`` for the optimiser, which is asked once."""
+        asked = getattr(metric, "tx", optimizer)
+        if self._asked is None or self._asked[0] is not asked:
+            self._asked = asked, limit_of_optimizer(self._hessian, metric, optimizer)
+        return self._asked[1]
 
     def _linearised(self, op: NetworkHessian | NetworkGram) -> Any:
         """The operator linearised once for all products of a row, where that fits in memory."""
@@ -303,34 +333,53 @@ class Monitor:
     def _error(self, name: str, run: Tracked, root: InverseRoot | None, row_number: int) -> Error:
         """How far the value of a run can be from the nearest eigenvalue of the matrix ``name``.
 
-        It is the residual, plus the rounding of the run, plus that of the products, which is
-        measured at every tenth row and where the matrix has more than doubled since then.
+        It is the residual, plus the rounding of the run, plus that of the products. The last is
+        measured at every tenth row, and grows with the matrix in between.
         """
-        if not math.isfinite(run.value):
+        norm = run.scale  # the largest size of a Ritz value
+        if not (math.isfinite(run.value) and math.isfinite(norm)):
             return unknown("products with the matrix are not finite")
         eps = float(jnp.finfo(run.vector.dtype).eps)
-        norm = run.scale  # the largest size of a Ritz value
         run_rounding = _ROUNDING * eps * math.sqrt(run.vector.size) * norm
         residual = Error(run.residual + run_rounding, MEASURED, reason=_RECURRENCE)
         rounding = self._roundings.get(name)
         if (
             rounding is None
             or row_number - rounding.row >= _RENEWED
-            or not norm <= 2 * rounding.scale  # also where the norm is nan
+            or (norm > 0 and rounding.scale == 0)
         ):
-            op = self._gram if name == "gauss_newton" else self._hessian
-            assert op is not None
-            work = HESSIAN * op.net.written * op.net.batch
-            scaling = None
-            if name == "preconditioned":
-                assert root is not None
-                scaling = partial(jnp.multiply, root.entries)
-            multiply = Partial(curvature_product, op)
-            measured = product_error(multiply, op.shape[0], op.dtype, work=work, scaling=scaling)
+            measured = self._measured_rounding(name, None if root is None else root.entries)
             rounding = _Rounding(measured, norm, row_number)
             self._roundings[name] = rounding
+        growth = max(1.0, norm / rounding.scale) if rounding.scale else 1.0
         of_metric = root.evidence if root and name == "preconditioned" else SAID
-        return residual + rounding.error + of_metric
+        return residual + rounding.error.scaled(growth) + of_metric
+
+    def _measured_rounding(self, name: str, scale: jax.Array | None) -> Error:
+        """The rounding of products with the matrix ``name``, where ``scale`` is that of P^{-1/2}.
+
+        For a large network it is the usual evidence, by products of the program that makes those
+        of the row, and by some samples, which H and P^{-1/2} H P^{-1/2} share.
+        """
+        op = self._gram if name == "gauss_newton" else self._hessian
+        assert op is not None
+        of_metric = scale if name == "preconditioned" else None
+        if is_small(op.net, HESSIAN):
+            work = HESSIAN * op.net.written * op.net.batch
+            scaling = None if of_metric is None else partial(jnp.multiply, of_metric)
+            compiled = Partial(curvature_product, op)
+            return product_error(compiled, op.shape[0], op.dtype, work=work, scaling=scaling)
+
+        def product(of: Any) -> Callable[[jax.Array], jax.Array]:
+            linearised = self._linearised(of)
+            if of_metric is None:
+                return partial(curvature_product, linearised)
+            return partial(scaled_product, linearised, of_metric)
+
+        with stage("evidence: rounding"):
+            probes, multiply = product_probes(op.shape[0], op.dtype, 1), product(op)
+            images = np.stack([np.asarray(multiply(v)) for v in probes.T], axis=1)
+            return op.looked_at(images, product(op.moved())).error
 
     def _with_condition(self, row: MonitorRow) -> MonitorRow:
         """The row with kappa of G and its certificate; the row as it is where none is wanted."""

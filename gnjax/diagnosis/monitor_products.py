@@ -56,11 +56,10 @@ def scaled_product(op: Operator, scale: jax.Array, v: jax.Array) -> jax.Array:
     return scale * curvature_product(op, scale * v)
 
 
-@bounded_jit
 def curvature_along(op: Operator, update: jax.Array) -> jax.Array:
     """u^T H u for the ``update`` divided by its length, u: the curvature along it."""
     u = update / jnp.linalg.norm(update)
-    return u @ op.mv(u)
+    return u @ curvature_product(op, u)
 
 
 @bounded_jit(static_argnums=2)

@@ -9,6 +9,8 @@ from typing import Any
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import Certificate
 
+NO_STEP = "the optimiser has made no step yet, and has no metric"
+
 
 @dataclass(frozen=True, repr=False)
 class MonitorRow(Result):
@@ -30,6 +32,10 @@ class MonitorRow(Result):
         ``kappa_high``; where that is infinite, kappa is a lower bound.
       threshold: 2 / rate; gradient descent is unstable where the sharpness exceeds it. It is no
         limit of ``preconditioned``, which depends on the optimiser's means of gradients, too.
+      preconditioned_threshold: the optimiser is unstable where ``preconditioned`` exceeds it, if P
+        is held fixed: 2 in gradient descent, 3.8 for Adam with b1 = 0.9. The optimiser is asked how
+        its later updates respond to a gradient; None where it is not given.
+      without: why the row has no preconditioned value although a metric was given; else "".
       at_least: a lower bound on the largest eigenvalue of the Hessian.
       products: how many products with the Hessian and with the Gauss-Newton matrix were made.
       certificate: what the errors rest on.
@@ -58,6 +64,8 @@ class MonitorRow(Result):
     kappa_low: float | None = None
     kappa_high: float | None = None
     threshold: float | None = None
+    preconditioned_threshold: float | None = None
+    without: str = ""
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.keys():
@@ -70,7 +78,8 @@ class MonitorRow(Result):
 
     def numbers(self) -> dict[str, float]:
         """The numbers of the row by their names, without its step, for a logger."""
-        named = ((name, self[name]) for name in self.keys() if name not in ("step", "certificate"))
+        others = ("step", "certificate", "without")
+        named = ((name, self[name]) for name in self.keys() if name not in others)
         return {name: float(value) for name, value in named if value is not None}
 
     def __str__(self) -> str:
@@ -83,4 +92,8 @@ class MonitorRow(Result):
         names = ("gauss_newton", "preconditioned", "directional", "trace", "kappa")
         others = ((name.replace("_", "-"), self[name]) for name in names if self[name] is not None)
         parts += [f"{name} {value:.6g}" for name, value in others]
+        if self.preconditioned_threshold is not None:
+            parts.append(f"limit of preconditioned {self.preconditioned_threshold:.4g}")
+        if self.without:
+            parts.append(f"no preconditioned: {self.without}")
         return f"{', '.join(parts)} ({self.products} products, {self.certificate.brief})"

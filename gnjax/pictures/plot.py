@@ -251,9 +251,9 @@ def _blocks(axes: Axes, spectra: BlockSpectra) -> None:
 def _monitor(axes: Axes, monitor: Monitor) -> None:
     """The largest eigenvalues of H, G and P^{-1/2} H P^{-1/2} over the steps of training.
 
-    Each has a band for its error. A dashed line is 2 / rate, above which the largest eigenvalue of
-    H makes gradient descent unstable; the limit of P^{-1/2} H P^{-1/2} is another, and the rows do
-    not have it. Quantities that were not measured are left out.
+    Each has a band for its error. A dashed line is the limit of the optimiser at hand: where the
+    rows have one of P^{-1/2} H P^{-1/2} it is that, and else 2 / rate, above which the largest
+    eigenvalue of H makes gradient descent unstable. Quantities that were not measured are left out.
     """
     rows = monitor.history
     steps = [row.step for row in rows]
@@ -269,11 +269,14 @@ def _monitor(axes: Axes, monitor: Monitor) -> None:
             axes.plot(steps, values, "o-", ms=3, lw=1.2, color=color, label=text)
             axes.fill_between(steps, values - errors, values + errors, color=color, alpha=0.2, lw=0)
             drawn_values.append(values[np.isfinite(values)])
-    thresholds = np.array([row.threshold for row in rows], float)
+    limits = np.array([row.preconditioned_threshold for row in rows], float)
+    thresholds, color = np.array([row.threshold for row in rows], float), "black"
+    is_other_method = any(row.preconditioned is not None for row in rows)
+    text = "2 / rate, for H in gradient descent" if is_other_method else "2 / rate"
+    if np.isfinite(limits).any():
+        thresholds, color, text = limits, ORANGE, "limit of $P^{-1/2} H P^{-1/2}$"
     if np.isfinite(thresholds).any():
-        is_other_method = any(row.preconditioned is not None for row in rows)
-        text = "2 / rate, for H in gradient descent" if is_other_method else "2 / rate"
-        axes.plot(steps, thresholds, color="black", ls="--", lw=0.9, label=text)
+        axes.plot(steps, thresholds, color=color, ls="--", lw=0.9, label=text)
         drawn_values.append(thresholds[np.isfinite(thresholds)])
     _set_readable_scales(axes, np.concatenate(drawn_values))
     axes.legend(frameon=False)

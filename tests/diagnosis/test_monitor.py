@@ -205,9 +205,11 @@ def test_before_the_first_step_of_the_optimiser_a_row_has_no_preconditioned_shar
     for beside in (None, optimizer):
         row = monitor(0, (apply, params), metric=state, optimizer=beside)
         assert row.preconditioned is None
+        assert "no preconditioned: the optimiser has made no step yet" in str(row)
     update, state = jax.jit(optimizer.update)(jax.tree.map(np.ones_like, params), state)
     row = monitor(1, (apply, optax.apply_updates(params, update)), metric=state)
     assert row.preconditioned > 0
+    assert not row.without
 
 
 def test_kappa_is_there_where_it_is_asked_for():
@@ -324,3 +326,79 @@ def test_samples_that_become_coupled_in_training_are_seen(batch_size):
 def test_a_rate_that_is_not_positive_is_refused(rate):
     with pytest.raises(ValueError, match="rate"):
         gnjax.Monitor(np.eye(3))(0, (lambda p, x: x @ p, np.ones((3, 1))), rate=rate)
+
+
+def test_rounding_is_measured_once_for_each_matrix_until_the_tenth_row(monkeypatch):
+    """Class: minutes for rounding, again when a metric comes and whenever the norm doubles."""
+    measured = []
+    measure = module.Monitor._measured_rounding
+
+    def counted(self, name, scale):
+        measured.append((len(self.history), name))
+        return measure(self, name, scale)
+
+    monkeypatch.setattr(module.Monitor, "_measured_rounding", counted)
+    monitor = gnjax.Monitor(X, Y, kappa=False, **OPTIONS)
+    for step in range(11):
+        model = mlp()
+        model.dense2.kernel[...] *= 2.0**step
+        metric = tree_like(model, 1) if step >= 3 else None
+        row = monitor(step, model, metric=metric)
+        matrix = np.asarray(gnjax.hessian(model, X, Y, **OPTIONS).as_matrix())
+        nearest = np.abs(np.linalg.eigvalsh(matrix) - row.sharpness).min()
+        assert nearest <= row.sharpness_error
+    names = ["hessian", "gauss_newton"]
+    assert measured == [
+        *((0, name) for name in names),
+        (3, "preconditioned"),
+        *((10, name) for name in names),
+    ]
+
+
+@pytest.mark.slow
+def test_the_usual_evidence_of_a_large_network_compiles_nothing_more(monkeypatch, caplog):
+    """With a metric, too: by products of the row's own program, and one look at some samples."""
+    monkeypatch.setattr(module, "is_small", lambda net, evaluations: False)
+    model = mlp()
+    monitor = gnjax.Monitor(X, Y, kappa=False, rtol=1e-6, **OPTIONS)
+    monitor(0, model)
+    monitor.history.clear()  # the next row measures rounding again
+    monitor._roundings.clear()
+    monitor(0, model)
+    metric = tree_like(model, 1)
+    root = np.asarray(gnjax.hessian(model, X, Y, **OPTIONS).ravel(metric)) ** -0.5
+    with jax.log_compiles():
+        row = monitor(1, model, metric=metric)
+    programs = [r.getMessage() for r in caplog.records if "Finished XLA" in r.getMessage()]
+    assert not [text for text in programs if "curvature_product" in text or "linear" in text]
+    matrix = np.asarray(gnjax.hessian(model, X, Y, **OPTIONS).as_matrix())
+    largest = np.linalg.eigvalsh(root[:, None] * matrix * root)[-1]
+    assert abs(row.preconditioned - largest) <= row.preconditioned_error < 1e-4 * largest
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "limit"),
+    [
+        (optax.sgd(0.1), 2.0),
+        (optax.sgd(0.1, momentum=0.8), 3.6),
+        (optax.adam(1e-3), 3.8),
+        (optax.adam(1e-3, b1=0.5), 3.0),
+        (optax.nadam(1e-3), 2 * 1.9**2 / 2.8),
+        (optax.rmsprop(1e-3), 2.0),
+        (optax.sgd(0.1, momentum=0.99), 3.98),
+    ],
+)
+def test_the_optimiser_at_hand_is_asked_for_its_limit(optimizer, limit, tmp_path):
+    """Gradient descent, momentum and means of gradients, from how their later updates respond."""
+    apply, params = gnjax.functional(mlp())
+    state, gradients = optimizer.init(params), tree_like(mlp(), 3)
+    gradients = jax.tree.unflatten(jax.tree.structure(params), jax.tree.leaves(gradients))
+    for _ in range(50):
+        _, state = optimizer.update(gradients, state, params)
+    monitor = gnjax.Monitor(X, Y, kappa=False, **OPTIONS)
+    row = monitor(0, (apply, params), metric=state, optimizer=optimizer, rate=1e-3)
+    assert row.preconditioned_threshold == pytest.approx(limit, rel=3e-3)
+    assert f"limit of preconditioned {row.preconditioned_threshold:.4g}" in str(row)
+    axes = gnjax.plot(monitor).axes[0]
+    (dashed,) = [line for line in axes.get_lines() if line.get_linestyle() == "--"]
+    assert dashed.get_ydata()[0] == row.preconditioned_threshold

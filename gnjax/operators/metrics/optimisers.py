@@ -16,7 +16,11 @@ from gnjax.numerics.certificate import MEASURED, Error, unknown
 from gnjax.operators.metrics.exact import on_parameters
 from gnjax.operators.metrics.metric import Metric, diagonal_block
 from gnjax.operators.metrics.trained_part import without_variables
-from gnjax.operators.metrics.update_response import NoMomentsError, update_response
+from gnjax.operators.metrics.update_response import (
+    NoMomentsError,
+    stability_limit,
+    update_response,
+)
 from gnjax.operators.protocol import Operator
 from gnjax.operators.trees import network_of
 
@@ -99,6 +103,17 @@ def optimizer_entries(op: Any, state: Any, optimizer: Any) -> tuple[np.ndarray, 
     except ValueError as error:
         raise ValueError(_not_alone("those of other parameters than the operator")) from error
     return np.asarray(entries, np.float64), unknown(_GUESSED)
+
+
+def limit_of_optimizer(op: Any, state: Any, optimizer: Any) -> float | None:
+    """The lambda_max of P^{-1/2} H P^{-1/2} from which on the optimiser is unstable.
+
+    See :func:`.update_response.stability_limit`. None without the optimiser itself.
+    """
+    state, optimizer = _with_optimizer(state, optimizer)
+    if optimizer is None:
+        return None
+    return stability_limit(network_of(op, "a metric is"), optimizer, state)
 
 
 def _not_alone(has: str) -> str:

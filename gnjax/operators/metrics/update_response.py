@@ -12,6 +12,7 @@ gradients, too (AdaBelief, centred RMSprop), it is taken at the mean, where P is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,8 @@ from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.operators.metrics.trained_part import trained_part
 
 _MOST_UPDATES = 128  # that may be zero, while gradients accumulate or a rate warms up
+_MOST_RESPONSES = 1000  # to one gradient
+_SETTLED = 2e-3  # two responses that differ by less, relative to the first, end the sum
 _OF_MEANS = ("ScaleByBeliefState", "ScaleByRStdDevState", "ScaleByRStdDevWithCountState")
 _AS_A_TREE = "pass P as a tree of positive entries like the parameters"
 
@@ -68,6 +71,24 @@ def update_response(net: Network, optimizer: Any, state: Any) -> UpdateResponse:
         msg = f"the optimizer steps down in some parameters and up in others; {_AS_A_TREE}"
         raise ValueError(msg)
     return UpdateResponse(1 / positive, where)
+
+
+def stability_limit(net: Network, optimizer: Any, state: Any) -> float | None:
+    """The lambda_max of P^{-1/2} H P^{-1/2} from which on the optimiser is unstable, P held fixed.
+
+    On a quadratic model each eigenvector w of P^{-1} H, with the eigenvalue lambda, moves by
+
+        w_{t+1} = w_t - lambda sum_s h_s w_{t-s},
+
+    where h_s, with h_0 = 1, is how the update s steps later responds to a gradient. Its solution
+    that changes its sign at every step neither grows nor decays for lambda = 2 / sum_s (-1)^s h_s:
+    2 in gradient descent, 2 + 2 b with momentum b and for Adam with b1 = b, and
+    2 (1 + b)^2 / (1 + 2 b) for NAdam. It is the limit where no other solution grows before.
+
+    None where gradients accumulate over several calls.
+    """
+    asked = _Asked(net, optimizer, state)
+    return asked.stability_limit()
 
 
 class _Asked:
@@ -159,6 +180,28 @@ class _Asked:
         change, _, _ = derivative(self._update, state, moving, gradient, direction, self._params)
         changed, signs = (self._part.vector(self._net, tree) for tree in (change, direction))
         return -changed * signs
+
+    def stability_limit(self) -> float | None:
+        """See :func:`stability_limit`: the mean of two partial sums of a sum that alternates."""
+        if self._skipped:
+            return None
+        nearly_zero, direction = self._signs(0), self._signs(1, 1.0)
+        state, still = self._state, [jnp.zeros_like(leaf) for leaf in _floats(self._state)]
+        moving, nothing = still, jax.tree.map(jnp.zeros_like, direction)
+        total, total_before, share = 0.0, 0.0, math.nan
+        for number in range(_MOST_RESPONSES):
+            # how the update would respond to a new gradient, as what it divides by has changed
+            new, _, _ = derivative(self._update, state, still, nearly_zero, direction, self._params)
+            along = nothing if number else direction
+            old, state, moving = derivative(
+                self._update, state, moving, nearly_zero, along, self._params
+            )
+            of_old, of_new = (np.asarray(self._part.vector(self._net, c)) for c in (old, new))
+            share_before, share = share, float(np.median(of_old / of_new))
+            total_before, total = total, total + (-1) ** number * share
+            if abs(share - share_before) < _SETTLED:
+                return 4 / (total + total_before)
+        return None
 
     def _state_of_update(self, gradient: PyTree, direction: PyTree) -> tuple[Any, list[jax.Array]]:
         """The state before the next update that is not zero, and how its numbers change.

@@ -165,12 +165,23 @@ class NetworkHessian(Algebra, ParameterTrees):
     @cached_property
     def _by_looks(self) -> MeasuredProduct:
         """A product with H at a random vector, with its rounding by the usual two looks."""
-        net = self.net
-        moved = replace(self, net=moved_network(net))
+        return self.looked_at(self._images, self.moved()._multiplied)
+
+    def moved(self) -> NetworkHessian:
+        """The same of the network with its parameters and inputs moved by one rounding each."""
+        return replace(self, net=moved_network(self.net))
+
+    def looked_at(self, images: np.ndarray, moved_product: Product) -> MeasuredProduct:
+        """The usual evidence for products with this matrix A, or with S A S for a matrix S.
+
+        Args:
+          images: those of :func:`gnjax.networks.rounding.product_probes`, (p, j).
+          moved_product: the same product with :meth:`moved`, by the same program.
+        """
         return product_by_looks(
-            net,
-            self._images,
-            moved._multiplied,
+            self.net,
+            images,
+            moved_product,
             name="H_F" if self.functional else "H",
             second_look=self._second_look,
         )
