@@ -25,6 +25,7 @@ from tests.held_out import (
     scales,
     unequal,
     verdicts,
+    written,
 )
 from tests.held_out.verdicts import Row
 
@@ -53,6 +54,7 @@ CAMPAIGNS: dict[str, tuple[Campaign, int, float]] = {
     "scales": (scales.scales, 64, 0.15),
     "far networks": (_clearing(scales.far_networks), 6, 0.1),
     "unequal": (_clearing(unequal.unequal), 12, 0.2),
+    "written": (_clearing(written.written), 15, 0.3),
     "chances": (campaigns.chances, 200, 0.1),
     "preconditioned": (preconditioned.factors, 40, 0.1),
     "preconditioners": (preconditioners.preconditioners, 40, 0.1),
