@@ -17,6 +17,7 @@ from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.parameters import Groups, grouped, natural_order
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import Error
+from gnjax.numerics.evidence import with_evidence
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.validation import check_known
 from gnjax.operators.blocks.diagonal_blocks import DiagonalBlocks, diagonal_blocks, entry_blocks
@@ -153,6 +154,7 @@ class BlockSpectra(Result):
         )
 
 
+@with_evidence
 def block_spectra(
     op: Operator | Model,
     x: InputTree | None = None,

@@ -43,6 +43,7 @@ from gnjax.networks.model import check_order, functional
 from gnjax.networks.network import differentiated
 from gnjax.networks.parameters import Only
 from gnjax.numerics.answers.result import Result
+from gnjax.numerics.evidence import with_evidence
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.operators.facts import rank_of
 from gnjax.operators.of_networks.network_gram import NetworkGram
@@ -178,6 +179,7 @@ class Diagnosis(Result):
         return report(self)
 
 
+@with_evidence
 def diagnose(
     model: Model,
     x: InputTree,

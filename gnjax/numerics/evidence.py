@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from gnjax.numerics.certificate import Error, unknown
 from gnjax.numerics.stages import stage
@@ -21,6 +23,25 @@ _evidence: ContextVar[str] = ContextVar("evidence", default=USUAL)
 def evidence() -> str:
     """The evidence that is asked for now: "usual", "thorough" or "none"."""
     return _evidence.get()
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def with_evidence(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """The same function, within which the evidence of its keyword ``limits`` is asked for.
+
+    Where it is called without ``limits``, that of the call around it is.
+    """
+
+    @wraps(function)
+    def asking(*args: _P.args, **options: _P.kwargs) -> _R:
+        kind: Any = getattr(options.get("limits"), "evidence", evidence())
+        with gathering(kind):
+            return function(*args, **options)
+
+    return asking
 
 
 def in_a_stage(measure: Callable[[], Error]) -> Error:

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import Error
-from gnjax.numerics.evidence import gathering
+from gnjax.numerics.evidence import with_evidence
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.validation import check_finite_number, check_known
 from gnjax.operators.elsewhere.black_box import black_box
@@ -107,13 +107,9 @@ def one_operator(function: Callable[_P, _R]) -> Callable[_P, _R]:
                 f"x it is gnjax.{name}({call})"
             )
             raise TypeError(msg)
-        limits = options.get("limits")
-        if not isinstance(limits, Limits):
-            return function(*args, **options)
-        with gathering(limits.evidence):
-            return function(*args, **options)
+        return function(*args, **options)
 
-    return checked
+    return with_evidence(checked)
 
 
 def is_matrix(source: Any) -> bool:
