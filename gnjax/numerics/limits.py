@@ -80,7 +80,11 @@ class Limits:
             raise ValueError(msg)
 
     def basis_rows(self, size: int, itemsize: int = 8) -> int:
-        """How many vectors of ``size`` numbers with ``itemsize`` bytes a Krylov basis may hold."""
+        """How many vectors of ``size`` numbers with ``itemsize`` bytes a Krylov basis may hold.
+
+        There are never more than ``size``, as these span the whole space. What needs a second basis
+        beside it, as the search for eigenvalues that a run has missed, takes as much once more.
+        """
         most = size if self.vectors is None else min(size, self.vectors)
         return int(min(most, self.basis_bytes / (itemsize * size)))
 

@@ -22,7 +22,9 @@ class Spectrum(Result):
       values: the eigenvalues, from the largest down.
       errors: a bound on the error of each, infinite where the operator does not state its error.
       method: how they were computed.
-      certificate: what the errors rest on.
+      certificate: what the errors rest on. For the method "factored" the errors of its parts are
+        those of singular values s, and an eigenvalue s^2 is known to about 2 s times as much; for
+        all others they are errors of eigenvalues.
       converged: whether an iterative method reached the tolerance that was asked for.
       vectors: unit rows, one eigenvector for each value; None if they were not asked for.
       angles: a bound on the angle between each of the vectors and the exact one, in radians;

@@ -15,10 +15,16 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.answers.result import Result
-from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate, unknown
+from gnjax.numerics.certificate import (
+    MEASURED,
+    UNKNOWN,
+    Certificate,
+    Error,
+    certificate,
+    unknown,
+)
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import gamma, spectral_error
-from gnjax.numerics.validation import is_count
 from gnjax.operators.elsewhere.recognised import as_operator, one_operator
 from gnjax.operators.facts import error_of, factorisation_of, facts_of, positivity_of, symmetry_of
 from gnjax.operators.near_one import check_stated_near_one
@@ -33,9 +39,11 @@ from gnjax.spectra.stochastic.probes import (
     student,
     together,
 )
+from gnjax.spectra.stochastic.tolerance import SHARE, looks, most_probes
 from gnjax.spectra.stochastic.xtrace import xtrace
 from gnjax.spectra.watch import Progress, Watch, watching
 
+_USUAL_PROBES = 100
 _LEAST_PROBES = {"exact": 0, "hutchinson": 1, "hutch++": 3, "xtrace": 2}
 _STORED = {"hutch++": 2.0, "xtrace": 3.5}  # vectors in memory for each product, measured
 _UNSTATED = unknown("the operator does not state how far its products are from its matrix")
@@ -66,6 +74,8 @@ class Trace(Result):
         100% in the average over spectra.
       finished: False where Hutchinson's estimator was interrupted; the answer is then that of the
         vectors so far, with their standard error.
+      converged: whether the known errors of ``certificate`` add up to at most the ``rtol`` that was
+        asked for times the value. True where none was.
 
     >>> answer = gnjax.trace(np.diag([4.0, 2.0, 1.0]), method="exact")
     >>> answer.value, answer.standard_error, answer.certificate.kind
@@ -78,12 +88,14 @@ class Trace(Result):
     products: int
     certificate: Certificate = _UNCERTIFIED
     finished: bool = True
+    converged: bool = True
 
     def __str__(self) -> str:
         return (
             f"trace = {self.value:.6g} +- {self.standard_error:.2g} "
             f"({self.method}, {self.products} products; {self.certificate}"
-            f"{'' if self.finished else '; INTERRUPTED'})"
+            f"{'' if self.finished else '; INTERRUPTED'}"
+            f"{'' if self.converged else '; NOT CONVERGED'})"
         )
 
 
@@ -92,7 +104,8 @@ def trace(
     op: Operator | ArrayLike,
     *,
     method: str = "hutchinson",
-    probes: int = 100,
+    probes: int | None = None,
+    rtol: float | None = None,
     seed: int = 0,
     progress: Progress = None,
     limits: Limits = LIMITS,
@@ -106,8 +119,12 @@ def trace(
         (Meyer, Musco, Musco and Woodruff, 2021) and "xtrace" (Epperly, Tropp and Webber, 2023),
         which are far more accurate where the spectrum decays, but store ``probes`` vectors.
       probes: the largest number of products with the operator, at least 3 for "hutch++" and 2 for
-        "xtrace"; "exact" ignores it. Two more products test the symmetry of an operator that does
-        not state it.
+        "xtrace"; "exact" ignores it. It is 100 by default, and 10,000 where an ``rtol`` is given.
+        Two more products test the symmetry of an operator that does not state it.
+      rtol: if given, "hutchinson" adds random vectors until its error is at most ``rtol`` times the
+        value. It looks after 16, 32, 64, .. of them, and its half-width is wider than that of a
+        number of vectors fixed beforehand, so that it holds with 95% at all looks together. If
+        ``probes`` do not suffice, ``converged`` is False.
       seed: of the random vectors.
       progress: True for a bar on stderr, or a function of the products made and expected. Ctrl-C
         then returns Hutchinson's answer so far, with ``finished`` False; the other methods have
@@ -127,28 +144,51 @@ def trace(
     if method not in _LEAST_PROBES:
         msg = f"method={method!r} is not one of {', '.join(_LEAST_PROBES)}"
         raise ValueError(msg)
-    if not is_count(probes) or probes < _LEAST_PROBES[method]:
-        msg = f"method={method!r} needs at least {_LEAST_PROBES[method]} probes, got {probes}"
+    if rtol is not None and method in _STORED:
+        msg = f"method={method!r} takes a number of probes=, no rtol=; use method='hutchinson'"
         raise ValueError(msg)
+    probes = most_probes(probes, rtol, usual=_USUAL_PROBES, least=_LEAST_PROBES[method])
     # refuses numbers so large or small that squares of them over- or underflow, if op states that
     check_stated_near_one(operator)
     if method == "exact":
         with watching(progress, operator.shape[0], op=operator) as watch:
-            return _exact(operator, limits, watch)
+            return _judged(_exact(operator, limits, watch), rtol)
     # ``block``: how many vectors are multiplied at once. The limit of stored vectors is that of
     # spectral_density, which is computed from random vectors by the same kind of methods.
     block, rng = together(operator, limits), probe_stream(seed)
     _check_stored(operator.shape[0], method, probes, limits)
     with watching(progress, probes, stoppable=method == "hutchinson", op=operator) as watch:
         product = watch(host_product(operator))  # tests the symmetry if op does not state it
+        counts = looks(probes, rtol)
         if method == "hutchinson":
-            estimate = hutchinson(operator, product, probes, rng, watch.is_stopped, block)
+
+            def enough(estimate: TraceEstimate) -> bool:
+                """Whether the random vectors are as many as the tolerance needs."""
+                assert rtol is not None  # there is one look otherwise, and nothing to ask
+                half_width = _half_width(operator, estimate, len(counts))
+                return half_width <= SHARE * rtol * abs(estimate.value)
+
+            stop = watch.is_stopped
+            estimate = hutchinson(operator, product, counts, rng, stop, block, enough)
         else:
             estimator = {"hutch++": hutch_plus_plus, "xtrace": xtrace}[method]
             estimate = estimator(operator, product, probes, rng)
-        answer = _from_random_vectors(operator, estimate, method)
+        answer = _judged(_from_random_vectors(operator, estimate, method, len(counts)), rtol)
         # Ctrl-C during the last product leaves nothing undone.
-        return replace(answer, finished=not watch.stopped or estimate.products == probes)
+        finished = not watch.stopped or estimate.products == probes
+        return replace(answer, finished=finished)
+
+
+def _judged(answer: Trace, rtol: float | None) -> Trace:
+    """The answer, with ``converged`` False where its error is above ``rtol`` times the value.
+
+    As for eigenvalues, an error that the operator does not state does not count here.
+    """
+    if rtol is None:
+        return answer
+    known = sum(part.value for part in answer.certificate.parts if part.kind != UNKNOWN)
+    converged = math.isfinite(answer.standard_error) and known <= rtol * abs(answer.value)
+    return replace(answer, converged=converged)
 
 
 def _check_stored(size: int, method: str, probes: int, limits: Limits) -> None:
@@ -166,7 +206,21 @@ def _check_stored(size: int, method: str, probes: int, limits: Limits) -> None:
         raise ValueError(msg)
 
 
-def _from_random_vectors(op: Operator, estimate: TraceEstimate, method: str) -> Trace:
+def _half_width(op: Operator, estimate: TraceEstimate, looks: int) -> float:
+    """Half of Hutchinson's 95% interval, for a number of samples that is chosen at ``looks``."""
+    return student(estimate.samples, looks) * _spread(op, estimate)
+
+
+def _spread(op: Operator, estimate: TraceEstimate) -> float:
+    """The standard error of Hutchinson's estimator; infinite where equal samples may be chance.
+
+    Its samples are polynomials of degree 2 in random signs.
+    """
+    rounding = _rounding(op, estimate.lengths).value
+    return float(beyond_chance(estimate.standard_error, rounding, estimate.samples, degree=2))
+
+
+def _from_random_vectors(op: Operator, estimate: TraceEstimate, method: str, looks: int) -> Trace:
     """The :class:`Trace` of an estimate by ``method``, with the certificate of its errors."""
     symmetry = symmetry_of(op)
     # ``lengths`` is the sum of |x| |A x| over the random vectors x. It stands for ||A||_2, which it
@@ -175,15 +229,16 @@ def _from_random_vectors(op: Operator, estimate: TraceEstimate, method: str) -> 
     rounding = _rounding(op, estimate.lengths)
     samples, spread = estimate.samples, estimate.standard_error
     errors = [rounding, matrix_error, symmetry]
-    # A spread of zero may be chance: samples of Hutchinson's are polynomials of degree 2 in random
-    # signs. Those of Hutch++ and XTrace are equal where these have found the range of A.
+    # A spread of zero may be chance. That of Hutch++ and XTrace is zero where these have found the
+    # range of A.
     if method == "hutchinson":
-        spread = float(beyond_chance(spread, rounding.value, samples, degree=2))
+        spread = _spread(op, estimate)
     if math.isinf(spread):
         errors.append(unknown(f"the spread of {samples} samples, too few to exclude chance"))
     elif samples:
-        width = spread * student(samples)
-        errors.append(Error(width, MEASURED, reason=f"the spread of {samples} samples"))
+        width, often = spread * student(samples, looks), f", at all {looks} looks together"
+        reason = f"the spread of {samples} samples{often if looks > 1 else ''}"
+        errors.append(Error(width, MEASURED, reason=reason))
     return Trace(estimate.value, spread, method, estimate.products, certificate(*errors))
 
 

@@ -84,3 +84,30 @@ def test_ctrl_c_returns_the_samples_so_far():
 def test_a_truth_value_is_no_number_of_samples(estimate):
     with pytest.raises(ValueError, match="probes"):
         estimate(np.eye(3), probes=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spread", [0.1, 6.0])
+def test_a_tolerance_is_reached_as_often_as_stated(spread):
+    """|d - diag(A)| <= |d| / 2 in 95% of 60 draws, less 3 sigma (0.085)."""
+    rng = np.random.default_rng(0)
+    matrix = rng.standard_normal((40, 40))
+    matrix += matrix.T
+    matrix[0, 1:] *= spread  # most of the error is in one entry, or in none
+    matrix[1:, 0] = matrix[0, 1:]
+    matrix += np.diag(20 * rng.random(40))
+    truth, op = np.diag(matrix), gnjax.dense(matrix)
+    runs = [gnjax.estimate_diagonal(op, rtol=0.5, seed=seed) for seed in range(60)]
+    assert all(run.converged for run in runs)
+    distances = [np.linalg.norm(r.values - truth) / np.linalg.norm(r.values) for r in runs]
+    assert np.mean(np.array(distances) <= 0.5) >= 0.95 - 0.085
+
+
+def test_a_tolerance_that_the_probes_do_not_reach_is_told():
+    matrix = np.ones((30, 30)) + np.eye(30)
+    answer = gnjax.estimate_diagonal(matrix, rtol=0.01, probes=50)
+    assert (answer.products, answer.converged, answer.finished) == (50, False, True)
+    enough = gnjax.estimate_diagonal(np.eye(30), rtol=0.01)  # every sample is exact
+    assert (enough.products, enough.converged) == (32, True)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        gnjax.estimate_diagonal(matrix, rtol=1.0)

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 import scipy.sparse
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.linalg import aslinearoperator
@@ -14,6 +15,8 @@ from scipy.sparse.linalg import aslinearoperator
 import gnjax
 from gnjax import papers
 from gnjax.operators.protocol import Operator
+from gnjax.spectra.stochastic.probes import student
+from gnjax.spectra.stochastic.tolerance import looks
 from gnjax.spectra.trace import probe_stream, trace
 from tests.held_out.matrices import rotated
 
@@ -318,6 +321,9 @@ def test_single_precision_and_plain_arrays(method):
         ({"probes": 2.5}, "at least 1"),
         ({"method": "hutch++", "probes": 2}, "at least 3"),
         ({"method": "xtrace", "probes": 1}, "at least 2"),
+        ({"method": "xtrace", "rtol": 0.1}, "takes a number of probes"),
+        ({"rtol": 0.0}, "between 0 and 1"),
+        ({"rtol": "0.1"}, "between 0 and 1"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, words):
@@ -383,3 +389,63 @@ def test_samples_that_take_one_value_three_times_of_four_are_not_called_exact():
     assert equal
     assert all(np.isinf(t.standard_error) for t in equal)
     assert all(t.certificate.kind == "unknown" for t in equal)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(_SPECTRA))
+def test_a_trace_to_a_tolerance_is_as_often_right_as_stated(name):
+    """The error that a sequence of looks states covers 95% of 150 draws, less 3 sigma (0.053).
+
+    The samples are not normal, so that Student's half-width of a fixed number covers less often on
+    some of these spectra; that of all looks together does not.
+    """
+    matrix = _matrix(_SPECTRA[name])
+    op, truth = gnjax.dense(matrix), np.trace(matrix)
+    for rtol in (0.3, 0.1):
+        runs = [trace(op, rtol=rtol, probes=2000, seed=seed) for seed in range(150)]
+        reached = [t for t in runs if t.converged]
+        covered = [abs(t.value - truth) <= _error(t) for t in runs]
+        assert np.mean(covered) >= 0.95 - 0.053
+        assert all(_error(t) <= rtol * abs(t.value) for t in reached)
+        within = [abs(t.value - truth) <= 1.05 * rtol * abs(truth) for t in reached]
+        assert not within or np.mean(within) >= 0.95 - 0.053
+        if name != "indefinite":  # its trace is small beside its norm
+            assert len(reached) == len(runs)
+
+
+def _error(t):
+    """The whole error that a trace states."""
+    return _parts(t, random=True) + _parts(t, random=False)
+
+
+def test_a_tolerance_takes_as_many_vectors_as_it_needs():
+    matrix = _matrix(0.9 ** np.arange(60))
+    counts = []
+    for rtol in (0.5, 0.1, 0.02):
+        op = Products(matrix)
+        answer = trace(op, rtol=rtol)
+        assert answer.converged
+        assert _parts(answer, random=True) <= rtol * answer.value
+        assert op.count == answer.products
+        counts.append(answer.products)
+    assert counts[0] < counts[1] < counts[2] < 10_000
+    assert counts[0] in (16, 32)
+    short = trace(gnjax.dense(matrix), rtol=0.02, probes=20)
+    assert (short.products, short.converged) == (20, False)
+    assert "NOT CONVERGED" in str(short)
+    assert _error(short) > 0.02 * short.value
+    # the half-width of three looks at 20 samples is wider than that of 20 samples fixed beforehand
+    fixed = trace(gnjax.dense(matrix), probes=20)
+    assert fixed.value == short.value
+    assert _parts(short, random=True) > 1.1 * _parts(fixed, random=True)
+    assert trace(gnjax.dense(matrix), method="exact", rtol=1e-6).converged
+
+
+def test_the_looks_double_and_share_the_chance():
+    assert looks(100, 0.1) == [16, 32, 64, 100]
+    assert looks(16, 0.1) == [16]
+    assert looks(5, 0.1) == [5]
+    assert looks(100, None) == [100]
+    for samples, number in ((16, 4), (200, 7)):
+        chance = 2 * scipy.stats.t.sf(student(samples, number), samples - 1)
+        assert chance == pytest.approx(0.05 / number)

@@ -70,6 +70,9 @@ class SpectralDensity(Result):
         rounding of products ("measured"), entries of T that were set to zero because they are no
         larger than rounding, and the operator's own error.
       finished: False where the work was interrupted; there are then fewer probes, or fewer steps.
+      converged: whether the ``rtol`` that was asked for was reached. True where none was.
+      looks: how often it was asked whether there are enough probes; half-widths of estimates hold
+        with 95% at all of them together.
 
     >>> density = gnjax.spectral_density(np.diag([1.0, 2.0, 3.0]), probes=4, steps=3)
     >>> density.nodes.shape, density.weights.sum(axis=1).round(12).tolist()
@@ -89,13 +92,16 @@ class SpectralDensity(Result):
     exact: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     certificate: Certificate = _UNCERTIFIED
     finished: bool = True
+    converged: bool = True
+    looks: int = 1
 
     def __str__(self) -> str:
         """The number of eigenvalues, the extreme nodes, and what the density rests on."""
         return (
             f"density of {self.n} eigenvalues between {self.nodes.min():.6g} and "
             f"{self.nodes.max():.6g} ({len(self.nodes)} probes of {self.steps} steps; "
-            f"{self.certificate.brief}{'' if self.finished else ', INTERRUPTED'})"
+            f"{self.certificate.brief}{'' if self.finished else ', INTERRUPTED'}"
+            f"{'' if self.converged else ', NOT CONVERGED'})"
         )
 
     def pdf(self, points: ArrayLike, width: float | None = None, log: bool = False) -> Estimate:
@@ -237,7 +243,7 @@ class SpectralDensity(Result):
         spread, half_width = np.full_like(value, np.inf), unknown("one probe has no spread")
         if count > 1:
             spread = spread_of_mean(stacked)
-            largest_half = float(spread.max(initial=0.0)) * student(count)
+            largest_half = float(spread.max(initial=0.0)) * student(count, self.looks)
             half_width = Error(largest_half, MEASURED, reason=f"the spread of {count} probes")
         largest = Error(float(bounds.max(initial=0.0)), reason="Gauss quadrature")
         if math.isinf(largest.value):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,29 +37,35 @@ class TraceEstimate:
 def hutchinson(
     op: Operator,
     product: HostProduct,
-    probes: int,
+    counts: Sequence[int],
     rng: np.random.Generator,
     stop: Callable[[], bool],
     block: int,
+    enough: Callable[[TraceEstimate], bool] = lambda estimate: False,
 ) -> TraceEstimate:
-    """The mean of g^T A g over ``probes`` vectors g of random signs, fewer if ``stop`` is True.
+    """The mean of g^T A g over vectors g of random signs.
 
-    ``product`` multiplies rows by A, for ``block`` vectors at once, and no others are in memory.
+    There are as many as the last of the ascending ``counts``. After each of the others ``enough``
+    is asked whether they suffice. There are fewer if ``stop`` is True. ``product`` multiplies rows
+    by A, for ``block`` vectors at once, and no others are in memory.
     """
     samples: list[np.ndarray] = []
-    lengths = 0.0  # the sum of |g| |A g|
-    for first in range(0, probes, block):
-        if samples and stop():
+    lengths, done = 0.0, 0  # the sum of |g| |A g|, and the number of vectors
+    for count in counts:
+        while done < count and not (done and stop()):
+            of_block, lengths_of_block = _samples(
+                product, rng, min(block, count - done), op.shape[0]
+            )
+            samples.append(of_block)
+            lengths, done = lengths + lengths_of_block, done + len(of_block)
+        values = np.concatenate(samples)
+        refuse_nonfinite(values)
+        estimate = TraceEstimate(
+            float(values.mean()), standard_error(values), done, done, lengths / done
+        )
+        if done < count or (count < counts[-1] and enough(estimate)):
             break
-        of_block, lengths_of_block = _samples(product, rng, min(block, probes - first), op.shape[0])
-        samples.append(of_block)
-        lengths += lengths_of_block
-    values = np.concatenate(samples)
-    refuse_nonfinite(values)
-    count = len(values)
-    return TraceEstimate(
-        float(values.mean()), standard_error(values), count, count, lengths / count
-    )
+    return estimate
 
 
 def _samples(

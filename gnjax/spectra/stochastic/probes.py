@@ -112,8 +112,12 @@ def beyond_chance(
     return np.where((spreads <= rounding) & (chance > _BY_CHANCE), np.inf, spreads)
 
 
-def student(samples: int) -> float:
-    """Student's 95% half-width for the mean of normal samples, in standard errors."""
+def student(samples: int, looks: int = 1) -> float:
+    """Student's 95% half-width for the mean of normal samples, in standard errors.
+
+    Where the samples are looked at several times, the half-widths of all ``looks`` hold together.
+    """
     from scipy.special import stdtrit  # imported here, as it would add 0.1 s to importing gnjax
 
-    return float(stdtrit(samples - 1, _COVERED)) if samples > 1 else math.inf
+    covered = 1 - (1 - _COVERED) / looks
+    return float(stdtrit(samples - 1, covered)) if samples > 1 else math.inf
