@@ -434,9 +434,11 @@ def test_a_density_to_a_tolerance_is_as_near_as_often_as_stated():
 
 def test_a_density_takes_as_many_probes_as_its_tolerance_needs():
     op = gnjax.dense(_matrix(np.linspace(-1, 1, 40)))
-    few, more = (spectral_density(op, steps=20, rtol=rtol) for rtol in (0.3, 0.1))
-    assert (len(few.nodes), few.looks) == (10, 8)
-    assert len(more.nodes) in (20, 40)
+    few, more = (spectral_density(op, steps=20, rtol=rtol) for rtol in (0.5, 0.15))
+    assert few.looks == more.looks == 8
+    assert 10 <= len(few.nodes) < len(more.nodes) < 1000
+    assert few.converged
+    assert more.converged
     short = spectral_density(op, steps=20, rtol=0.01, probes=23)
     assert (len(short.nodes), short.converged, short.finished) == (23, False, True)
     assert "NOT CONVERGED" in str(short)
