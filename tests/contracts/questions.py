@@ -35,6 +35,31 @@ def _certified(op: Any, **options: Any) -> gnjax.answers.CertifiedPairs:
     return gnjax.certify(op, np.broadcast_to(1.0, (1, op.shape[1])), **options)
 
 
+class Identity:
+    """Of any size, without memory."""
+
+    def __init__(self, size: int) -> None:
+        self.shape, self.dtype = (size, size), np.dtype(float)
+
+    def facts(self) -> gnjax.operators.Facts:
+        return gnjax.operators.Facts(error=0.0, symmetric=True)
+
+    def mv(self, v: Any) -> Any:
+        return v
+
+    def as_matrix(self) -> Any:
+        return np.eye(*self.shape)
+
+
+def _solved(op: Any, **options: Any) -> gnjax.answers.Solution:
+    return gnjax.solve(op, np.broadcast_to(1.0, op.shape[1]), damping=0.5, **options)
+
+
+def _distance(op: Any, **options: Any) -> gnjax.answers.Distance:
+    """From the identity, as an operator that takes no memory."""
+    return gnjax.distance(op, Identity(op.shape[1]), **options)
+
+
 QUESTIONS = {
     "kappa": _of(gnjax.condition_number),
     "kappa by Lanczos": _of(gnjax.condition_number, method="krylov"),
@@ -47,6 +72,15 @@ QUESTIONS = {
     "trace": _of(gnjax.trace, probes=3),
     "exact trace": _of(gnjax.trace, method="exact"),
     "diagonal": _of(gnjax.estimate_diagonal, probes=3),
+    "solution": Question(gnjax.solve, _solved),
+    "log determinant": _of(gnjax.logdet, damping=0.5),
+    "log determinant by Lanczos": _of(
+        gnjax.logdet, damping=0.5, method="quadrature", probes=2, steps=2, rtol=0.5
+    ),
+    "effective dimension": _of(gnjax.effective_dimension, damping=0.5),
+    "trace of a function": Question(gnjax.trace_of, partial(gnjax.trace_of, "sqrt", damping=0.5)),
+    "diagonal of the inverse": _of(gnjax.inverse_diagonal, damping=0.5),
+    "distance": Question(gnjax.distance, _distance),
 }
 """Of any symmetric matrix."""
 

@@ -11,7 +11,6 @@ import json
 import re
 import warnings
 from itertools import combinations
-from typing import get_type_hints
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +33,8 @@ X = np.random.default_rng(0).standard_normal((30, 4))
 
 of_a_matrix = pytest.mark.parametrize("ask", [q.ask for q in QUESTIONS.values()], ids=QUESTIONS)
 of_a_network = pytest.mark.parametrize("ask", [q.ask for q in ALL.values()], ids=ALL)
+OP_SECOND = {"trace_of"}  # f comes first
+NOTHING_RANDOM = {"solve"}
 functions = {q.function.__name__: q.function for q in QUESTIONS.values()}
 
 
@@ -59,29 +60,33 @@ def _gauss_newton(model):
 # --- its place and its arguments -----------------------------------------------------------------
 
 
-def _makes_an_operator(function):
-    made = get_type_hints(function)["return"]
-    return made is gnjax.Operator or issubclass(made, gnjax.Algebra)
+OPERATORS = {"Operator", *gnjax.operators.__all__}
 
 
 def test_every_public_function_of_an_operator_stands_in_the_table():
     """But for those that make another operator."""
     public = filter(inspect.isfunction, (getattr(gnjax, name) for name in gnjax.__all__))
     of_an_operator = (f for f in public if next(iter(inspect.signature(f).parameters), "") == "op")
-    asked = {f.__name__ for f in of_an_operator if not _makes_an_operator(f)}
-    assert asked == {question.function.__name__ for question in ALL.values()}
+    asked = {
+        f.__name__
+        for f in of_an_operator
+        if inspect.signature(f).return_annotation not in OPERATORS
+    }
+    assert asked | OP_SECOND == {question.function.__name__ for question in ALL.values()}
 
 
 @pytest.mark.parametrize("name", functions)
 def test_it_takes_a_seed_shows_progress_and_keeps_limits(name):
     parameters = inspect.signature(functions[name]).parameters
-    for each in ("seed", "progress", "limits"):
+    for each in ("progress", "limits", *(["seed"] if name not in NOTHING_RANDOM else [])):
         assert parameters[each].kind == inspect.Parameter.KEYWORD_ONLY, each
 
 
 @pytest.mark.parametrize("name", functions)
 def test_it_says_how_it_is_written_for_a_model(name):
     """Class: a decorator ``one_operator`` that is forgotten."""
+    if name in OP_SECOND:
+        pytest.skip("what comes first is no operator")
     model, more = _plain(0), inspect.signature(functions[name]).parameters.values()
     others = [each for each in more if each.kind != inspect.Parameter.KEYWORD_ONLY][1:]
     words = rf"{name} takes one operator.* gnjax.{name}\(gnjax.gauss_newton\(model, x\)"

@@ -22,9 +22,10 @@ from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import raised
 from gnjax.numerics.rounding import LAPACK_ROUNDING, spectral_error
 from gnjax.numerics.validation import is_count
-from gnjax.operators.elsewhere.recognised import as_operator
+from gnjax.operators.elsewhere.recognised import as_operator, one_operator
 from gnjax.operators.factorisation import gram_error
 from gnjax.operators.facts import error_of, factorisation_of, facts_of, symmetry_of
+from gnjax.operators.near_one import check_near_one
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.host_products import host_product, refuse_nonfinite
 from gnjax.spectra.stochastic.probes import probe_stream, signs, standard_error, student, together
@@ -67,6 +68,7 @@ class Distance(Result):
         )
 
 
+@one_operator
 def distance(
     op: Operator | ArrayLike,
     metric: Operator | ArrayLike,
@@ -101,13 +103,17 @@ def distance(
     if not is_count(probes) or probes < 2:
         msg = f"probes={probes!r} is not an integer of at least 2"
         raise ValueError(msg)
+    for operator in (a, p):
+        check_near_one(operator)
     factor = factorisation_of(a)
     if a.shape[0] <= limits.whole_rows:
-        return _of_matrices(a, p, limits)
+        with watching(progress, op=a):
+            return _of_matrices(a, p, limits)
     if factor is not None and facts_of(p).eigenvalues is not None:
         is_narrow = factor.shape[1] <= limits.whole_rows
         if is_narrow and factor.size_in_bytes <= limits.factor_bytes:
-            return _by_factor(a, p)
+            with watching(progress, op=a):
+                return _by_factor(a, p)
     with watching(progress, probes, stoppable=True, op=a) as watch:
         return _estimated(a, p, int(probes), seed, limits, watch)
 

@@ -108,9 +108,10 @@ def inverse_diagonal(
         msg = f"probes={probes!r} is not an integer of at least 2"
         raise ValueError(msg)
     problem = definite(as_operator(op, limits=limits), damping, limits)
-    side = None if method == "estimate" else small_side(problem, limits)
-    if side is not None:
-        return _exact(problem, side)
+    with watching(progress, op=problem.op):
+        side = None if method == "estimate" else small_side(problem, limits)
+        if side is not None:
+            return _exact(problem, side)
     if method == "exact":
         rows = problem.op.shape[0]
         msg = (

@@ -23,7 +23,7 @@ from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import raised
 from gnjax.numerics.rounding import spectral_error, unit_roundoff
 from gnjax.numerics.validation import check_known
-from gnjax.operators.elsewhere.recognised import as_operator
+from gnjax.operators.elsewhere.recognised import as_operator, one_operator
 from gnjax.operators.facts import Product, error_of, facts_of
 from gnjax.operators.protocol import Operator
 from gnjax.operators.trees import check_real
@@ -79,6 +79,7 @@ class Solution(Result):
         )
 
 
+@one_operator
 def solve(
     op: Operator | ArrayLike,
     b: Any,

@@ -30,7 +30,7 @@ from gnjax.numerics.outward import raised
 from gnjax.numerics.rank_bound import SHAPES
 from gnjax.numerics.rounding import gamma, spectral_error
 from gnjax.numerics.validation import is_count
-from gnjax.operators.elsewhere.recognised import as_operator
+from gnjax.operators.elsewhere.recognised import as_operator, one_operator
 from gnjax.operators.facts import facts_of, positivity_of, rank_of, symmetry_of, twin_of
 from gnjax.operators.near_one import check_near_one
 from gnjax.operators.protocol import Operator
@@ -142,6 +142,7 @@ def trace_of(
     return _trace(base, shift, scalar_function(f), options)
 
 
+@one_operator
 def logdet(
     op: Operator | ArrayLike,
     *,
@@ -169,6 +170,7 @@ def logdet(
     return _trace(base, shift, LOG, options)
 
 
+@one_operator
 def effective_dimension(
     op: Operator | ArrayLike,
     *,
@@ -230,7 +232,8 @@ def _trace(op: Operator, shift: float, f: ScalarFunction, options: _Options) -> 
         check_near_one(op)
     is_small = is_stated or twin_of(op).shape[0] <= options.limits.whole_rows
     if options.method == "exact" or (options.method == "auto" and is_small):
-        return _exact(op, shift, f, options.limits)
+        with watching(options.progress, op=op):
+            return _exact(op, shift, f, options.limits)
     with watching(options.progress, stoppable=True, op=op) as watch:
         return _from_quadratures(op, shift, f, options, watch)
 
@@ -308,7 +311,8 @@ def _lower_bound(
     if not f.positive and positive is not None:
         return shift, (positive, symmetry_of(op))
     problem = definite_of(op, shift, limits)
-    return problem.least, problem.evidence
+    # 0.0 says that no bound is known, as the error of A is not; the evidence says so, too
+    return problem.least or -math.inf, problem.evidence
 
 
 def _estimate(
