@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import math
 import os
 from pathlib import Path
@@ -40,7 +41,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True, scope="session")
 def _time_for_diagnoses():
     """A diagnosis takes all the time that it needs, however busy the machine is."""
-    usual = gnjax.diagnose.__kwdefaults__
+    usual = inspect.unwrap(gnjax.diagnose).__kwdefaults__
     usual["seconds"], before = math.inf, usual["seconds"]
     yield
     usual["seconds"] = before
