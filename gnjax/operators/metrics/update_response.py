@@ -12,9 +12,9 @@ gradients, too (AdaBelief, centred RMSprop), it is taken at the mean, where P is
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -29,8 +29,7 @@ from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.operators.metrics.trained_part import trained_part
 
 _MOST_UPDATES = 128  # that may be zero, while gradients accumulate or a rate warms up
-_MOST_RESPONSES = 1000  # to one gradient
-_SETTLED = 2e-3  # two responses that differ by less, relative to the first, end the sum
+_SAME = 1e-4  # ratios of responses that are apart by so much are equal, in float32 too
 _OF_MEANS = ("ScaleByBeliefState", "ScaleByRStdDevState", "ScaleByRStdDevWithCountState")
 _AS_A_TREE = "pass P as a tree of positive entries like the parameters"
 
@@ -78,14 +77,15 @@ def stability_limit(net: Network, optimizer: Any, state: Any) -> float | None:
 
     On a quadratic model each eigenvector w of P^{-1} H, with the eigenvalue lambda, moves by
 
-        w_{t+1} = w_t - lambda sum_s h_s w_{t-s},
+        w_{t+1} = w_t + d w_t - lambda sum_s h_s w_{t-s},
 
-    where h_s, with h_0 = 1, is how the update s steps later responds to a gradient. Its solution
-    that changes its sign at every step neither grows nor decays for lambda = 2 / sum_s (-1)^s h_s:
-    2 in gradient descent, 2 + 2 b with momentum b and for Adam with b1 = b, and
-    2 (1 + b)^2 / (1 + 2 b) for NAdam. It is the limit where no other solution grows before.
+    where d <= 0 is the decay of weights, and h_s, with h_0 = 1, is how the update s steps later
+    responds to a gradient while P stays as it is. Where one mean of gradients with the decay b is
+    kept, h_s = h_1 b^{s-1} for s > 0, and the solution that changes its sign at every step grows
+    from lambda = (2 + d) (1 + b) / (1 + b - h_1) on: 2 in gradient descent, 2 + 2 b with momentum b
+    and for Adam with b1 = b, and 2 (1 + b)^2 / (1 + 2 b) for NAdam.
 
-    None where gradients accumulate over several calls.
+    None where gradients accumulate over several calls, or are kept in another way than in one mean.
     """
     asked = _Asked(net, optimizer, state)
     return asked.stability_limit()
@@ -182,26 +182,36 @@ class _Asked:
         return -changed * signs
 
     def stability_limit(self) -> float | None:
-        """See :func:`stability_limit`: the mean of two partial sums of a sum that alternates."""
+        """See :func:`stability_limit`: from the first four responses, which decide all others."""
         if self._skipped:
             return None
-        nearly_zero, direction = self._signs(0), self._signs(1, 1.0)
-        state, still = self._state, [jnp.zeros_like(leaf) for leaf in _floats(self._state)]
-        moving, nothing = still, jax.tree.map(jnp.zeros_like, direction)
-        total, total_before, share = 0.0, 0.0, math.nan
-        for number in range(_MOST_RESPONSES):
-            # how the update would respond to a new gradient, as what it divides by has changed
-            new, _, _ = derivative(self._update, state, still, nearly_zero, direction, self._params)
-            along = nothing if number else direction
-            old, state, moving = derivative(
-                self._update, state, moving, nearly_zero, along, self._params
+        gradient, direction = self._signs(0), self._signs(1, 1.0)
+        decayed = decay_of(self._update, self._state, gradient, direction, self._params)
+        signs, decay = (self._part.vector(self._net, tree) for tree in (direction, decayed))
+        decay = decay * signs
+        nothing = jax.tree.map(jnp.zeros_like, direction)
+        moving = [jnp.zeros_like(leaf) for leaf in _floats(self._state)]
+        given, responses = direction, []
+        for _ in range(4):
+            change, _, moving = derivative(
+                self._update, self._state, moving, gradient, given, self._params
             )
-            of_old, of_new = (np.asarray(self._part.vector(self._net, c)) for c in (old, new))
-            share_before, share = share, float(np.median(of_old / of_new))
-            total_before, total = total, total + (-1) ** number * share
-            if abs(share - share_before) < _SETTLED:
-                return 4 / (total + total_before)
-        return None
+            responses.append(self._part.vector(self._net, change))
+            given = nothing
+        ratio: float | None = 0.0
+        fade: float | None = 0.0
+        next_fade: float | None = 0.0
+        if (np.abs(responses[1]) > _SAME * np.abs(responses[0])).any():  # gradients are kept
+            if not all(response.all() for response in responses):
+                return None
+            ratio, fade, next_fade = (_uniform(b / a) for a, b in pairwise(responses))
+        if ratio is None or fade is None or next_fade is None:
+            return None
+        if abs(next_fade - fade) > _SAME or not 0 <= ratio <= fade + _SAME < 1:
+            return None
+        if decay.max() > _SAME:
+            return None
+        return float((2 + decay.min()) * (1 + fade) / (1 + fade - ratio))
 
     def _state_of_update(self, gradient: PyTree, direction: PyTree) -> tuple[Any, list[jax.Array]]:
         """The state before the next update that is not zero, and how its numbers change.
@@ -314,6 +324,24 @@ def derivative(
     primals = [leaves[place] for place in places], gradient
     _, (change, moved), after = jax.jvp(step, primals, (moving, direction), has_aux=True)
     return change, after, moved
+
+
+@bounded_jit
+def decay_of(
+    update: Partial, state: Any, gradient: PyTree, direction: PyTree, params: PyTree
+) -> PyTree:
+    """The derivative of an optimiser's next update along a ``direction`` of the parameters."""
+
+    def step(params: PyTree) -> PyTree:
+        return update(gradient, state, params)[0]
+
+    return jax.jvp(step, (params,), (direction,))[1]
+
+
+def _uniform(ratios: np.ndarray) -> float | None:
+    """The ratio, where it is the same for all parameters."""
+    middle = float(np.median(ratios))
+    return middle if (np.abs(ratios - middle) <= _SAME).all() else None
 
 
 def _check_moves(net: Network, response: np.ndarray) -> None:

@@ -14,6 +14,7 @@ from flax.training.train_state import TrainState
 from jax.flatten_util import ravel_pytree
 
 import gnjax
+from gnjax.operators.metrics.optimisers import limit_of_optimizer, optimizer_entries
 from tests.references import gauss_newton
 
 X = np.random.default_rng(0).standard_normal((30, 4)) * np.geomspace(10, 0.1, 4)
@@ -312,6 +313,55 @@ def test_a_state_alone_is_a_guess_in_every_operator():
         metric = gnjax.metrics.optimizer_metric(op, state, beside)
         assert gnjax.trace(metric).certificate.kind == kind
         assert gnjax.logdet(metric).certificate.kind == kind
+
+
+STEADY = 1 - 1e-9  # the decay of second moments that small gradients do not move
+LIMITS = {
+    "gradient descent": (optax.sgd(RATE), 2.0),
+    "momentum": (optax.sgd(RATE, 0.8), 3.6),
+    "nesterov": (optax.sgd(RATE, 0.8, nesterov=True), 2 * 1.8**2 / (1 + 2 * 0.8)),
+    "adam": (optax.adam(RATE, b2=STEADY), 3.8),
+    "adamw": (optax.adamw(RATE, b2=STEADY, weight_decay=3.0), 3.8 * (1 - 0.015)),
+    "nadam": (optax.nadam(RATE, b2=STEADY), 2 * 1.9**2 / (1 + 2 * 0.9)),
+    "rmsprop": (optax.rmsprop(RATE, decay=STEADY), 2.0),
+    "schedule free": (optax.contrib.schedule_free_adamw(RATE), None),
+    "two means": (optax.chain(optax.trace(0.5), optax.trace(0.9), optax.scale(-RATE)), None),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_steps_on_a_quadratic_loss_grow_above_the_limit_and_shrink_below_it(name):
+    """The other road: the optimiser itself, on w^2 lambda P / 2 for lambda around its limit."""
+    optimizer, expected = LIMITS[name]
+    model = lambda w, x: x * w  # noqa: E731
+    start = jnp.full((1, 1), 1e-60)
+    _, state = optimizer.update(jnp.ones((1, 1)), optimizer.init(start), start)
+    later = {"count": jnp.int32(2_000_000_000), "mu": 0 * start, "nu": 0 * start + 1}
+    for field, value in {**later, "trace": start}.items() if expected else ():
+        if optax.tree_utils.tree_get(state, field) is not None:  # after many steps
+            state = optax.tree_utils.tree_set(state, **{field: value})
+    net = gnjax.gauss_newton((model, start), np.ones((1, 1)))
+    entries, _ = optimizer_entries(net, state, optimizer)
+    limit = limit_of_optimizer(net, state, optimizer)
+    assert (limit is None) is (expected is None)
+    if expected is None:
+        return
+    assert limit == pytest.approx(expected, rel=1e-6)
+
+    @jax.jit
+    def size(factor):
+        """|w| after many steps."""
+
+        def step(_, now):
+            w, state = now
+            updates, state = optimizer.update(factor * limit * entries[0] * w, state, w)
+            return w + updates, state
+
+        w, _ = jax.lax.fori_loop(0, 300, step, (start, state))
+        return jnp.abs(w).max()
+
+    assert size(0.9) < 1e-62
+    assert size(1.01) > 1e-59
 
 
 class _Adapted(nnx.Module):
