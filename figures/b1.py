@@ -1,6 +1,6 @@
 """Figure B1: the Hessian's eigenvalues at balanced minima follow from the labels."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,9 +51,10 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         f" differentiation (markers) and by Eqs 9 and 13 (line) for a network of {depth} layers of"
         f" {inputs} x {inputs} on random orthogonalised data whose labels it fits. Logarithmic"
         " vertical axis.",
-        "(b) Largest eigenvalue at balanced points over depth L and sigma_max(Y)/sqrt(n), computed"
-        " at whole L, sigma_x = 1; right of the dashed line, L = ln(1/alpha) with alpha ="
-        " sigma_max(Y)^2/n, it grows with L.",
+        "(b) Largest eigenvalue at balanced points over depth L and sigma_max(Y)/sqrt(n), sigma_x ="
+        " 1: contours of Eq 14 with their levels at the right, and dots where the eigenvalue that is"
+        " computed at whole L has this level; right of the dashed line, L = ln(1/alpha) with alpha"
+        " = sigma_max(Y)^2/n, it grows with L.",
         "(c) Sharpness of trained networks (markers) and Eq 14 as printed (black).",
         labels.STAR,
         f"Panel (c): {labels.training(trained)}",
@@ -76,12 +77,14 @@ def _draw_spectrum(axes: Axes, frame: DataFrame) -> None:
         shown["measured"],
         color=COMPUTED.colour,
         marker=COMPUTED.marker,
-        markersize=4.5,
-        markeredgewidth=0,
+        markersize=3.5,
+        markerfacecolor="none",
+        markeredgecolor=COMPUTED.colour,
+        markeredgewidth=0.4,
         linestyle="",
         label="computed",
     )
-    axes.plot(shown["index"], shown["printed"], color="black", linewidth=0.8, label="Eqs 9, 13")
+    axes.plot(shown["index"], shown["printed"], color="black", linewidth=1.1, label="Eqs 9, 13")
     axes.set_xlabel("index of the eigenvalue")
     axes.set_ylabel("eigenvalue")
     axes.legend(loc="upper right", borderaxespad=0)
@@ -94,13 +97,60 @@ def _draw_contours(axes: Axes, frame: DataFrame) -> None:
         return
     depths, norms, sharpness = grid(frame)
     levels = [level for level in LEVELS if sharpness.min() < level < sharpness.max()]
-    lines = axes.contour(depths, norms, sharpness, levels=levels, cmap="viridis", linewidths=1.0)
-    axes.clabel(lines, fontsize=6.5, fmt="%g")
-    fine = np.linspace(depths[0], depths[-1], 200)
+    fine, over = np.linspace(depths[0], depths[-1], 200), np.linspace(norms[0], norms[-1], 200)
+    lines = axes.contour(
+        fine, over, eq14(fine, over[:, None]), levels=levels, cmap="viridis", linewidths=1.0
+    )
+    _label(axes, lines, levels, float(depths[-1]))
+    for level in levels:
+        axes.plot(*_computed(depths, norms, sharpness, level), **CROSSING)
     axes.plot(fine, np.exp(-fine / 2), color="black", linestyle=style.DASHED, linewidth=0.9)
     axes.set_ylim(norms[0], norms[-1])
     style.whole_numbers(axes, depths, "depth $L$")
     axes.set_ylabel(r"$\sigma_{\max}(Y)/\sqrt{n}$")
+
+
+CROSSING: dict[str, Any] = {
+    "color": "black",
+    "marker": "o",
+    "markersize": 2.6,
+    "markeredgewidth": 0,
+    "linestyle": "",
+    "label": "_computed",
+}
+
+
+def eq14(depth: NDArray, norm: NDArray) -> NDArray:
+    """The largest eigenvalue by Eq 14 with sigma_x = 1, also between whole depths."""
+    return depth * norm ** (2 - 2 / depth)
+
+
+def _label(axes: Axes, lines: Any, levels: Sequence[float], last: float) -> None:
+    """The level of each contour, upright, where it leaves the panel at the right or at the top."""
+    for level, colour in zip(levels, lines.get_edgecolor(), strict=True):
+        norm = (level / last) ** (1 / (2 - 2 / last))
+        axes.annotate(
+            f"{level:g}",
+            (last, norm),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            color=colour,
+            fontsize=7,
+            annotation_clip=False,
+        )
+
+
+def _computed(
+    depths: NDArray, norms: NDArray, sharpness: NDArray, level: float
+) -> tuple[list[float], list[float]]:
+    """Where the computed sharpness, between neighbouring norms on a line, reaches the level."""
+    x, y = [], []
+    for depth, column in zip(depths, sharpness.T, strict=True):
+        if column[0] < level < column[-1]:
+            x.append(float(depth))
+            y.append(float(np.interp(level, column, norms)))
+    return x, y
 
 
 def grid(frame: DataFrame) -> tuple[NDArray, NDArray, NDArray]:

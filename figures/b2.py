@@ -52,10 +52,10 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         " tanh networks, trained in float32.",
         "Black: Eq 14 as printed.",
         labels.STAR,
-        "(d) Sharpness over the epochs from the start of (b) at constant learning rates eta, on"
+        "(d), ours: sharpness over the epochs from the start of (b) at constant learning rates eta, on"
         f" {captions.short_title(distinct(edge, 'data')[0])} with alpha_max ="
-        f" {edge['share'][0]:.2g}; dashed in the colour of a curve, its edge of stability 2/eta"
-        " (where it is near); black, lambda_*.",
+        f" {edge['share'][0]:.2g}; dotted in the colour of a curve, its edge of stability 2/eta"
+        " (where it is near); dashed, lambda_*.",
         f"Panels (a) and (b): {labels.training(linear)}",
         f"Panel (c): {labels.training(tanh)}" if len(tanh) else "Panel (c) was not computed.",
         labels.closing(
@@ -71,11 +71,11 @@ def _draw_edge(axes: Axes, frame: DataFrame) -> None:
         style.blank(axes, "not part of this profile")
         return
     data = captions.short_title(distinct(frame, "data")[0])
-    axes.set_title(f"(d) {data}, constant rates, start of (b)")
+    axes.set_title(f"(d), ours: {data}, constant rates, start of (b)")
     fractions = distinct(frame, "fraction")
     lines: list[Line2D] = []
     highest = float(frame["measured"].max())
-    for fraction, look in zip(fractions, style.looks(len(fractions)), strict=True):
+    for fraction, look in zip(fractions, style.ordered_looks(len(fractions)), strict=True):
         run = where(frame, fraction=fraction)
         rate = float(run["rate"][0])
         label = f"$\\eta = {rate:.3g}$"
@@ -84,9 +84,13 @@ def _draw_edge(axes: Axes, frame: DataFrame) -> None:
         )
         limit = 2 / rate
         if limit < 2 * highest:  # the edge of a small rate lies far above the axes
-            axes.axhline(limit, color=look.colour, linestyle=style.DASHED, linewidth=0.8)
-    star = axes.axhline(float(frame["least"][0]), label=r"$\lambda_\star$", **labels.PRINTED)
-    axes.legend(handles=[star], loc="lower right", borderaxespad=0)
+            axes.axhline(limit, color=look.colour, linestyle=":", linewidth=1.0)
+    star = axes.axhline(
+        float(frame["least"][0]), color=style.GREY, linestyle=style.DASHED, linewidth=0.9
+    )
+    star.set_label(r"$\lambda_\star$")
+    edge = Line2D([], [], color=style.GREY, linestyle=":", label=r"$2/\eta$, edge of stability")
+    axes.legend(handles=[star, edge], loc="center", bbox_to_anchor=(0.5, 0.42), labelspacing=0.2)
     epochs.epoch_axis(axes, frame["epoch"])
     axes.set_ylabel(labels.SHARPNESS)
     style.label_curves(axes, lines)

@@ -27,7 +27,7 @@ def draw(frame: DataFrame) -> Figure:
         grid = figure.subplots(1, len(epochs.PANELS), sharey=True)
         for axes, shown in epochs.panels(grid, frame):
             _draw_panel(axes, shown)
-        grid[0].set_ylabel("error of the top\neigenvalues (%)")
+        grid[0].set_ylabel("mean error of the ten\nlargest eigenvalues (%)")
         style.shared_legend(figure, grid[0])
         style.footer(figure, captions.data_line(frame))
     return figure

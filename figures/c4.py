@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -10,10 +11,13 @@ from pandas import DataFrame
 
 from experiments.claims.pruning_arms import EVERY, KERNELS, SPARSE, kappas, last, losses
 from figures.shared import arms, captions, style
-from figures.shared.series import kappa_over_seeds, over_seeds
+from figures.shared.series import Series, kappa_over_seeds, over_seeds
 
 EXPERIMENT, COLUMNS = arms.EXPERIMENT, arms.COLUMNS
 NETWORK = "resnet20"
+OF_TENSORS = {EVERY: style.COLOURS[0], KERNELS: style.COLOURS[1]}  # one colour each everywhere
+NOTHING = style.COLOURS[6]
+OF_COLUMNS: Mapping[str, style.Dashes] = {"all": "-", "left": style.DASHED}
 LOSSES = (  # label, tensors, augment
     ("every tensor pruned", EVERY, True),
     ("kernels alone pruned", KERNELS, True),
@@ -46,36 +50,53 @@ def draw(frame: DataFrame) -> Figure:
 
 def _losses(axes: Axes, frame: DataFrame) -> None:
     axes.set_title("training loss at the end")
-    curves = [
-        (label, last(losses(frame, NETWORK, tensors, augment=augment)))
-        for label, tensors, augment in LOSSES
-    ]
-    _over_rates(axes, curves, "loss")
+    style.logarithmic(axes)
+    lines = []
+    for label, tensors, augment in LOSSES:
+        rows = last(losses(frame, NETWORK, tensors, augment=augment))
+        if len(rows):
+            look = _look(tensors, "-" if augment else ":")
+            line = style.band(axes, over_seeds(rows, "pruned", "loss"), look, label)
+            lines.append(_told(line, look))
+    axes.set_xlabel("share pruned")
+    _key_below(axes, lines)
 
 
 def _kappas(axes: Axes, frame: DataFrame) -> None:
     axes.set_title(r"$\kappa$ at the end")
-    curves = [
-        (label, last(kappas(frame, "all", columns, tensors))) for label, tensors, columns in KAPPAS
-    ]
-    _over_rates(axes, curves, "kappa")
-
-
-def _over_rates(axes: Axes, curves: Sequence[tuple[str, DataFrame]], of: str) -> None:
-    """One curve over the pruning rate for each arm."""
     style.logarithmic(axes)
     lines = []
-    for (label, rows), look in zip(curves, style.looks(len(curves)), strict=True):
-        if rows.empty:
-            continue
-        series = (
-            kappa_over_seeds(arms.finite(rows), "pruned")
-            if of == "kappa"
-            else over_seeds(rows, "pruned", of)
-        )
-        lines.append(style.band(axes, series, look, label))
+    for label, tensors, columns in KAPPAS:
+        rows = last(kappas(frame, "all", columns, tensors))
+        if len(rows):
+            series = kappa_over_seeds(arms.finite(rows), "pruned")
+            look = _look(tensors, OF_COLUMNS[columns])
+            line = style.band(axes, series, look, label)
+            lines.append(_told(line, look))
+            _up_to_bounds(axes, series, line)
     axes.set_xlabel("share pruned")
     _key_below(axes, lines)
+
+
+def _up_to_bounds(axes: Axes, series: Series, line: Line2D) -> None:
+    """A thin dotted line from each place to a lower bound beside it, as of one curve."""
+    for i in np.flatnonzero(series.resolved[:-1] != series.resolved[1:]):
+        ends = slice(int(i), int(i) + 2)
+        axes.plot(series.x[ends], series.mean[ends], ":", color=line.get_color(), linewidth=0.8)
+
+
+def _look(tensors: str, line: style.Dashes = "-") -> style.Look:
+    return style.Look(OF_TENSORS[tensors], "o" if tensors == EVERY else "s", line)
+
+
+def _told(line: Line2D, look: style.Look) -> Line2D:
+    """The handle of a curve for a key; the markers of one that is not solid become open."""
+    if look.line != "-":
+        line.set(markersize=3.2, markeredgecolor=look.colour, **style.OPEN)
+    handle = Line2D([], [], linestyle=look.line, color=look.colour, label=str(line.get_label()))
+    handle.update_from(line)
+    handle.set_linestyle(look.line)
+    return handle
 
 
 def _directions(axes: Axes, frame: DataFrame) -> None:
@@ -86,16 +107,18 @@ def _directions(axes: Axes, frame: DataFrame) -> None:
         (frame["network"] == NETWORK) & frame["augment"] & (frame["statistics"] == "batches")
     ]
     lines = []
-    looks = style.looks(len(DIRECTIONS))
-    for (label, rate, columns), look in zip(DIRECTIONS, looks, strict=True):
+    for label, rate, columns in DIRECTIONS:
         rows = chosen[
             (chosen["pruned"] == rate)
             & (chosen["columns"] == columns)
             & (chosen["tensors"] == EVERY)
         ].drop_duplicates(["seed", "epoch"])
+        look = _look(EVERY, OF_COLUMNS[columns]) if rate else style.Look(NOTHING, "^")
         if not rows.empty:
-            lines.append(style.band(axes, over_seeds(rows, "epoch", "lambda_max"), look, label))
-    style.whole_numbers(axes, chosen["epoch"], "epoch")
+            series = over_seeds(rows, "epoch", "lambda_max")
+            line = style.band(axes, series, look, label, reach=arms.STOPS_APART)
+            lines.append(_told(line, look))
+    arms.epoch_axis(axes, int(chosen["epoch"].max()))
     _key_below(axes, lines)
 
 
@@ -125,7 +148,9 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         " of J J^T with BatchNorm's statistics of batches, for J with a column for every weight and"
         " with those of the weights that are left. Right: kappa of either J after the last epoch,"
         " with every tensor or kernels alone pruned and BatchNorm's statistics of all samples;"
-        " arrows are lower bounds. Middle and right are of one initialisation.",
+        " arrows are lower bounds. Middle and right are of one initialisation. A colour is what is"
+        " pruned: blue every tensor, orange kernels alone, black nothing; dashed is J with the"
+        " columns left, dotted without crops.",
         f"Of the columns that are left: {captions.certificates(arms.finite(rows))}"
         if len(rows)
         else "",

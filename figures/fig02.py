@@ -39,10 +39,15 @@ PANELS = (
     Panel("2b-right", "(b, right) $m = c\\,L$, large $c$", "multiplier", "c", bounded=False),
 )
 PLACES = {"2a": "in (a)", "2b-left": "in (b, left)", "2b-right": "in (b, right)"}
+SMALL: dict[str, Any] = {"markersize": 2.4, "markerfacecolor": "white", "markeredgewidth": 0.6}
 KEY = (
     ("measured", {"marker": "o"}),
-    ("bound", {"linestyle": style.DASHED, "linewidth": 0.9}),
+    ("its bound", {"linestyle": style.DASHED, "linewidth": 0.9, "marker": "o", **SMALL}),
     ("quadratic fit", {"color": "black", "linewidth": 0.45}),
+)
+NARROW: tuple[str, dict[str, Any]] = (
+    r"$m \leq d$",
+    {"marker": "o", "linestyle": "", "markeredgecolor": style.GREY, **style.OPEN},
 )
 FEWEST_FOR_FIT = 4  # depths; some quadratic meets any three points
 
@@ -65,8 +70,10 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         "Figure 2. Condition number of the Gauss-Newton matrix of deep linear networks at"
         f" initialisation ({captions.initialisation(shown)}).",
         "(a) At fixed hidden width m, with the convex-combination bound of Lemma 2 where it"
-        " applies (dashed) and a quadratic in L fitted to the means (thin black).",
-        "(b) At widths proportional to depth, m = c L, for small c (left) and large c (right).",
+        " applies (dashed, with the marker of its width) and a quadratic in L fitted to the means (thin black).",
+        "(b) At widths proportional to depth, m = c L, for small c (left) and large c (right). Open"
+        " markers: m is not above d, where kappa is that of a smaller rank and Lemma 2 says nothing."
+        " The vertical axes differ.",
         captions.seeds(shown, panels=PLACES),
         captions.certificates(shown),
         captions.data(shown, provenance),
@@ -92,22 +99,37 @@ def _draw_panel(axes: Axes, frame: DataFrame, panel: Panel) -> None:
         style.blank(axes, "not part of this profile")
         return
     curves = frame.groupby(panel.by)
-    lines = []
+    lines, narrow = [], False
     for (value, rows), look in zip(curves, style.looks(len(curves)), strict=True):
         lines.append(_draw_curve(axes, rows, panel, look))
         lines[-1].set_label(f"${panel.symbol} = {value:g}$")
+        narrow = _below_the_inputs(axes, rows, look) or narrow
     style.whole_numbers(axes, frame["depth"], "depth $L$")
     if panel.bounded:
         fitted = frame["depth"].nunique() >= FEWEST_FOR_FIT
         style.key(axes, KEY if fitted else KEY[:-1])
+    elif narrow:
+        style.key(axes, (NARROW,))
     style.label_curves(axes, lines)
+
+
+def _below_the_inputs(axes: Axes, frame: DataFrame, look: style.Look) -> bool:
+    """Open markers where m is d or less: there kappa is of a smaller rank, and Lemma 2 is silent."""
+    narrow = frame[frame["width"] <= frame["inputs"]]
+    if narrow.empty:
+        return False
+    series = kappa_over_seeds(narrow, "depth")
+    drawn = style.OPEN | {"markeredgecolor": look.colour, "marker": look.marker}
+    axes.plot(series.x, series.mean, linestyle="", **drawn)
+    return True
 
 
 def _draw_curve(axes: Axes, frame: DataFrame, panel: Panel, look: style.Look) -> Line2D:
     kappa = kappa_over_seeds(frame, "depth")
     line = style.band(axes, kappa, look)
     if panel.bounded:
-        style.bound_curve(axes, over_seeds(frame, "depth", "bound_convex"), look)
+        bound = style.bound_curve(axes, over_seeds(frame, "depth", "bound_convex"), look)
+        bound.set(marker=look.marker, markeredgecolor=look.colour, **SMALL)
         fit = quadratic(kappa)
         if fit is not None:
             style.fit_curve(axes, *fit)

@@ -5,6 +5,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from pandas import DataFrame
 
 from figures.shared import captions, style
@@ -48,8 +49,9 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         f" slope alpha = {SLOPE:g} over the width m, at initialisation"
         f" ({captions.initialisation(shown)}), on samples that are whitened themselves, so that"
         " X X^T = I. Left: one hidden layer, with the upper bound of Eq 11 where it applies; for"
-        " m < n, left of the dotted line, it rests on alpha^2 alone. Right: the same beside that of"
-        f" the published code, which has -alpha in Lambda{deeper}. Logarithmic axes.",
+        " m < n, left of the dotted line, it rests on alpha^2 alone and is another expression, so"
+        " that no line connects the two. Right, ours: the same beside that of"
+        f" the published code, which has -alpha in Lambda{deeper}. Logarithmic vertical axes.",
         captions.seeds(shown, panels={"one": "of one layer", "two": "of two"}),
         captions.certificates(shown),
         captions.data(shown, provenance),
@@ -68,18 +70,35 @@ def _panel(frame: DataFrame, panel: str, sign: str) -> DataFrame:
 def _draw_bound(axes: Axes, one: DataFrame) -> None:
     style.logarithmic(axes)
     wide = one["width"] >= one["samples"]
-    pieces = {"bound, $m < n$": one[~wide], "bound\n(Eq 11)": one[wide]}  # which no line connects
+    pieces = {"bound, $m < n$": one[~wide], "bound (Eq 11)": one[wide]}  # which no line connects
     bounds = [
         style.band(axes, over_seeds(rows, "width", "bound"), BOUND, label)
         for label, rows in pieces.items()
         if len(rows)
     ]
     lines = [bounds[-1], style.band(axes, kappa_over_seeds(one, "width"), MEASURED, "measured")]
-    style.logarithmic_x(axes, one["width"], "width $m$")
+    _linear_x(axes, one)
     style.mark_x(axes, float(one["samples"].iloc[0]), "$m = n$")
+    if len(bounds) > 1:
+        x, y = bounds[0].get_xydata()[0]
+        axes.annotate(
+            "bound,\n$m < n$",
+            (float(x), float(y)),
+            xytext=(0, -5),
+            textcoords="offset points",
+            va="top",
+            color=BOUND.colour,
+            fontsize=6.5,
+        )
     axes.set_title("one hidden layer", pad=TITLE_PAD)
     axes.set_ylabel(style.KAPPA)
     style.label_curves(axes, lines, spacing=0.2)
+
+
+def _linear_x(axes: Axes, one: DataFrame) -> None:
+    """The width, linear as in the paper."""
+    style.whole_numbers(axes, [0, one["width"].max()], "width $m$")
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
 
 
 def _draw_others(axes: Axes, one: DataFrame, mirrored: DataFrame, two: DataFrame) -> None:
@@ -93,7 +112,7 @@ def _draw_others(axes: Axes, one: DataFrame, mirrored: DataFrame, two: DataFrame
         )
         if len(rows)
     ]
-    style.logarithmic_x(axes, one["width"], "width $m$")
+    _linear_x(axes, one)
     deeper = ", and two hidden layers" if len(two) else ""
-    axes.set_title(rf"$\alpha$ and $-\alpha$ in $\Lambda${deeper}", pad=TITLE_PAD)
+    axes.set_title(rf"ours: $\alpha$ and $-\alpha$ in $\Lambda${deeper}", pad=TITLE_PAD)
     style.label_curves(axes, lines, spacing=0.2)

@@ -22,8 +22,8 @@ LOOKS = dict(zip(("none", "batch", "frozen", "layer", "initial"), style.looks(5)
 LABELS = {
     "none": "no norm",
     "batch": "BatchNorm",
-    "frozen": "BatchNorm,\nfrozen",
-    "initial": "BatchNorm,\ninitial",
+    "frozen": "BatchNorm,\nstatistics\nheld fixed",
+    "initial": "BatchNorm,\nas evaluated",
     "layer": "LayerNorm",
 }
 LEADING = style.Look(LOOKS["layer"].colour, "v", style.DASHED)
@@ -39,7 +39,7 @@ def draw(frame: DataFrame) -> Figure:
             left, frame, ("none", "initial", "frozen", "batch"), "with and without BatchNorm"
         )
         left.set_ylabel(style.KAPPA)
-        _draw_panel(right, frame, ("none", "batch", "layer"), "and with LayerNorm")
+        _draw_panel(right, frame, ("none", "layer"), "ours: with LayerNorm")
         style.footer(figure, captions.data_line(frame))
     return figure
 
@@ -58,9 +58,9 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         "Figure 7. Condition number of the Gauss-Newton matrix of a linear network with one hidden"
         f" layer over its width m, at initialisation ({captions.initialisation(frame)}), with and"
         " without normalisation of the hidden layer. BatchNorm uses the statistics of all n"
-        " samples and is differentiated through them, or frozen, with them held fixed, or initial,"
-        " with mean 0 and variance 1 as in evaluation mode before training; scale and shift are"
-        " parameters. Right, beyond the paper: LayerNorm. Logarithmic axes.",
+        " samples and is differentiated through them, or has them held fixed, or is evaluated with"
+        " mean 0 and variance 1, as evaluation mode does before training; scale and shift are"
+        " parameters. Right, ours: LayerNorm. Logarithmic axes.",
         f"Rank of the matrix without normalisation {ranks['none']}, with BatchNorm"
         f" {ranks['batch']}{layer}.",
         captions.seeds(frame),

@@ -1,6 +1,6 @@
 """Figure 9: the spectrum before and after training, and kappa as a function of the assumed rank."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,17 +19,18 @@ COLUMNS = (
     *("rank", "assumed_rank", "rule", "eigenvalue", "eigenvalue_error", "kappa", "resolved"),
     *("training_loss", "rate", "batch", "biases", "shuffled"),
 )
-MARKERS = {  # of the rules for the numerical rank; the paper has one star
-    "float64": ("*", "double precision"),
-    "absolute": ("s", "above 1e-7"),
-    "absolute over rows": ("D", "above 1e-7 / (k n)"),
-    "float32": ("o", "single precision"),
+STAR = "float64"  # the rule of the published code for such networks, marked as in the paper
+MARKERS = {  # of the rules for the numerical rank; those without a star are ours
+    STAR: ("*", "the paper's star: double precision"),
+    "absolute": ("s", "ours: above 1e-7"),
+    "absolute over rows": ("D", "ours: above 1e-7 / (k n)"),
+    "float32": ("o", "ours: single precision"),
 }
 
 
 def draw(frame: DataFrame) -> Figure:
-    """Eigenvalues in their order (left) and kappa at every rank (right), with the ranks marked that
-    four rules count."""
+    """Eigenvalues in their order (left) and kappa at every rank (right), with a star at the rank
+    that is counted; at the right the ranks of three other rules, too."""
     shown = _shown(frame)
     epochs = distinct(shown, "epoch")
     with style.paper_style():
@@ -37,8 +38,8 @@ def draw(frame: DataFrame) -> Figure:
         spectra, kappas = figure.subplots(1, 2)
         for epoch, look in zip(epochs, style.looks(len(epochs)), strict=True):
             rows = shown[(shown["epoch"] == epoch) & shown["resolved"]]
-            _curve(spectra, rows, "eigenvalue", look, f"epoch {epoch}")
-            _curve(kappas, rows, "kappa", look, f"epoch {epoch}")
+            _curve(spectra, rows, "eigenvalue", look, f"epoch {epoch}", (STAR,))
+            _curve(kappas, rows, "kappa", look, f"epoch {epoch}", tuple(MARKERS))
         for axes, xlabel, ylabel in (
             (spectra, "index of the eigenvalue", "eigenvalue"),
             (kappas, "assumed rank", style.KAPPA),
@@ -47,7 +48,7 @@ def draw(frame: DataFrame) -> Figure:
             style.whole_numbers(axes, [1, shown["assumed_rank"].max()], xlabel)
             axes.set_ylabel(ylabel)
         there = [rule for rule in MARKERS if len(_at(shown, rule))]
-        signs = [(MARKERS[rule][1], _marker(MARKERS[rule][0])) for rule in there]
+        signs = [(MARKERS[rule][1], _marker(rule)) for rule in there]
         style.key(kappas, signs, "lower right")
         style.shared_legend(figure, spectra)
         style.footer(figure, captions.data_line(shown))
@@ -62,7 +63,8 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         "Figure 9. Left: the eigenvalues of the Gauss-Newton matrix of a network with one hidden"
         f" layer of m = {distinct(shown, 'width')[0]} ReLU units, in their order, before and after"
         " training. Right: the condition number as a function of the rank that one assumes."
-        " Markers are at the numerical ranks of several rules, and the numbers are these ranks:",
+        " The star is at the rank that matrix_rank counts in double precision, as the published"
+        " code for such networks does; the other marks, at the right, are ours. Their ranks:",
         "; ".join(filter(None, (_counted(shown, rule) for rule in MARKERS))) + ".",
         "An eigenvalue that is smaller than its error is not drawn.",
         f"{training(shown)} Logarithmic vertical axes.",
@@ -97,19 +99,28 @@ def _counted(shown: DataFrame, rule: str) -> str:
         for rank in _at(rows, rule)["assumed_rank"]
     ]
     _, name = MARKERS[rule]
+    name = name.rpartition(": ")[2]
     what = f"matrix_rank in {name}" if "precision" in name else f"eigenvalues {name}"
     return f"{what}, {' and '.join(ranks)}" if ranks else ""
 
 
-def _marker(sign: str) -> dict[str, Any]:
-    return {"marker": sign, "linestyle": "", "markersize": 8 if sign == "*" else 4.5,
-            "markeredgecolor": "black", "color": style.GREY}  # fmt: skip
+def _marker(rule: str) -> dict[str, Any]:
+    """The star large and filled, the others small and open."""
+    sign, _ = MARKERS[rule]
+    drawn: dict[str, Any] = {"marker": sign, "linestyle": "", "color": style.GREY}
+    if rule == STAR:
+        return drawn | {"markersize": 9, "markeredgecolor": "black", "zorder": 6}
+    return drawn | {"markersize": 3.5, "markeredgecolor": style.GREY, "zorder": 5} | style.OPEN
 
 
-def _curve(axes: Axes, rows: DataFrame, of: str, look: style.Look, label: str) -> Line2D:
+def _curve(
+    axes: Axes, rows: DataFrame, of: str, look: style.Look, label: str, rules: Sequence[str]
+) -> Line2D:
     (line,) = axes.plot(rows["assumed_rank"], rows[of], color=look.colour, label=label)
-    for rule, (sign, _) in MARKERS.items():
+    for rule in rules:
         at = _at(rows, rule)
-        marker = _marker(sign) | {"color": look.colour, "zorder": 5}
+        marker = _marker(rule) | {"color": look.colour}
+        if rule != STAR:
+            marker |= {"markeredgecolor": look.colour}
         axes.plot(at["assumed_rank"], at[of], **marker)
     return line

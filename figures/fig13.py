@@ -15,32 +15,51 @@ NETWORK = "vit"
 
 
 def draw(frame: DataFrame) -> Figure:
-    """The loss over the epochs, and kappa over the pruning rate before and after training."""
+    """The loss and kappa over the epochs, as in the paper; beside them kappa over the rate."""
     shown = arms.of_network(frame, NETWORK)
-    kappas = arms.finite(arms.certified(shown, "left"))
+    rates = arms.rates_of(shown)
+    of_losses = losses(shown, NETWORK, EVERY)
     with style.paper_style():
-        figure = style.new_figure(style.FULL_WIDTH, 2.5)
-        left, right = figure.subplots(1, 2)
+        figure = style.new_figure(style.FULL_WIDTH, 2.7)
+        left, middle, right = figure.subplots(1, 3)
         left.set_title("training loss")
-        rates = sorted(shown["pruned"].unique())
-        arms.curves(left, losses(shown, NETWORK, EVERY), "loss", rates)
-        right.set_title(r"$\kappa$, the columns that are left")
-        style.logarithmic(right)
-        right.set_xlabel("share of every tensor that is pruned")
-        epochs = sorted(kappas["epoch"].unique())
-        lines = [
-            style.band(
-                right,
-                kappa_over_seeds(kappas[kappas["epoch"] == epoch], "pruned"),
-                look,
-                f"after {epoch} epochs" if epoch else "before training",
-            )
-            for epoch, look in zip(epochs, style.ordered_looks(len(epochs)), strict=True)
-        ]
-        style.label_curves(right, lines)
+        arms.curves(left, of_losses, "loss", rates)
+        middle.set_title(rf"$\kappa$, {arms.ALL}")
+        arms.curves(middle, arms.certified(shown, "all"), "kappa", rates)
+        middle.set_xlim(left.get_xlim())
+        middle.xaxis.set_major_locator(left.xaxis.get_major_locator())
+        right.set_title(r"$\kappa$ over the share pruned")
+        _over_rates(right, arms.finite(arms.certified(shown, "left")))
+        looks = dict(zip(rates, style.ordered_looks(len(rates)), strict=True))
+        arms.key_of_rates(figure, looks, {})
         style.footer(figure, captions.data_line(shown))
     return figure
 
 
+def _over_rates(axes: Any, kappas: DataFrame) -> None:
+    """Kappa with the columns that are left over the pruning rate, before and after training."""
+    style.logarithmic(axes)
+    axes.set_xlabel("share of every tensor that is pruned")
+    epochs = sorted(kappas["epoch"].unique())
+    for epoch, look in zip(epochs, style.looks(len(epochs)), strict=True):
+        name = f"after {epoch} epochs" if epoch else "before training"
+        style.band(axes, kappa_over_seeds(kappas[kappas["epoch"] == epoch], "pruned"), look, name)
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high * (high / low) ** 0.2)
+    axes.legend(loc="upper left", borderaxespad=0)
+
+
 def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
-    return arms.caption(frame, provenance, 13, NETWORK)
+    """The caption, with the sizes, seeds and certificates of the table behind the figure."""
+    shown = arms.of_network(frame, NETWORK)
+    kappas = arms.certified(shown, "all")
+    stops = captions.listed(sorted(int(epoch) for epoch in kappas["epoch"].unique()))
+    return captions.paragraph(
+        arms.opening(shown, 13, NETWORK),
+        "Left: the loss after each epoch, in training mode. Middle: kappa with a column of J for"
+        f" every weight, pruned or not, of the images without crops, after {stops} epochs, where it"
+        " is computed; the paper shows it along training. Right, ours: kappa with the columns of"
+        " the weights that are left, over the share that is pruned. Both are of one initialisation."
+        " Logarithmic vertical axes.",
+        arms.closing(shown, kappas, provenance),
+    )

@@ -40,7 +40,8 @@ def draw(frame: DataFrame) -> Figure:
 def _explain(figure: Figure, shown: DataFrame) -> None:
     """Name the network, the drop of the rate, and the markers that are open."""
     losses, kappas = figure.axes
-    losses.set_title("VGG5")
+    others = "" if shown["data"].str.startswith("cifar10").all() else f", {_others(shown)}"
+    losses.set_title(f"VGG5, kernels alone pruned{others}", pad=_TITLE_PAD)
     for drop in distinct(shown, "drop_after"):
         if 0 < drop < shown["epoch"].max():
             for axes in figure.axes:
@@ -100,8 +101,27 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         captions.certificates(where(shown, measured=True)),
         rank(where(shown, measured=True)),
         _missing(shown, provenance),
-        "Both panels are of the same images, on which the networks were trained.",
+        "Both panels are of the same images, on which the networks were trained. Kernels alone are"
+        " pruned, as the text says; of this figure no code is published.",
+        _not_the_papers(shown),
         captions.data(shown, provenance),
+    )
+
+
+_TITLE_PAD = 14  # points, above the label of the drop
+
+
+def _others(shown: DataFrame) -> str:
+    return f"{captions.short_title(distinct(shown, 'data')[0])} for CIFAR-10"
+
+
+def _not_the_papers(shown: DataFrame) -> str:
+    """That the images are not the paper's, and what that means."""
+    if shown["data"].str.startswith("cifar10").all():
+        return ""
+    return (
+        "The paper has CIFAR-10, on which these networks were not run: what is seen here is not"
+        " evidence for or against the paper's picture."
     )
 
 

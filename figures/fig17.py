@@ -5,9 +5,10 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from pandas import DataFrame
 
-from figures.shared import captions, style
+from figures.shared import captions, notebook, style
 from figures.shared.series import distinct, kappa_over_seeds, over_seeds
 
 EXPERIMENT = "feed_forward_pruning"
@@ -36,12 +37,20 @@ def draw(frame: DataFrame) -> Figure:
         losses.set_title("training loss")
         for axes, (of, title) in zip(kappas, TITLES.items(), strict=True):
             _curves(axes, shown[shown["of"] == of], "kappa", looks)
+            _other_starts(axes, _not_trained(frame, of), looks)
             axes.set_title(title)
+        if _theirs(shown):
+            notebook.draw(kappas[0], notebook.FEED_FORWARD, looks, "{:.0%} pruned")
         kappas[0].set_ylabel(style.KAPPA)
         for axes in figure.axes:
             style.logarithmic(axes)
             style.whole_numbers(axes, shown["epoch"], "epoch")
-        style.shared_legend(figure, losses)
+        handles = [*kappas[0].get_legend_handles_labels()[0]]
+        if _theirs(shown):
+            handles.append(Line2D([], [], **notebook.LOOK, label=notebook.LABEL))
+        figure.legend(
+            handles=handles, loc="outside upper center", ncols=6, columnspacing=1.2
+        )
         style.footer(figure, captions.data_line(shown))
     return figure
 
@@ -53,6 +62,32 @@ def _trained(frame: DataFrame) -> DataFrame:
     """
     shown = frame[frame["run"] == RUN]
     return shown[shown["seed"].isin(shown["seed"][shown["epoch"] > 0])]
+
+
+def _theirs(shown: DataFrame) -> bool:
+    """Whether the notebook's kappa is of the same images."""
+    return bool(shown["data"].str.startswith("cifar10").all())
+
+
+def _not_trained(frame: DataFrame, of: str) -> DataFrame:
+    """Kappa before training of the starts of which nothing is known after it."""
+    rows = frame[(frame["run"] == RUN) & (frame["of"] == of) & (frame["epoch"] == 0)]
+    return rows[~rows["seed"].isin(_trained(frame)["seed"])]
+
+
+def _other_starts(axes: Axes, rows: DataFrame, looks: Mapping[float, style.Look]) -> None:
+    """A small open marker for each further start: how far starts lie apart."""
+    for rate, starts in rows.groupby("pruned"):
+        drawn = style.OPEN | {"color": looks[rate].colour, "markersize": 3.0}
+        drawn |= {"markeredgecolor": looks[rate].colour, "markeredgewidth": 0.7}
+        axes.plot(
+            starts["epoch"],
+            starts["kappa"],
+            linestyle="",
+            marker=looks[rate].marker,
+            label=f"_{rate:.0%} pruned, another start",
+            **drawn,
+        )
 
 
 def _curves(axes: Axes, frame: DataFrame, of: str, looks: Mapping[float, style.Look]) -> None:
@@ -84,6 +119,7 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         f" {captions.listed(distinct(shown, 'batch'))}, learning rate"
         f" {distinct(shown, 'rate')[0]:g}. The loss of an epoch is the mean over its steps."
         " Logarithmic vertical axes.",
+        _beside(frame),
         captions.seeds(
             shown, f"bands, of {shown['pruned'].min():.0%} and {shown['pruned'].max():.0%},"
         ),
@@ -91,6 +127,23 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         _missing(shown, provenance),
         captions.data(shown, provenance),
     )
+
+
+def _beside(frame: DataFrame) -> str:
+    """What small open and grey markers are."""
+    more = _not_trained(frame, "all")["seed"].nunique()
+    opened = (
+        f"Small open markers: kappa of {more} more starts before training, which shows how far"
+        " starts lie apart; of these no other is computed."
+        if more
+        else ""
+    )
+    grey = (
+        "Grey, with the markers of the rates: kappa in the authors' notebook, read off its picture."
+        if _theirs(_trained(frame))
+        else ""
+    )
+    return captions.paragraph(opened, grey)
 
 
 def _missing(shown: DataFrame, provenance: Mapping[str, Any]) -> str:

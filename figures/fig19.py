@@ -31,9 +31,28 @@ def draw(frame: DataFrame) -> Figure:
         no_kappa_below = 1.0
         depths.draw_kappa(axes, curves, key="center left", bottom=no_kappa_below)
         axes.set_ylabel(style.KAPPA)
+        _certified_ends(axes, where(frame, whitening="raw"))
         _powers(right, where(frame, resolved=True))
         style.footer(figure, captions.data_line(frame))
     return figure
+
+
+WIDE = 1.05  # an interval whose ends are further apart than this is drawn
+
+
+def _certified_ends(axes: Axes, raw: DataFrame) -> None:
+    """The certified interval of kappa where it is wide, from the mean of the lower ends up to that
+    of the upper ends."""
+    means = [
+        over_seeds(raw.assign(end=raw[name]), "depth", "end")
+        for name in ("kappa_low", "kappa", "kappa_high")
+    ]
+    low, kappa, high = (series.mean for series in means)
+    wide = high > WIDE * low
+    if len(low) == len(high) and wide.any():
+        ends = np.array([kappa - low, high - kappa])[:, wide]
+        bar: dict[str, Any] = {"elinewidth": 0.9, "capsize": 2.5, "fmt": "none"}
+        axes.errorbar(means[0].x[wide], kappa[wide], yerr=ends, ecolor=LOOKS["raw"].colour, **bar)
 
 
 def _powers(axes: Axes, frame: DataFrame) -> None:
@@ -51,8 +70,10 @@ def _powers(axes: Axes, frame: DataFrame) -> None:
         axes.plot(ends, start * ends, color=style.GREY, linestyle=style.DASHED, linewidth=0.9)
     style.key(axes, (("proportional", {"linestyle": style.DASHED, "linewidth": 0.9}),))
     axes.set_xscale("log")
-    axes.set_xlabel(r"condition number of the covariance $\mathbf{\Sigma}^t$")
-    style.label_curves(axes, lines)
+    axes.set_xlabel(r"$\kappa(\mathbf{\Sigma}^t)$, from $t = 0$ (white) to $t = 1$ (raw)")
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high * (high / low) ** 0.15)
+    style.label_curves(axes, lines, spacing=0.085)
 
 
 def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
@@ -63,7 +84,8 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         "Figure 19. Condition number of the Gauss-Newton matrix of linear networks at"
         f" initialisation ({depths.setting(frame)}) on raw inputs, whose covariance has condition"
         f" number {raw['covariance_condition'].max():.2g}, and of the same weights on whitened"
-        " inputs, with the first bound of Lemma 2 (dashed, left). Right: on inputs of covariance"
+        " inputs, with the first bound of Lemma 2 (dashed, left). Bars at the left are certified"
+        " intervals of kappa, where rounding leaves it so open. Right, ours: on inputs of covariance"
         " Sigma^t, t from 0 to 1, over its condition number, where kappa is resolved. Logarithmic"
         " axes but for the depth.",
         captions.seeds(frame),

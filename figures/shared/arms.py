@@ -5,10 +5,12 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MultipleLocator
 from pandas import DataFrame, Series, concat
 
 from experiments.claims.pruning_arms import EVERY, KERNELS, kappas, losses
-from figures.shared import captions, style
+from figures.shared import captions, notebook, style
 from figures.shared.series import kappa_over_seeds, over_seeds
 
 EXPERIMENT = "pruning_arms"
@@ -37,34 +39,79 @@ def of_network(frame: DataFrame, network: str) -> DataFrame:
     return frame[(frame["network"] == network) & frame["augment"] & (frame["tensors"] == EVERY)]
 
 
-def draw(frame: DataFrame, network: str) -> Figure:
-    """Over the epochs: the loss, lambda_max with every column of J, and kappa with those left.
+STOPS_APART = 20  # epochs between neighbouring stops; only these are joined by a line
+LAST = 100  # epochs, where nothing of a panel is computed
 
-    Below, where some networks have kernels alone pruned: their loss, and kappa with either columns.
+
+def draw(frame: DataFrame, network: str) -> Figure:
+    """The loss and kappa over the epochs with every column of J, as in the paper, then kappa of the
+    columns left.
+
+    Below, where some networks have kernels alone pruned, the same of these. Grey is kappa in the
+    authors' notebook.
     """
     shown = of_network(frame, network)
-    every = (
-        (LOSS, losses(shown, network, EVERY), "loss"),
-        (rf"$\lambda_{{\max}}$, {ALL}", largest(shown), "lambda_max"),
-        (rf"$\kappa$, {LEFT}", certified(shown, "left"), "kappa"),
-    )
-    rows_of_panels = {f"{NAMES[network]}\nevery tensor pruned": every}
+    rows_of_panels = {"every tensor pruned": _panels(frame, network, EVERY)}
     if has_kernels(frame, network):
-        rows_of_panels[f"{NAMES[network]}\nkernels alone pruned"] = (
-            (LOSS, losses(frame, network, KERNELS), "loss"),
-            (rf"$\kappa$, {ALL}", of_kernels(frame, network, "all"), "kappa"),
-            (rf"$\kappa$, {LEFT}", of_kernels(frame, network, "left"), "kappa"),
-        )
+        rows_of_panels["kernels alone pruned"] = _panels(frame, network, KERNELS)
+    columns = max(map(len, rows_of_panels.values()))
     with style.paper_style():
-        figure = style.new_figure(style.FULL_WIDTH, 2.5 * len(rows_of_panels))
-        grid = figure.subplots(len(rows_of_panels), 3, squeeze=False)
+        figure = style.new_figure(style.FULL_WIDTH, 0.3 + 2.4 * len(rows_of_panels))
+        grid = figure.subplots(len(rows_of_panels), columns, squeeze=False)
         for axes_of_row, (pruned, panels) in zip(grid, rows_of_panels.items(), strict=True):
-            axes_of_row[0].set_ylabel(pruned)
+            axes_of_row[0].set_ylabel(f"{NAMES[network]}\n{pruned}")
             for axes, (name, rows, of) in zip(axes_of_row, panels, strict=True):
                 axes.set_title(name)
-                curves(axes, rows, of, sorted(shown["pruned"].unique()))
+                curves(axes, rows, of, rates_of(shown))
+        theirs = published(shown, network)
+        looks = dict(zip(rates_of(shown), style.ordered_looks(len(rates_of(shown))), strict=True))
+        notebook.draw(grid[0, 1], theirs, looks, "{:.0%} pruned")
+        key_of_rates(figure, looks, theirs)
         style.footer(figure, captions.data_line(shown))
     return figure
+
+
+def _panels(
+    frame: DataFrame, network: str, tensors: str
+) -> tuple[tuple[str, DataFrame, str], ...]:
+    """Title, rows and column of each panel of a row; of the second kappa where it is computed."""
+    kappa = {columns: of_tensors(frame, network, columns, tensors) for columns in ("all", "left")}
+    panels = (
+        (LOSS, losses(frame, network, tensors), "loss"),
+        (rf"$\kappa$, {ALL}", kappa["all"], "kappa"),
+        (rf"$\kappa$, {LEFT}", kappa["left"], "kappa"),
+    )
+    return panels if len(kappa["left"]) else panels[:2]
+
+
+def rates_of(shown: DataFrame) -> list[float]:
+    """The pruning rates of a network."""
+    return sorted(shown["pruned"].unique())
+
+
+def published(shown: DataFrame, network: str) -> Mapping[float, notebook.Curve]:
+    """Kappa in the authors' notebook, where that has it and the images are the same."""
+    of_cifar = shown["data"].str.startswith("cifar10").all()
+    return notebook.OF.get(network, {}) if of_cifar else {}
+
+
+def key_of_rates(
+    figure: Figure, looks: Mapping[float, style.Look], theirs: Mapping[float, notebook.Curve]
+) -> None:
+    """One key over all panels, in the order of the rates, with grey where the notebook is drawn."""
+    handles = [
+        Line2D([], [], color=look.colour, marker=look.marker, label=f"{rate:.0%} pruned")
+        for rate, look in looks.items()
+    ]
+    if theirs:
+        handles.append(Line2D([], [], **notebook.LOOK, label=notebook.LABEL))
+    figure.legend(
+        handles=handles,
+        loc="outside upper center",
+        ncols=len(handles) if len(handles) < 8 else 5,
+        columnspacing=1.2,
+        handletextpad=0.5,
+    )
 
 
 def has_kernels(frame: DataFrame, network: str) -> bool:
@@ -72,15 +119,9 @@ def has_kernels(frame: DataFrame, network: str) -> bool:
     return bool(((frame["network"] == network) & (frame["tensors"] == KERNELS)).any())
 
 
-def of_kernels(frame: DataFrame, network: str, columns: str) -> DataFrame:
-    """kappa with BatchNorm's statistics of all samples, with kernels alone pruned or nothing."""
-    return kappas(frame, "all", columns, KERNELS, network=network)
-
-
-def largest(frame: DataFrame) -> DataFrame:
-    """lambda_max of J with every column and the statistics of batches, one row a stop."""
-    rows = frame[(frame["statistics"] == "batches") & (frame["columns"] == "all")]
-    return rows.drop_duplicates(["network", "tensors", "augment", "pruned", "seed", "epoch"])
+def of_tensors(frame: DataFrame, network: str, columns: str, tensors: str) -> DataFrame:
+    """kappa with BatchNorm's statistics of all samples, of networks so pruned or not at all."""
+    return kappas(frame, "all", columns, tensors, network=network)
 
 
 def certified(frame: DataFrame, columns: str) -> DataFrame:
@@ -97,57 +138,67 @@ def finite(rows: DataFrame) -> DataFrame:
 
 def curves(axes: Axes, rows: DataFrame, of: str, rates: Sequence[float]) -> None:
     """One curve for each pruning rate, of the same look in every panel."""
-    if rows.empty:
-        style.blank(axes, "not computed at this profile")
-        return
     style.logarithmic(axes)
-    lines = []
     for rate, look in zip(rates, style.ordered_looks(len(rates)), strict=True):
-        curve = rows[rows["pruned"] == rate]
+        curve, name = rows[rows["pruned"] == rate], f"{rate:.0%} pruned"
         if curve.empty:
             continue
-        series = (
-            kappa_over_seeds(finite(curve), "epoch")
-            if of == "kappa"
-            else over_seeds(curve, "epoch", of)
-        )
-        if len(series.x) < 2:  # a point alone is no course; it is in the table
-            continue
-        lines.append(style.band(axes, series, look, f"{rate:.0%} pruned"))
-        if of == "loss":
-            lines[-1].set_marker("")
-    style.whole_numbers(axes, rows["epoch"], "epoch")
-    style.label_curves(axes, lines)
+        if of == "kappa":
+            series = kappa_over_seeds(finite(curve), "epoch")
+            style.band(axes, series, look, name, reach=STOPS_APART)
+        else:
+            style.band(axes, over_seeds(curve, "epoch", of), look, name).set_marker("")
+    epoch_axis(axes, int(rows["epoch"].max()) if len(rows) else LAST)
+
+
+def epoch_axis(axes: Axes, last: int) -> None:
+    """An axis of epochs with its ticks at the stops."""
+    style.whole_numbers(axes, [0, last], "epoch")
+    if last >= STOPS_APART:
+        axes.xaxis.set_major_locator(MultipleLocator(STOPS_APART * (1 + last // 101)))
 
 
 def caption(frame: DataFrame, provenance: Mapping[str, Any], number: int, network: str) -> str:
     """The caption, with the sizes, seeds and certificates of the table behind the figure."""
     shown = of_network(frame, network)
-    rates = sorted(shown["pruned"].unique())
-    left = [int(shown.loc[shown["pruned"] == rate, "parameters"].iloc[0]) for rate in rates]
-    of_every = certified(shown, "left")
-    drawn = [of_every]
-    if has_kernels(frame, network):
-        drawn += [of_kernels(frame, network, columns) for columns in ("all", "left")]
-    known = concat(drawn).drop_duplicates()
-    starts = shown[shown["what"] == "losses"].groupby("pruned")["seed"].nunique()
-    counts = ", ".join(f"{count} at {rate:.0%}" for rate, count in starts.items())
-    transformer = network == "vit"
-    vectors = "LayerNorm's scales and the positions" if transformer else "BatchNorm's scales"
+    known = concat(
+        [
+            of_tensors(frame, network, columns, tensors)
+            for columns in ("all", "left")
+            for tensors in (EVERY, KERNELS)
+        ]
+    ).drop_duplicates()
     return captions.paragraph(
-        f"Figure {number}. {NAMES[network]} by the protocol of the published code:"
-        f" {', '.join(f'{rate:.0%}' for rate in rates)} of the smallest entries of every tensor,"
-        f" {vectors} among them, pruned at initialisation, so that"
-        f" {', '.join(f'{count:,}' for count in left)} parameters are left; images cropped and"
-        f" flipped at random. {ADAMW if transformer else STEPS}, batches of"
-        f" {_listed(shown['batch'])}.",
+        opening(shown, number, network),
         "Left: the loss after each epoch, in training mode.",
-        "Right: kappa of J with the columns of the weights that are left, of the images without"
-        " crops."
-        if transformer
-        else _ends(shown),
+        _kappas_of(shown, network),
         _below(frame, network),
         "Logarithmic vertical axes.",
+        closing(shown, known, provenance),
+    )
+
+
+def opening(shown: DataFrame, number: int, network: str) -> str:
+    """What was pruned of which network, and how it was trained."""
+    rates = rates_of(shown)
+    left = [int(shown.loc[shown["pruned"] == rate, "parameters"].iloc[0]) for rate in rates]
+    transformer = network == "vit"
+    vectors = "LayerNorm's scales and the positions" if transformer else "BatchNorm's scales"
+    return (
+        f"Figure {number}. Training loss and condition number kappa of J J^T of a"
+        f" {NAMES[network]}, pruned at initialisation by the protocol of the published code:"
+        f" {', '.join(f'{rate:.0%}' for rate in rates)} of the smallest entries of every tensor,"
+        f" {vectors} among them, so that {', '.join(f'{count:,}' for count in left)} parameters are"
+        " left; images cropped and flipped at random."
+        f" {ADAMW if transformer else STEPS}, batches of {_listed(shown['batch'])}."
+    )
+
+
+def closing(shown: DataFrame, known: DataFrame, provenance: Mapping[str, Any]) -> str:
+    """The starts of the losses, what is known of kappa, the data and the precision."""
+    starts = shown[shown["what"] == "losses"].groupby("pruned")["seed"].nunique()
+    counts = ", ".join(f"{count} at {rate:.0%}" for rate, count in starts.items())
+    return captions.paragraph(
         f"Initialisations of the losses: {counts}{spread(starts)}.",
         captions.certificates(finite(known)) if len(known) else "",
         rank(known),
@@ -175,25 +226,29 @@ def _below(frame: DataFrame, network: str) -> str:
     return (
         f"Below: the same with {', '.join(f'{rate:.0%}' for rate in left.index)} of the smallest"
         " entries of every kernel pruned and nothing else, so that"
-        f" {', '.join(f'{count:,}' for count in left)} parameters are left: the loss, and kappa of"
-        " J with a column for every weight (middle) and with those of the weights that are left"
-        " (right), both with BatchNorm's statistics of all samples"
+        f" {', '.join(f'{count:,}' for count in left)} parameters are left"
         f"{_starts_before_training(pruned)}."
     )
 
 
-def _ends(shown: DataFrame) -> str:
-    """What the middle and the right panel show, where something of it is computed."""
-    if certified(shown, "left").empty:
-        return "lambda_max and kappa are not computed at this profile."
-    return (
-        "Middle: lambda_max of J J^T with a column of J for every weight, pruned or not, and"
-        " BatchNorm's statistics of batches; what the published code draws as kappa is this over"
-        " numbers of another spectrum. Right: kappa of J with the columns of the weights that are"
-        " left, and BatchNorm's statistics of all samples. Both are of one initialisation"
-        f"{_starts_before_training(shown)}, at the rates and stops that are computed; a rate with"
-        " one stop alone is not drawn."
+def _kappas_of(shown: DataFrame, network: str) -> str:
+    """What the panels of kappa show, ours and the notebook's."""
+    left = certified(shown, "left")
+    of_images = ", of the images without crops" if network == "vit" else STATISTICS
+    ours = (
+        f"with a column of J for every weight, pruned or not{of_images}; right: with the columns of"
+        " the weights that are left. Both are of one initialisation"
+        f"{_starts_before_training(shown)}, at the rates and stops that are computed; lines join"
+        " stops that follow each other."
     )
+    theirs = f" {notebook.SAYS[network]}" if published(shown, network) else ""
+    if left.empty:
+        return f"Right: kappa with a column of J for every weight.{theirs} {NOT_HERE}"
+    return f"Middle: kappa {ours}{theirs}"
+
+
+STATISTICS = ", and BatchNorm's statistics of all samples"
+NOT_HERE = "Ours is not computed at this size, where J has 10,000 rows at every stop."
 
 
 def _starts_before_training(shown: DataFrame) -> str:

@@ -26,6 +26,7 @@ BETAS = {
     "1": r"$\beta = 1$",
     "2": r"$\beta = 2$",
 }
+HIDDEN = "depth $L$ ($H = L - 1$ hidden layers)"
 PAIR = {"0": "linear", "1": "residual"}
 LOOKS = dict(zip(BETAS, style.looks(len(BETAS)), strict=True))
 
@@ -94,8 +95,10 @@ def draw_betas(frame: DataFrame, number: str) -> Figure:
         figure = style.new_figure(style.FULL_WIDTH, 2.6)
         left, right = figure.subplots(1, 2)
         draw_kappa(left, by_beta(frame, BETAS))
+        left.set_xlabel(HIDDEN)
         left.set_ylabel(style.KAPPA)
         _draw_ratios(right, by_beta(against_linear(frame), BETAS))
+        right.set_xlabel(HIDDEN)
         style.footer(figure, data_line(frame))
     return figure
 

@@ -18,12 +18,16 @@ COLUMNS = (
 )
 
 
+MOST_LABELS = 4  # labels of more curves that end together cross each other
+
+
 def loss_and_kappa(
     shown: DataFrame, by: str, label: Callable[[Any], str], bands: int | None = None
 ) -> Figure:
     """The loss (left) and kappa (right) over the epochs, both on logarithmic axes.
 
-    One curve for each value of the column ``by``, with its label at the right of both panels.
+    One curve for each value of the column ``by``, with its label at the right of both panels; of
+    more than :data:`MOST_LABELS` curves over the panels, in the order of the values.
     ``bands`` is how many of them have a band, from the first to the last; all without it.
     """
     values = distinct(shown, by)
@@ -46,7 +50,10 @@ def loss_and_kappa(
         for axes, lines in drawn.items():
             _one_style_of_ticks(axes)
             style.whole_numbers(axes, shown["epoch"], "epoch")
-            style.label_curves(axes, lines)
+            if len(values) <= MOST_LABELS:
+                style.label_curves(axes, lines)
+        if len(values) > MOST_LABELS:
+            figure.legend(handles=drawn[kappas], loc="outside upper center", ncols=len(values))
         style.footer(figure, captions.data_line(shown))
     return figure
 

@@ -154,13 +154,29 @@ def bars(axes: Axes, series: Series, look: Look, label: str = "", **drawn: Any) 
     _lower_bounds(axes, series, look)
 
 
-def band(axes: Axes, series: Series, look: Look, label: str = "", *, filled: bool = True) -> Line2D:
+def band(
+    axes: Axes,
+    series: Series,
+    look: Look,
+    label: str = "",
+    *,
+    filled: bool = True,
+    reach: float = np.inf,
+) -> Line2D:
     """The mean over seeds as a marked line inside its 95% interval; of two starts, between them.
 
     Two starts are thin lines. An interval between places that have none, as they are of one seed,
-    is a bar: a band from it to the next place would say that the interval closes. Places where some
-    seed is unresolved are left out of line and band and drawn as lower bounds; where there is no
-    other, these are the line that is returned.
+    is an error bar: a band from it to the next place would say that the interval closes. Places
+    where some seed is unresolved are left out of line and band and drawn as lower bounds; where
+    there is no other, these are the line that is returned.
+
+    Args:
+      axes: the panel.
+      series: the curve.
+      look: its colour, marker and dashes.
+      label: its name.
+      filled: whether it has a band.
+      reach: how far apart neighbouring places may be to be joined by a line.
     """
     shown = series.resolved.tolist()
     if series.pair is not None:
@@ -173,15 +189,24 @@ def band(axes: Axes, series: Series, look: Look, label: str = "", *, filled: boo
             series.x, low, high, where=several.tolist(), color=colour, alpha=0.18, lw=0
         )
         alone = several & ~np.append(several[1:], False) & ~np.append(False, several[:-1])
-        axes.vlines(series.x[alone], low[alone], high[alone], color=colour, alpha=0.18, lw=4)
+        ends = np.abs([series.mean - low, high - series.mean])[:, alone]
+        bar: dict[str, Any] = {"ecolor": colour, "elinewidth": 0.8, "capsize": 2.0, "fmt": "none"}
+        axes.errorbar(series.x[alone], series.mean[alone], yerr=ends, **bar)
+    known = np.where(series.resolved, series.mean, np.nan)
+    joined = bool((np.diff(series.x) <= reach).all())
     (line,) = axes.plot(
         series.x,
-        np.where(series.resolved, series.mean, np.nan),
+        known,
         color=look.colour,
-        linestyle=look.line,
+        linestyle=look.line if joined else "",
         marker=look.marker,
         label=label,
     )
+    if not joined:
+        far = np.flatnonzero(np.diff(series.x) > reach) + 1
+        drawn: dict[str, Any] = {"color": look.colour, "linestyle": look.line, "marker": ""}
+        for x, y in zip(np.split(series.x, far), np.split(known, far), strict=True):
+            axes.plot(x, y, **drawn)
     is_of(axes, line, series)
     bounds = _lower_bounds(axes, series, look)
     if bounds is None:
@@ -206,9 +231,9 @@ def _lower_bounds(axes: Axes, series: Series, look: Look) -> Line2D | None:
         axes.annotate(
             "",
             xy=place,
-            xytext=(0, 13),
+            xytext=(0, 10),
             textcoords="offset points",
-            arrowprops={"arrowstyle": "<-", "color": look.colour, "lw": 0.8, "shrinkB": 2.5},
+            arrowprops={"arrowstyle": "<-", "color": look.colour, "lw": 0.8, "shrinkB": 2.0},
         )
     return line
 
@@ -317,7 +342,8 @@ class _PlainDigits(LogFormatter):
     def __call__(self, x: float, pos: int | None = None) -> str:
         if not super().__call__(x, pos):
             return ""
-        digits, _, exponent = f"{x:g}".partition("e")
+        digits, _, exponent = (f"{x:.3e}" if x >= 1e4 else f"{x:g}").partition("e")
+        digits = f"{float(digits):g}"
         return rf"${digits} \times 10^{{{int(exponent)}}}$" if exponent else digits
 
 
