@@ -52,8 +52,8 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         f" {inputs} x {inputs} on random orthogonalised data whose labels it fits. Logarithmic"
         " vertical axis.",
         "(b) Largest eigenvalue at balanced points over depth L and sigma_max(Y)/sqrt(n), sigma_x ="
-        " 1: contours of Eq 14 with their levels at the right, and dots where the eigenvalue that is"
-        " computed at whole L has this level; right of the dashed line, L = ln(1/alpha) with alpha"
+        " 1: contours of Eq 14 with their levels at the right, and dots where the computed one has"
+        " this level at whole L; right of the dashed line, L = ln(1/alpha) with alpha"
         " = sigma_max(Y)^2/n, it grows with L.",
         "(c) Sharpness of trained networks (markers) and Eq 14 as printed (black).",
         labels.STAR,

@@ -52,8 +52,8 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         " tanh networks, trained in float32.",
         "Black: Eq 14 as printed.",
         labels.STAR,
-        "(d), ours: sharpness over the epochs from the start of (b) at constant learning rates eta, on"
-        f" {captions.short_title(distinct(edge, 'data')[0])} with alpha_max ="
+        "(d), ours: sharpness over the epochs from the start of (b) at constant learning rates eta,"
+        f" on {captions.short_title(distinct(edge, 'data')[0])} with alpha_max ="
         f" {edge['share'][0]:.2g}; dotted in the colour of a curve, its edge of stability 2/eta"
         " (where it is near); dashed, lambda_*.",
         f"Panels (a) and (b): {labels.training(linear)}",

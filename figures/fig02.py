@@ -70,9 +70,11 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         "Figure 2. Condition number of the Gauss-Newton matrix of deep linear networks at"
         f" initialisation ({captions.initialisation(shown)}).",
         "(a) At fixed hidden width m, with the convex-combination bound of Lemma 2 where it"
-        " applies (dashed, with the marker of its width) and a quadratic in L fitted to the means (thin black).",
+        " applies (dashed, with the marker of its width) and a quadratic in L fitted to the means"
+        " (thin black).",
         "(b) At widths proportional to depth, m = c L, for small c (left) and large c (right). Open"
-        " markers: m is not above d, where kappa is that of a smaller rank and Lemma 2 says nothing."
+        " markers: m is not above d, where kappa is that of a smaller rank, of which Lemma 2 says"
+        " nothing."
         " The vertical axes differ.",
         captions.seeds(shown, panels=PLACES),
         captions.certificates(shown),
@@ -114,7 +116,7 @@ def _draw_panel(axes: Axes, frame: DataFrame, panel: Panel) -> None:
 
 
 def _below_the_inputs(axes: Axes, frame: DataFrame, look: style.Look) -> bool:
-    """Open markers where m is d or less: there kappa is of a smaller rank, and Lemma 2 is silent."""
+    """Open markers where m is d or less: kappa is of a smaller rank, and Lemma 2 is silent."""
     narrow = frame[frame["width"] <= frame["inputs"]]
     if narrow.empty:
         return False

@@ -130,8 +130,8 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         f" line; not whitened, their covariance has condition number {condition:.4g}. Left: as the"
         " published code computes it, with Sigma / 2 for the root of Sigma, and its bound. Middle:"
         " with the root. Right: whitened, as the paper's caption has it. Dashed: the bound of Lemma"
-        " 2, which on whitened images is kappa itself. Below: kappa over the kernel size. Networks in"
-        " two dimensions are in Figure C3. Vertical axes are logarithmic and span equally many"
+        " 2, which on whitened images is kappa itself. Below: kappa over the kernel size. Networks"
+        " in two dimensions are in Figure C3. Vertical axes are logarithmic and span equally many"
         " decades.",
         "Grey, with the markers of the kernels: the means in the authors' notebook, read off."
         if of_mnist(shown)

@@ -48,9 +48,7 @@ def draw(frame: DataFrame) -> Figure:
         handles = [*kappas[0].get_legend_handles_labels()[0]]
         if _theirs(shown):
             handles.append(Line2D([], [], **notebook.LOOK, label=notebook.LABEL))
-        figure.legend(
-            handles=handles, loc="outside upper center", ncols=6, columnspacing=1.2
-        )
+        figure.legend(handles=handles, loc="outside upper center", ncols=6, columnspacing=1.2)
         style.footer(figure, captions.data_line(shown))
     return figure
 

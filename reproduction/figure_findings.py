@@ -15,7 +15,7 @@ from reproduction.readings import figure_of, title
 from reproduction.sides import Side, linked, verdict, words
 from reproduction.standing import Standing
 from sweeps import sentences
-from sweeps.claims import FAILS, HOLDS, Claim, Sentence
+from sweeps.claims import FAILS, HOLDS, PARTLY, Claim, Sentence
 from sweeps.sentences import TALLIES
 
 
@@ -113,7 +113,7 @@ def _sentences(figure: str, claims: Sequence[Claim], sides: Sequence[Side]) -> I
 
 def _taken(known: Standing | None, side: Side) -> str:
     """What it would take to decide a sentence that is open, at the profile that counts, or ""."""
-    if known is None or side is not known.side or known.status in (HOLDS, FAILS):
+    if known is None or side is not known.side or known.status in (HOLDS, PARTLY, FAILS):
         return ""
     return f". It would take {'; '.join(known.takes())}"
 

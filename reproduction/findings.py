@@ -21,7 +21,7 @@ from reproduction.readings import all_claims, figure_of
 from reproduction.records import EXPECTED, LEGEND, Records, read
 from reproduction.sides import FROM_SCREEN, Links, Side, linked, of_records, words
 from reproduction.standing import Standing
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, Sentence
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, PARTLY, UNDECIDED, Claim, Sentence
 from sweeps.sentences import TALLIES
 from sweeps.storage.files import write_atomically
 
@@ -127,7 +127,7 @@ def printed(sides: Sequence[Side], links: Links = FROM_SCREEN) -> Iterator[str]:
     """The printed sentences in three tables: those that fail, are open, and hold."""
     known = standing.standings(sides)
     for heading, rows in (
-        ("What fails, and where it holds", _failing),
+        ("What fails, or holds in part, and where it holds", _failing),
         ("What could not be decided", _undecided),
         ("What holds", _holding),
     ):
@@ -143,9 +143,10 @@ def legend(sides: Sequence[Side]) -> Iterator[str]:
 
 
 def _failing(known: Mapping[Sentence, Standing], links: Links) -> str:
-    """Each printed sentence that fails, its number, why, and the reading under which it holds."""
+    """Each printed sentence that fails in whole or in part, its number, why, and the reading under
+    which it holds."""
     rows = []
-    for one in standing.chosen(known, FAILS):
+    for one in standing.chosen(known, FAILS, PARTLY):
         why = dict.fromkeys(claim.mechanism for claim in one.telling if claim.mechanism)
         told = f"{one.effect()} ({one.grounds()})" + (f". Why: {next(iter(why))}" if why else "")
         under = [one.one.difference, *one.under(), one.elsewhere()]

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from reproduction.readings import name, order, title
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, Verdict
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, PARTLY, UNDECIDED, Claim, Verdict
 
 EXPECTED = Path("figures/expected.json")
 PROFILES = ("laptop", "paper")  # smoke tests the code, not the papers
 WORDS = {
     HOLDS: "hold",
+    PARTLY: "hold in part",
     FAILS: "fail",
     UNDECIDED: "undecided",
     NOT_TESTABLE: "not testable here",
@@ -35,6 +36,8 @@ LEGEND = (
     ' "holds" because all of its effects do. Where a verdict rests on one effect that is picked'
     " among several, as where a sentence fails by one of them, or where it is undecided, the"
     " intervals are wider (Bonferroni's correction), so that all of them hold together with 95%."
+    ' A sentence that says two things, of which one holds and the other fails, "holds in part". A'
+    " reading that is not testable decides nothing: with it not all readings hold, nor do all fail."
     " What a sentence says of a figure that the paper has from one seed is decided by one, and the"
     " number says so; a sentence about networks in general needs several."
     " A reading is made as printed (what the text leaves open is filled from the code that the"
@@ -137,6 +140,18 @@ def _record(section: Section, found: Verdict) -> dict[str, str]:
         "seeds": str(found.seeds),
         "short": _clause(found.short or found.text),
         "value": _value(found),
+        **_limit(found),
+    }
+
+
+def _limit(found: Verdict) -> dict[str, str]:
+    """The one number that decides, and the limits up to which the verdict would be the same."""
+    if not math.isfinite(found.limit):
+        return {}
+    return {
+        "limit": f"{found.side} {found.limit:.6g}",
+        "holds_to": f"{found.holds_to:.6g}",
+        "fails_from": f"{found.fails_from:.6g}",
     }
 
 

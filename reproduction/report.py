@@ -25,10 +25,10 @@ from reproduction.markdown import escaped
 from reproduction.readings import title
 from reproduction.records import Section
 from reproduction.sides import Side
-from sweeps.claims import FAILS, HOLDS, UNDECIDED
+from sweeps.claims import FAILS, HOLDS, PARTLY, UNDECIDED
 
 _DPI, _REM = 300, 9.0  # of the pictures, and how large an inch of them is shown
-_CLASSES = {HOLDS: "holds", FAILS: "fails", UNDECIDED: "undecided"}
+_CLASSES = {HOLDS: "holds", PARTLY: "partly", FAILS: "fails", UNDECIDED: "undecided"}
 
 REHEARSAL = (
     "This is a rehearsal at toy sizes, and judges nothing: it shows that every experiment, picture"

@@ -13,10 +13,10 @@ from reproduction.markdown import escaped
 from reproduction.readings import figure_of, name
 from reproduction.sides import FROM_SCREEN, Links, Side, linked, plain
 from sweeps import sentences
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, OTHER, UNDECIDED, Claim, Sentence
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, OTHER, PARTLY, UNDECIDED, Claim, Sentence
 
 YES, NO, DEPENDS, MOSTLY, OPEN = "Yes", "No", "It depends", "Mostly undecided", "Not decided"
-_DECIDED = (HOLDS, FAILS)
+_DECIDED = (HOLDS, PARTLY, FAILS)
 AT = " @ "  # between a reading and the place in its list of numbers
 
 
@@ -212,7 +212,7 @@ def said(statuses: Sequence[str]) -> str:
         return OPEN
     if 2 * sum(status not in _DECIDED for status in statuses) > len(statuses):
         return MOSTLY
-    if decided == {HOLDS, FAILS} or UNDECIDED in statuses or NOT_TESTABLE in statuses:
+    if len(decided) > 1 or decided == {PARTLY} or UNDECIDED in statuses or NOT_TESTABLE in statuses:
         return DEPENDS
     return YES if decided == {HOLDS} else NO
 

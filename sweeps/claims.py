@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pandas import DataFrame
@@ -12,9 +12,10 @@ from sweeps import regimes
 from sweeps.rows import where
 
 HOLDS, FAILS = "holds", "fails"
+PARTLY = "holds in part"  # it says two things, of which one holds and the other fails
 UNDECIDED = "undecided"  # the interval over the seeds contains "no effect"
 NOT_TESTABLE = "not testable"  # a size that decides is not the paper's
-STATUSES = (HOLDS, FAILS, UNDECIDED, NOT_TESTABLE)
+STATUSES = (HOLDS, PARTLY, FAILS, UNDECIDED, NOT_TESTABLE)
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,11 @@ class Verdict:
     is no average over seeds. ``short`` says the number in words, where ``text`` has all of them.
     ``seeds`` is from how many seeds it is, the fewest if it has several parts, and ``data`` names
     the data; :func:`judge` fills in what is missing from the table.
+
+    Where one number decides, ``limit`` is that number and ``side`` says on which side of it the
+    claim puts the effects, "above" or "below". Above: with any limit below ``holds_to`` the claim
+    would hold, with any above ``fails_from`` it would fail. Below: with any limit above
+    ``holds_to`` it would hold, with any below ``fails_from`` it would fail.
     """
 
     status: str
@@ -111,6 +117,10 @@ class Verdict:
     short: str = ""
     seeds: int = 0
     data: str = ""
+    limit: float = math.nan
+    side: str = ""
+    holds_to: float = math.nan
+    fails_from: float = math.nan
 
 
 Check = Callable[[DataFrame], Verdict]
@@ -186,6 +196,13 @@ def verdict(holds: bool, number: float, text: str) -> Verdict:
     return Verdict(HOLDS if holds else FAILS, float(number), text)
 
 
+def at_most(limit: float, number: float, text: str) -> Verdict:
+    """The verdict on a number that has to be at most a limit, and has no interval over seeds."""
+    found = verdict(number <= limit, number, text)
+    ends = {"holds_to": found.number, "fails_from": found.number}
+    return replace(found, limit=limit, side="below", **ends)
+
+
 def not_testable(why: str) -> Verdict:
     return Verdict(NOT_TESTABLE, math.nan, why)
 
@@ -196,15 +213,31 @@ class NotTestableError(ValueError):
 
 def every(*checks: Callable[[DataFrame], Verdict]) -> Callable[[DataFrame], Verdict]:
     """The check of a statement with several parts, which holds where each of them does."""
-    worst_first = (FAILS, NOT_TESTABLE, UNDECIDED, HOLDS)
+    return lambda frame: _worst([part(frame) for part in checks])
+
+
+def halves(*checks: Callable[[DataFrame], Verdict]) -> Callable[[DataFrame], Verdict]:
+    """The check of a statement that says two things: it holds in part where one of them fails."""
 
     def check(frame: DataFrame) -> Verdict:
         parts = [part(frame) for part in checks]
-        worst = min(parts, key=lambda part: worst_first.index(part.status))
-        seeds = min(part.seeds for part in parts)
-        return replace(worst, text="; ".join(part.text for part in parts), seeds=seeds)
+        found = {part.status for part in parts}
+        worst = _worst(parts)
+        if not {HOLDS, FAILS} <= found:
+            return worst
+        text = "; ".join(f"{part.status}: {part.text}" for part in parts)
+        short = "; ".join(f"{part.status}: {part.short or part.text}" for part in parts)
+        return replace(worst, status=PARTLY, text=text, short=short)
 
     return check
+
+
+def _worst(parts: Sequence[Verdict]) -> Verdict:
+    """The verdict of the part that is worst for a claim, with the texts of all."""
+    worst_first = (FAILS, NOT_TESTABLE, UNDECIDED, PARTLY, HOLDS)
+    worst = min(parts, key=lambda part: worst_first.index(part.status))
+    seeds = min(part.seeds for part in parts)
+    return replace(worst, text="; ".join(part.text for part in parts), seeds=seeds)
 
 
 def judge(claim: Claim, frame: DataFrame, paper: regimes.Rows) -> Verdict:

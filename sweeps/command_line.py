@@ -25,7 +25,7 @@ from sweeps import collect, progress
 from sweeps import config as configs
 from sweeps import table as tables
 from sweeps.cell import Cell
-from sweeps.claims import FAILS, HOLDS, UNDECIDED, Claim, Sentence, Verdict, judge
+from sweeps.claims import FAILS, HOLDS, PARTLY, UNDECIDED, Claim, Sentence, Verdict, judge
 from sweeps.experiment import Experiment
 from sweeps.launchers import launch, launching
 from sweeps.launchers.work import Failure, Launcher, LauncherError, here
@@ -43,7 +43,7 @@ MISTAKES = (
     DataUnavailableError,
     tables.TableError,
 )
-COLORS = {HOLDS: "green", FAILS: "red", UNDECIDED: "cyan"}
+COLORS = {HOLDS: "green", PARTLY: "magenta", FAILS: "red", UNDECIDED: "cyan"}
 STOPPED = "\nstopped; finished cells are kept, the same command goes on"
 _OPTIONS = ("--config", "--help", *launching.OPTIONS)
 

@@ -233,7 +233,7 @@ def decide(
     assert limit is not None
     margin = ONE_SEED_MARGIN * abs(limit) if from_one_seed else None
     count = judged or len(effects)
-    wider = {label: effect.among(count) for label, effect in effects.items()}
+    narrow, wider = effects, {label: effect.among(count) for label, effect in effects.items()}
     if all(_mirrored(effect, sign, margin)[0] > sign * limit for effect in effects.values()):
         status = HOLDS
     elif any(_mirrored(effect, sign, margin)[1] < sign * limit for effect in wider.values()):
@@ -251,6 +251,10 @@ def decide(
         worst.high,
         f"{lead} {told[label]}",
         min(effect.seeds for effect in effects.values()),
+        limit=limit,
+        side="above" if above is not None else "below",
+        holds_to=sign * min(_mirrored(effect, sign, margin)[0] for effect in narrow.values()),
+        fails_from=sign * min(_mirrored(effect, sign, margin)[1] for effect in wider.values()),
     )
 
 

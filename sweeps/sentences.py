@@ -14,6 +14,7 @@ from sweeps.claims import (
     HOLDS,
     NOT_TESTABLE,
     OTHER,
+    PARTLY,
     SOME,
     STATUSES,
     UNDECIDED,
@@ -25,7 +26,7 @@ from sweeps.claims import (
 TALLIES = ("printed by paper A", "printed by paper B", "implied by a printed equation", "beyond")
 """What is counted each on its own. The numbers are never added up: they count different things."""
 
-_SAID = {HOLDS: HOLDS, FAILS: FAILS, UNDECIDED: "is undecided"}
+_SAID = {HOLDS: HOLDS, PARTLY: PARTLY, FAILS: FAILS, UNDECIDED: "is undecided"}
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,13 @@ class Judged:
         found = [status for _, status in self.deciding]
         if len(found) < 2:
             return "" if found else "no reading has the paper's data and settings"
-        named = {HOLDS: "hold", FAILS: "fail", UNDECIDED: "undecided", NOT_TESTABLE: "not testable"}
+        named = {
+            HOLDS: "hold",
+            PARTLY: "hold in part",
+            FAILS: "fail",
+            UNDECIDED: "undecided",
+            NOT_TESTABLE: "not testable",
+        }
         held = found.count(HOLDS)
         start = {len(found): "all", 0: "none"}.get(held, f"{held}")
         rest = [f"{found.count(s)} {named[s]}" for s in STATUSES[1:] if s in found]
@@ -127,18 +134,21 @@ def judged(readings: Iterable[tuple[Claim, str]]) -> list[Judged]:
 
 
 def of_readings(rule: str, statuses: Sequence[str]) -> str:
-    """The verdict of a sentence. Readings that cannot be tested here are set aside.
+    """The verdict of a sentence.
 
     Where the rule is ``ALL`` it fails with one reading that fails, and holds if every other does;
-    where it is ``SOME`` it holds with one reading that holds, and fails if every other does.
+    where it is ``SOME`` it holds with one reading that holds, and fails if every other does. A
+    reading that cannot be tested decides nothing: with it not all of them hold, nor do all fail.
     """
-    tested = [status for status in statuses if status != NOT_TESTABLE]
-    if not tested:
+    if all(status == NOT_TESTABLE for status in statuses):
         return NOT_TESTABLE
-    enough = HOLDS if rule == SOME else FAILS
-    if enough in tested:
-        return enough
-    return UNDECIDED if UNDECIDED in tested else tested[0]
+    order = (HOLDS, PARTLY) if rule == SOME else (FAILS,)
+    for enough in order:
+        if enough in statuses:
+            return enough
+    if UNDECIDED in statuses or NOT_TESTABLE in statuses:
+        return UNDECIDED
+    return PARTLY if PARTLY in statuses else statuses[0]
 
 
 def tally_of(source: Source | Sentence) -> str:

@@ -18,9 +18,9 @@ from sweeps.claims import (
     Claim,
     Sentence,
     Verdict,
+    at_most,
     implied,
     not_testable,
-    verdict,
 )
 from sweeps.effects import Effect, bound_holds
 from sweeps.rows import geometric_means, where
@@ -137,9 +137,7 @@ def _tight(figure: str) -> Callable[[DataFrame], Verdict]:
             return not_testable("no network with beta = 1 where Eq 7 applies")
         gaps = bounded.assign(gap=bounded["bound_convex"] / bounded["kappa"])
         worst = float(geometric_means(gaps, "depth", "gap")[1].max())
-        return verdict(
-            worst <= effects.TIGHT, worst, f"the largest mean of bound / kappa is {worst:.3f}"
-        )
+        return at_most(effects.TIGHT, worst, f"the largest mean of bound / kappa is {worst:.3f}")
 
     return check
 

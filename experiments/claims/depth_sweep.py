@@ -19,6 +19,7 @@ from sweeps.claims import (
     Claim,
     Sentence,
     Verdict,
+    at_most,
     implied,
     not_testable,
 )
@@ -66,7 +67,7 @@ def _tight(figure: str) -> Callable[[DataFrame], Verdict]:
         if len(largest) > 1:
             others = ", ".join(f"{gap:.3f} at m={m}" for m, gap in largest.items())
             text = f"{text}, at m={width}; the largest over the depths: {others}"
-        return decided(worst <= effects.TIGHT, worst, text)
+        return at_most(effects.TIGHT, worst, text)
 
     return check
 

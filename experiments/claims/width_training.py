@@ -23,6 +23,7 @@ from sweeps.claims import (
     Claim,
     Sentence,
     Verdict,
+    halves,
     not_testable,
 )
 from sweeps.rows import geometric_means, growth_exponent
@@ -32,6 +33,7 @@ SETTLED = 10  # the epoch from which on the spread of kappa counts
 FEWER = 0.9  # a wrong rank may be as low as this share of the chosen one
 ROBUST = 10.0  # an order of magnitude, on the figure's logarithmic axis
 FAR_MORE = 2.0
+_FEWER = f"{1 - FEWER:.0%} fewer ranks"
 NARROW = 50  # from here on the spread no longer falls
 
 RULES: Mapping[str, str] = {
@@ -168,18 +170,37 @@ def _spectra(frame: DataFrame, reading: str) -> dict[int, DataFrame]:
 
 
 def _robust_then_sensitive(reading: str, rule: str) -> Check:
-    """Both halves of the sentence: before training a factor of at most ten, after it more."""
+    """The halves of the sentence: before training a factor of at most ten; after it a factor of
+    more, which is also more than twice that before."""
+    return halves(_robust_before(reading, rule), _sensitive_after(reading, rule))
 
+
+def _robust_before(reading: str, rule: str) -> Check:
+    def check(frame: DataFrame) -> Verdict:
+        ends = _before_and_after(frame, reading, rule)
+        if ends is None:
+            return _NO_ENDS
+        found = {"": effects.geometric_mean(ends[0]["factor"].to_numpy())}
+        name = f"before training kappa over that at {_FEWER} is"
+        return effects.decide(found, name, below=ROBUST, from_one_seed=True)
+
+    return check
+
+
+def _sensitive_after(reading: str, rule: str) -> Check:
     def check(frame: DataFrame) -> Verdict:
         ends = _before_and_after(frame, reading, rule)
         if ends is None:
             return _NO_ENDS
         before, after = (end["factor"].to_numpy() for end in ends)
         found = {
-            f"is the second over {ROBUST:g}": effects.geometric_mean(after / ROBUST),
-            f"is {ROBUST:g} over the first": effects.geometric_mean(ROBUST / before),
+            f"times {ROBUST:g}": effects.geometric_mean(after / ROBUST),
+            f"times {FAR_MORE:g} times that before": effects.geometric_mean(
+                after / before / FAR_MORE
+            ),
         }
-        return effects.decide(found, _told(*ends), above=1.0, from_one_seed=True)
+        name = f"{_told(*ends)}; after training it is"
+        return effects.decide(found, name, above=1.0, from_one_seed=True)
 
     return check
 
@@ -212,7 +233,7 @@ def _before_and_after(
 def _told(first: DataFrame, last: DataFrame) -> str:
     before, after = (f"{np.exp(np.log(x['factor']).mean()):.3g}" for x in (first, last))
     return (
-        f"kappa over that at {1 - FEWER:.0%} fewer ranks is {before} before training, at rank"
+        f"kappa over that at {_FEWER} is {before} before training, at rank"
         f" {_ranks(first)}, and {after} after it, at rank {_ranks(last)}"
     )
 
@@ -268,7 +289,7 @@ def _of_rank(reading: str, rule: str, column: str, words: str = "") -> tuple[Cla
         Claim(
             "9",
             f"kappa {where} is within a factor of ten of that at a tenth fewer ranks before"
-            " training, and beyond it after training",
+            " training; after it beyond, and by more than twice the factor before",
             _CONTRAST,
             _robust_then_sensitive(reading, rule),
             panel=panel,

@@ -71,9 +71,7 @@ def draw(frame: DataFrame, network: str) -> Figure:
     return figure
 
 
-def _panels(
-    frame: DataFrame, network: str, tensors: str
-) -> tuple[tuple[str, DataFrame, str], ...]:
+def _panels(frame: DataFrame, network: str, tensors: str) -> tuple[tuple[str, DataFrame, str], ...]:
     """Title, rows and column of each panel of a row; of the second kappa where it is computed."""
     kappa = {columns: of_tensors(frame, network, columns, tensors) for columns in ("all", "left")}
     panels = (
