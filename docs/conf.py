@@ -1,6 +1,7 @@
 """How Sphinx builds the site: offline, from this checkout, with every doubt an error (-W -n)."""
 
 import re
+import shutil
 import sys
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -67,6 +68,7 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", _with_its_own_pages)
     app.connect("doctree-read", _without_an_empty_line)
     app.connect("builder-inited", _write_pages)
+    app.connect("build-finished", _copy_sentences)
     app.connect("autodoc-process-signature", _with_aliases)
     app.connect("autodoc-process-docstring", _as_written, priority=400)  # before napoleon
 
@@ -77,6 +79,13 @@ def _write_pages(app: Sphinx) -> None:
 
     figure_pages.write(Path(app.srcdir) / "reference" / "figures")
     gallery_pages.write(Path(app.srcdir) / "gallery")
+
+
+def _copy_sentences(app: Sphinx, error: Exception | None) -> None:
+    """The table of all sentences, a page of HTML of its own, beside the findings."""
+    place = Path("reference") / "figures" / "sentences.html"
+    if error is None and (app.outdir / place).parent.is_dir():
+        shutil.copyfile(Path(app.srcdir) / place, app.outdir / place)
 
 
 def _with_its_own_pages(app: Sphinx, page: str, source: list[str]) -> None:

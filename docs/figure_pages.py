@@ -12,7 +12,7 @@ from pathlib import Path
 from gallery_pages import card, columns
 
 from figures import catalogue
-from reproduction import figure_findings, records, sides
+from reproduction import figure_findings, questioned, records, sides
 from reproduction.appendices import PAGES
 from reproduction.markdown import escaped
 from reproduction.readings import all_claims, title
@@ -28,6 +28,7 @@ def write(folder: Path) -> list[Path]:
     known = sides.of_records(records.read(KEPT / "expected.json"), all_claims(), KEPT / "gallery")
     pages = {figure: page(figure, known, folder) for figure in catalogue.names()}
     pages |= {"index": _index(folder), "findings": _findings(folder), **_behind()}
+    _written(folder / questioned.NAME, questioned.page(known, None))
     return [_written(folder / f"{title}.md", text) for title, text in pages.items()]
 
 
@@ -104,7 +105,10 @@ def _findings(folder: Path) -> str:
     gallery = re.sub(r"(?<!!)\[([^\]]*)\]\(gallery[^)]*\)", r"figures/\1", text)
     gallery = gallery.replace("](gallery/", f"]({_kept(folder)}/gallery/")
     listed = "\n".join(["```{toctree}", ":hidden:", *_behind(), "```"])
-    return f"{gallery.replace('](findings/', '](')}\n{listed}\n"
+    pages = gallery.replace("](findings/", "](")
+    table = re.escape(questioned.NAME)  # no page of Sphinx; docs/conf.py copies it
+    pages = re.sub(rf"\[([^\]]*)\]\({table}\)", rf'<a href="{questioned.NAME}">\1</a>', pages)
+    return f"{pages}\n{listed}\n"
 
 
 def _behind() -> dict[str, str]:

@@ -86,8 +86,8 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         f" number {raw['covariance_condition'].max():.2g}, and of the same weights on whitened"
         " inputs, with the first bound of Lemma 2 (dashed, left). Bars at the left are certified"
         " intervals of kappa, where rounding leaves it so open. Right, ours: on inputs of"
-        " covariance Sigma^t, t from 0 to 1, over its condition number, where kappa is resolved. Logarithmic"
-        " axes but for the depth.",
+        " covariance Sigma^t, t from 0 to 1, over its condition number, where kappa is resolved."
+        " Logarithmic axes but for the depth.",
         captions.seeds(frame),
         captions.certificates(frame),
         captions.data(frame, provenance),

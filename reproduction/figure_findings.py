@@ -69,11 +69,12 @@ def pictures(figure: str, sides: Sequence[Side], where: Path) -> Iterator[str]:
         caption = picture.with_suffix(".txt")
         if picture.is_file() and caption.is_file():
             yield f"## At the {side.profile} profile"
-            yield f"![{title(figure)}]({_link(picture, where)})"
+            yield f"![{title(figure)}]({link(picture, where)})"
             yield escaped(caption.read_text(encoding="utf-8"))
 
 
-def _link(path: Path, where: Path) -> str:
+def link(path: Path, where: Path) -> str:
+    """Where a file is, seen from a folder, as a link has it."""
     return quote(Path(os.path.relpath(path, where)).as_posix())
 
 
@@ -183,7 +184,7 @@ def _data(figure: str, sides: Sequence[Side], where: Path) -> list[str]:
             path = table_of(figure, gallery(side.profile)).as_posix()
             parts.append(
                 f"The numbers of the {side.profile} profile are in"
-                f" [{rows.name}]({_link(rows, where)}); `python -m figures {figure} --from={path}`"
+                f" [{rows.name}]({link(rows, where)}); `python -m figures {figure} --from={path}`"
                 " draws them again."
             )
     return ["## Data", *parts] if parts else []

@@ -13,7 +13,7 @@ from string import Template
 
 from figures import catalogue
 from gnjax.cli.terminal import exit_status
-from reproduction import appendices, authors, figure_findings, standing, texts
+from reproduction import appendices, authors, figure_findings, limits, questioned, standing, texts
 from reproduction.appendices import PAGES
 from reproduction.markdown import escaped, table
 from reproduction.published import GALLERY
@@ -44,6 +44,8 @@ def written(records: Records, claims: Sequence[Claim], folder: Path = FOLDER) ->
         pages[f"findings/{figure}.md"] = figure_findings.page(figure, sides, folder / "findings")
     pages |= {f"findings/{name}.md": text for name, text in appendices.pages().items()}
     pages["findings/authors.md"] = authors.page(folder)
+    pages[f"findings/{questioned.NAME}"] = questioned.page(sides, folder / "findings")
+    pages["findings/limits.md"] += "\n".join(limits.deciding(sides)) + "\n"
     summary = Template(texts.summary())
     pages["findings/summary.md"] = summary.substitute(
         tallies=_tallies(sides), answers=_answers(sides, "{}.md".format, numbers=True)
@@ -83,20 +85,24 @@ def with_answers(readme: str, answers: str) -> str:
 
 
 def screen(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
-    """FINDINGS.md: ten answers, to be read in five minutes, then every printed sentence."""
+    """FINDINGS.md: ten answers with their conditions, numbers behind a click, every sentence."""
     parts = [
         "# Findings",
         "Paper A is *Theoretical characterisation of the Gauss-Newton conditioning in Neural"
-        " Networks*, paper B *How the Hessian-Spectrum of Linear Networks Depends on Data*. The ten"
-        " answers take five minutes to read; the tables behind them have every printed sentence.",
-        "Kappa is the condition number of the Gauss-Newton matrix. Numbers in brackets are"
-        " intervals of 95% over the seeds; of which effects, is said at the end. CIFAR-10 (part) is"
-        " 8,068 of its images. As computed is a figure made by the code that the authors of paper A"
-        " published, its slips included; certified is the same with the slip mended and every kappa"
-        " an interval.",
-        NOTATION,
+        " Networks*, paper B *How the Hessian-Spectrum of Linear Networks Depends on Data*. Kappa"
+        " is the condition number of the Gauss-Newton matrix.",
         "## Ten answers",
+        _answers(sides, FROM_SCREEN, numbers=False),
+        f"Every printed sentence with its verdict is in the tables below, and in [one table]"
+        f"(findings/{questioned.NAME}) to sort, filter and ask what another limit would give.",
+        "<details>\n<summary>The numbers behind the ten answers</summary>",
+        "Numbers in brackets are intervals of 95% over the seeds; of which effects, is said at the"
+        " end. CIFAR-10 (part) is 8,068 of its images. As computed is a figure made by the code"
+        " that the authors of paper A published, its slips included; certified is the same with the slip"
+        " mended and every kappa an interval.",
+        NOTATION,
         _answers(sides, FROM_SCREEN, numbers=True),
+        "</details>",
         *standing.explained(sides),
         *printed(sides),
         "## Errors in the papers",
@@ -230,6 +236,10 @@ def _shown(figure: str) -> str:
 def _behind() -> Iterator[str]:
     yield "[summary](findings/summary.md) in the form of the ML Reproducibility Challenge"
     yield from (f"[{what}](findings/{page}.md)" for page, what in PAGES.items())
+    yield (
+        f"[every printed sentence in one table](findings/{questioned.NAME}) to sort, filter and ask"
+        " what another limit would give (open it in a browser)"
+    )
     yield "[the authors' numbers beside ours](findings/authors.md)"
     yield "a page for each figure: " + ", ".join(linked(f) for f in catalogue.from_tables())
     yield (

@@ -20,7 +20,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from figures.__main__ import POINTS
-from reproduction import appendices, figure_findings, findings, records, texts
+from reproduction import appendices, figure_findings, findings, questioned, records, texts
 from reproduction.markdown import escaped
 from reproduction.readings import title
 from reproduction.records import Section
@@ -50,12 +50,13 @@ def markdown(
       pictures: the folder that has the figures' pictures, with their captions.
       where: the folder of the report.
     """
-    claims = [claim for section in sections for claim, _ in section.verdicts]
-    sides = [Side(profile, records.of_sections(sections), claims, pictures)]
+    sides = [side(sections, profile, pictures)]
     parts = [
         f"# {escaped(name)}",
         *([f"> **{escaped(REHEARSAL)}**"] if profile == "smoke" else ()),
         escaped(summary),
+        f"[Every printed sentence in one table]({questioned.NAME}), to sort, filter and ask what"
+        " another limit would give.",
         "## What matters",
         *_lower(_matters(sides)),
     ]
@@ -69,6 +70,12 @@ def markdown(
         parts.append(escaped(provenance_line(section)))
     parts += ["## Corrections", *_lower(appendices.corrections())]
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def side(sections: Sequence[Section], profile: str, pictures: Path) -> Side:
+    """What was found in a run, as one side."""
+    claims = [claim for section in sections for claim, _ in section.verdicts]
+    return Side(profile, records.of_sections(sections), claims, pictures)
 
 
 def _matters(sides: Sequence[Side]) -> Iterator[str]:

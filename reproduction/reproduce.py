@@ -21,7 +21,7 @@ from rich.text import Text
 
 from figures import catalogue
 from gnjax.cli.terminal import Terminal, exit_status
-from reproduction import beforehand, findings, published, readings, records, report
+from reproduction import beforehand, findings, published, questioned, readings, records, report
 from reproduction import verdicts as published_verdicts
 from reproduction.drawing import Drawing
 from reproduction.records import Section
@@ -239,6 +239,8 @@ def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: fl
     text = report.markdown(sections, options.profile, title, summary, pictures, folder)
     write_atomically(folder / "report.md", text)
     write_atomically(folder / "report.html", report.page(text, folder))
+    sides = [report.side(sections, options.profile, pictures)]
+    write_atomically(folder / questioned.NAME, questioned.page(sides, folder))
 
 
 def _publish(options: argparse.Namespace, sections: Sequence[Section]) -> None:

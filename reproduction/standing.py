@@ -175,7 +175,7 @@ def answers(sides: Sequence[Side], links: Links = FROM_SCREEN, *, numbers: bool)
         found = [by_words[words] for words in row.sentences if words in by_words]
         told = _told(row, found, sides) if found and numbers else ""
         line = _answer(row, found, links) + _apart(found)
-        line += f", but {escaped(row.but)}" if row.but and found else ""
+        line += f", {escaped(row.but)}" if row.but and found else ""
         lines.append(line + (f": {told}" if told else "."))
     return lines
 

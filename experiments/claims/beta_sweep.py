@@ -245,7 +245,8 @@ def _figure(figure: str, columns: tuple[str, ...]) -> tuple[Claim, ...]:
     lowest = tuple(
         Claim(
             figure,
-            f"beta = 1 has the lowest kappa, averaged over L > 1, others by {DIVISORS[column]}",
+            "beta = 1 has the lowest kappa, averaged over the L > 1 at which they differ, others"
+            f" by {DIVISORS[column]}",
             _ONE_IS_LOWEST,
             _lower(figure, "1", *STRENGTHS[column]),
             panel=panel,
@@ -292,7 +293,7 @@ def _more_for_larger(column: str) -> tuple[Claim, ...]:
     return tuple(
         Claim(
             "20",
-            f"beta = {better} improves on {worse}, averaged over L > 1",
+            f"beta = {better} improves on {worse}, averaged over the L > 1 at which they differ",
             _MORE_FOR_LARGER,
             _lower("20", better, worse),
             panel=(("figure", "20"),),

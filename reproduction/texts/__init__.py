@@ -212,7 +212,7 @@ class Answer:
         of them hold, no where all fail.
       number: the numbers in words, {1} and so on standing for that of each reading; "" where the
         readings that made the verdicts tell it.
-      but: what a reader of the word alone has to know with it, in few words; "" for nothing.
+      but: the condition that decides it, as it goes on after the word and a comma; "" for none.
       readings: the names of these readings, as in the records; "NAME @ rate=0.8" is the number
         that a reading's text lists at rate=0.8.
     """
@@ -308,6 +308,12 @@ def summary() -> str:
 def report() -> str:
     """The page of a report: its style and its script, a ``string.Template``."""
     return (FOLDER / "report.html").read_text(encoding="utf-8")
+
+
+@cache
+def questioned() -> str:
+    """The page of all sentences: its style and its script, a ``string.Template``."""
+    return (FOLDER / "questioned.html").read_text(encoding="utf-8")
 
 
 @cache

@@ -365,7 +365,8 @@ def test_an_unresolved_kappa_opens_the_interval() -> None:
     hidden = (table["beta"] == "1") & (table["depth"] == 3)
     table["kappa_high"] = np.where(hidden, np.inf, table["kappa"])
     found = {c.statement: c.check(table).status for c in beta_sweep.CLAIMS if c.figure == "22"}
-    lowest = "beta = 1 has the lowest kappa, averaged over L > 1, others by H hidden layers"
+    differ = "averaged over the L > 1 at which they differ"
+    lowest = f"beta = 1 has the lowest kappa, {differ}, others by H hidden layers"
     assert found[lowest] == UNDECIDED
     assert found["beta = 1/H improves on beta = 0, averaged over L > 1"] == HOLDS
 

@@ -13,8 +13,10 @@ import pytest
 from figures.__main__ import POINTS
 from figures.shared import points, style
 from figures.shared.series import over_seeds
-from reproduction import report
+from reproduction import questioned, records, report
+from reproduction.published import GALLERY
 from reproduction.records import Section
+from reproduction.sides import of_records
 from sweeps.claims import Claim, Sentence, Verdict
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -86,7 +88,7 @@ def test_sentences_are_chosen_points_tell_and_pictures_enlarge(text, tmp_path):
     assert "CONSOLE" not in done.stderr
     found = json.loads(unescape(re.search(r"<title>(.*?)</title>", done.stdout, re.S)[1]))
     verdicts, figures = found["choices"]
-    assert verdicts == ["all", "What fails, and where it holds", "What holds"]
+    assert verdicts == ["all", "What fails, or holds in part, and where it holds", "What holds"]
     assert figures == ["all", "Figure 2", "Figure 3"]
     headings = 4  # of fails, undecided, holds, and how to read them
     assert found["chosen"] == [
@@ -99,3 +101,92 @@ def test_sentences_are_chosen_points_tell_and_pictures_enlarge(text, tmp_path):
     assert found["told"] == told
     assert found["enlarged"] == [1, told]
     assert found["left"] == 0
+
+
+QUESTIONS = """
+const found = {};
+const words = () => [...document.querySelectorAll("#sentences > tbody > tr:not(.readings)")].map(
+  (row) => [...row.cells].slice(0, 3).map((cell) => cell.textContent));
+found.all = words();
+const choose = (name, value) => {
+  form.elements[name].value = value;
+  form.dispatchEvent(new Event("input"));
+};
+choose("status", "fails");
+found.failing = words();
+choose("status", "");
+choose("text", "rises");
+found.searched = words();
+document.querySelectorAll("#sentences > thead button")[0].click();
+choose("text", "");
+document.querySelectorAll("#sentences > thead button")[2].click();
+found.sorted = words().map((row) => row[2]);
+document.querySelectorAll("#sentences > thead button")[2].click();
+found.turned = words().map((row) => row[2]);
+const row = [...document.querySelectorAll("#sentences > tbody > tr")].find((one) =>
+  one.textContent.includes("it rises"));
+row.querySelector("button").click();
+const slider = row.nextSibling.querySelector("input[type=range]");
+found.moved = [0, 1000].map((place) => {
+  slider.value = place;
+  slider.dispatchEvent(new Event("input"));
+  return [row.cells[2].textContent, row.nextSibling.querySelector(".status").textContent];
+});
+row.nextSibling.querySelector(".whatif button").click();
+found.back = row.cells[2].textContent;
+document.title = JSON.stringify(found);
+"""
+
+
+def asked(page, script, tmp_path):
+    """What a script finds on a page in Chromium, which it leaves as JSON in the title."""
+    path = tmp_path / "page.html"
+    path.write_text(page.replace("</body>", f"<script>{script}</script></body>"))
+    command = (BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr")
+    profile = f"--user-data-dir={tmp_path / 'profile'}"
+    done = subprocess.run(
+        [*command, profile, "--dump-dom", path.as_uri()], capture_output=True, text=True, timeout=60
+    )
+    assert "CONSOLE" not in done.stderr
+    return json.loads(unescape(re.search(r"<title>(.*?)</title>", done.stdout, re.S)[1]))
+
+
+@pytest.mark.skipif(BROWSER is None, reason="there is no Chromium")
+def test_sentences_are_sorted_filtered_and_asked_what_another_limit_gives(tmp_path):
+    """A ratio of 3 (2, 4) against 1 holds; above 2 it is open, and beyond 4 it fails."""
+    rises = Claim("2a", "larger", Sentence("A", "Figure 2", "it rises"), lambda table: None)
+    falls = replace(rises, figure="3", source=Sentence("A", "Figure 3", "it falls"))
+    held = Verdict("holds", 3.0, "ratio 3", 2.0, 4.0, seeds=3, limit=1.0, side="above",
+                   holds_to=2.0, fails_from=4.0)  # fmt: skip
+    failed = Verdict("fails", 3.0, "several", seeds=3)
+    sections = [
+        Section("fig02", None, "", [(rises, held)], {}),
+        Section("fig03", None, "", [(falls, failed)], {}),
+    ]
+    sides = of_records({"laptop": records.of_sections(sections)}, (rises, falls))
+    found = asked(questioned.page(sides, tmp_path), QUESTIONS, tmp_path)
+    assert [row[2] for row in found["all"]] == ["holds", "fails"]
+    assert [row[0] for row in found["failing"]] == ["3"]
+    assert [row[0] for row in found["searched"]] == ["2a"]
+    assert (found["sorted"], found["turned"]) == (["fails", "holds"], ["holds", "fails"])
+    assert found["moved"] == [["holds", "holds"], ["fails", "fails"]]
+    assert found["back"] == "holds"
+
+
+@pytest.mark.skipif(BROWSER is None, reason="there is no Chromium")
+def test_the_published_page_judges_each_sentence_as_the_records_do(tmp_path):
+    """The rule is written twice, in Python and in the page: on all published readings they agree,
+    and so does what the limit says, at the limit itself."""
+    page = (GALLERY.parent / "findings" / questioned.NAME).read_text(encoding="utf-8")
+    script = """
+    document.title = JSON.stringify(rows.map((row) => [row.status,
+      ofReadings(row.rule, row.readings.filter((r) => r.decides).map((r) => r.status)),
+      row.readings.filter((r) => r.limit && r.status !== "not testable").map((r) => [r.status,
+        r.column, atLimit(r, parseFloat(r.limit.split(" ")[1]))])]));
+    """
+    found = asked(page, script, tmp_path)
+    assert len(found) > 100
+    for status, again, readings in found:
+        assert status == again or not readings
+        for own, _, at_limit in readings:
+            assert own in (at_limit, "holds in part", "undecided")
