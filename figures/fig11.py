@@ -59,5 +59,6 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         " different limits.",
         f"Every point is an average over initialisations alone. {captions.seeds(frame)} The widest"
         f" band reaches to {widest:.2g} times its mean, and to 1/{widest:.2g} of it.",
+        layers.deviation(frame),
         captions.data(frame, provenance),
     )

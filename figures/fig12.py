@@ -44,5 +44,6 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         f" m = {captions.listed(distinct(frame, 'width'))} at initialisation, whatever the gain is."
         " Logarithmic vertical axes with different limits.",
         captions.seeds(frame),
+        layers.deviation(frame),
         captions.data(frame, provenance),
     )

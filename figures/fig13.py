@@ -53,12 +53,13 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and certificates of the table behind the figure."""
     shown = arms.of_network(frame, NETWORK)
     kappas = arms.certified(shown, "all")
-    stops = captions.listed(sorted(int(epoch) for epoch in kappas["epoch"].unique()))
+    stops = sorted(int(epoch) for epoch in kappas["epoch"].unique())
+    when = "before training alone" if stops == [0] else f"after {captions.listed(stops)} epochs"
     return captions.paragraph(
         arms.opening(shown, 13, NETWORK),
         "Left: the loss after each epoch, in training mode. Middle: kappa with a column of J for"
-        f" every weight, pruned or not, of the images without crops, after {stops} epochs, where it"
-        " is computed; the paper shows it along training. Right, ours: kappa with the columns of"
+        f" every weight, pruned or not, of the images without crops, computed {when}; the paper"
+        " shows it along training. Right, ours: kappa with the columns of"
         " the weights that are left, over the share that is pruned. Both are of one initialisation."
         " Logarithmic vertical axes.",
         arms.closing(shown, kappas, provenance),

@@ -32,10 +32,22 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         f" Initialisation: Xavier normal. {training(shown)} The loss of an epoch is the mean over"
         " its steps. kappa is that of the rank that matrix_rank counts in double precision."
         " Logarithmic vertical axes.",
+        _of_the_papers(shown),
         captions.seeds(shown),
         captions.certificates(shown[shown["measured"]]),
         captions.data(shown, provenance),
     )
+
+
+PRINTED = (15, 20)  # the widths that the text names
+
+
+def _of_the_papers(shown: DataFrame) -> str:
+    """Which of the widths that the text names are not drawn."""
+    absent = [width for width in PRINTED if width not in set(shown["width"])]
+    if not absent:
+        return ""
+    return f"Of the widths that the paper's text names, {captions.listed(absent)} are not run here."
 
 
 def _shown(frame: DataFrame) -> DataFrame:

@@ -15,7 +15,7 @@ from reproduction.readings import figure_of, title
 from reproduction.sides import Side, linked, verdict, words
 from reproduction.standing import Standing
 from sweeps import sentences
-from sweeps.claims import FAILS, HOLDS, PARTLY, Claim, Sentence
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, PARTLY, UNDECIDED, Claim, Sentence
 from sweeps.sentences import TALLIES
 
 
@@ -71,6 +71,28 @@ def pictures(figure: str, sides: Sequence[Side], where: Path) -> Iterator[str]:
             yield f"## At the {side.profile} profile"
             yield f"![{title(figure)}]({link(picture, where)})"
             yield escaped(caption.read_text(encoding="utf-8"))
+            yield from _is_right(figure, side)
+
+
+def _is_right(figure: str, side: Side) -> Iterator[str]:
+    """Whether what the paper prints of the picture holds in it, as a caption's last sentence."""
+    told = [
+        f'"{one.sentence.words}" {SAID[one.status]}'
+        for one in side.judged().values()
+        if any(figure_of(claim) == figure for claim, _ in one.deciding)
+    ]
+    if told:
+        yield f"Is the paper right? {escaped('; '.join(told))}."
+
+
+SAID = {
+    HOLDS: "holds",
+    PARTLY: "holds in part",
+    FAILS: "fails",
+    UNDECIDED: "is undecided",
+    NOT_TESTABLE: "is not testable here",
+}
+"""A verdict in a sentence."""
 
 
 def link(path: Path, where: Path) -> str:

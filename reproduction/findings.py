@@ -98,8 +98,8 @@ def screen(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
         "<details>\n<summary>The numbers behind the ten answers</summary>",
         "Numbers in brackets are intervals of 95% over the seeds; of which effects, is said at the"
         " end. CIFAR-10 (part) is 8,068 of its images. As computed is a figure made by the code"
-        " that the authors of paper A published, its slips included; certified is the same with the slip"
-        " mended and every kappa an interval.",
+        " that the authors of paper A published, its slips included; certified is the same with the"
+        " slip mended and every kappa an interval.",
         NOTATION,
         _answers(sides, FROM_SCREEN, numbers=True),
         "</details>",

@@ -1,5 +1,8 @@
 """Shared by Figures 11 and 12: quantities over the layers, one curve for each depth."""
 
+import math
+
+import scipy.stats
 from matplotlib.axes import Axes
 from pandas import DataFrame
 
@@ -36,6 +39,15 @@ def widest_band(frame: DataFrame, *columns: str) -> float:
             series = over_seeds(curve, "layer", column)
             factors += [*(series.high / series.mean), *(series.mean / series.low)]
     return max(factors)
+
+
+def deviation(frame: DataFrame) -> str:
+    """How wide one standard deviation is, which the paper shades, beside our interval."""
+    seeds = len(distinct(frame, "seed"))
+    if seeds < 3:
+        return ""
+    times = math.sqrt(seeds) / float(scipy.stats.t.ppf(0.975, seeds - 1))
+    return f"One standard deviation, which the paper shades, is {times:.2g} times as wide."
 
 
 def layer_axis(axes: Axes, frame: DataFrame) -> None:

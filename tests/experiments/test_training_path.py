@@ -204,7 +204,7 @@ def test_claims_hold_where_the_table_says_so():
     assert tight.number == pytest.approx(1.2)
     assert change.number == pytest.approx(np.mean([1 / 7, 1 / 7.1, 1 / 7.2]))
     assert "at epochs 10, 10, 10" in change.text
-    assert "single starts above 12 in 0 of 3; the ends" in inside.text
+    assert "above 12 in 0 of 3; single starts go" in inside.text
     columns = {c.panel[0][1]: c.column for c in CLAIMS if isinstance(c.source, Sentence)}
     assert columns == {
         "published": AS_PRINTED,
@@ -214,8 +214,8 @@ def test_claims_hold_where_the_table_says_so():
     }
 
 
-def test_the_range_is_that_of_the_mean_which_is_drawn_to_the_printed_unit():
-    """Class: a mean of single maxima decides what the paper says of a mean curve."""
+def test_the_range_is_that_of_one_number_a_start_to_the_printed_unit():
+    """Class: an interval is printed that is not the one that decides, as one of many epochs'."""
     peak = _PATHS["kappa"].where(_PATHS["epoch"] != 10, 11.6 + 0.1 * (_PATHS["seed"] - 1))
     found = _verdicts(_PATHS.assign(kappa=peak))[0]
     assert "11.6 (" in found.text
@@ -224,7 +224,7 @@ def test_the_range_is_that_of_the_mean_which_is_drawn_to_the_printed_unit():
         assert _verdicts(_PATHS.assign(kappa=moved))[0].status == status, shift
 
 
-def test_every_epoch_has_an_interval_and_not_the_extreme_ones_alone():
+def test_a_start_that_leaves_the_range_counts_at_whatever_epoch_it_does():
     """Class: an epoch whose mean is not extreme varies most, and nothing is said of it."""
     spread = 4.0 * (_PATHS["seed"] - 1)
     middle = np.sort(_PATHS["epoch"].unique())[1]
@@ -248,7 +248,7 @@ def test_the_bound_can_hold_and_fail_at_every_epoch():
 @pytest.mark.parametrize(
     ("which", "column", "factor", "status", "text"),
     [
-        (0, "kappa", 2.0, FAILS, "33% of all between"),
+        (0, "kappa", 2.0, FAILS, "33% of all stops between"),
         (0, "kappa", 0.5, FAILS, "single starts go from 4"),
         (1, "kappa", 1.2, HOLDS, "largest change"),
         (1, "kappa", 1.6, FAILS, "largest change over kappa at the start: 0.825"),

@@ -67,7 +67,7 @@ def _fig06(frame: DataFrame) -> Curves:
     narrow = one["width"] < one["samples"]
     yield Curve(0, "measured", one, "width")
     yield Curve(0, "bound, $m < n$", one[narrow], "width", "bound")
-    yield Curve(0, "bound\n(Eq 11)", one[~narrow], "width", "bound")
+    yield Curve(0, "bound (Eq 11)", one[~narrow], "width", "bound")
     yield Curve(1, r"$\alpha$", one, "width")
     yield Curve(1, r"$-\alpha$", mirrored, "width")
     yield Curve(1, "two\nhidden", where(shown, panel="two"), "width")
@@ -75,9 +75,7 @@ def _fig06(frame: DataFrame) -> Curves:
 
 def _fig07(frame: DataFrame) -> Curves:
     shown = where(frame, figure="7")
-    for panel, norms in enumerate(
-        (("none", "initial", "frozen", "batch"), ("none", "batch", "layer"))
-    ):
+    for panel, norms in enumerate((("none", "initial", "frozen", "batch"), ("none", "layer"))):
         for norm in norms:
             yield Curve(panel, fig07.LABELS[norm], where(shown, norm=norm), "width")
     yield Curve(1, "LayerNorm,\nleading", where(shown, norm="layer"), "width", "kappa_leading")
@@ -89,11 +87,14 @@ def _fig08(frame: DataFrame) -> Curves:
         for kernel, rows in where(frame, figure="8-line", protocol=protocol).groupby("kernel"):
             yield Curve(panel, f"$K = {kernel}$", rows, "filters")
             yield Curve(panel, f"$K = {kernel}$", rows, "filters", bound, dashed=True)
+        for filters, rows in where(frame, figure="8-line", protocol=protocol).groupby("filters"):
+            yield Curve(3 + panel, f"$F = {filters}$", rows, "kernel")
 
 
 def _fig10(frame: DataFrame) -> Curves:
+    first = 2 if (frame["reading"] == fig10.PAPERS).any() else 0  # the paper's own stands above
     for reading, name in fig10.NAMES.items():
-        yield Curve(0, name, where(frame, reading=reading), "epoch", "loss")
+        yield Curve(first, name, where(frame, reading=reading), "epoch", "loss")
 
 
 def _fig11(frame: DataFrame) -> Curves:
@@ -137,8 +138,7 @@ def _resnet20(frame: DataFrame) -> Curves:
             stops = where(run, what="kappa", statistics="all")
             for panel, columns in ((first + 1, "all"), (first + 2, "left")):
                 own_stops = where(stops, columns=columns)
-                has_kappa = (tensors, columns) != ("every tensor", "all")  # else lambda_max
-                if has_kappa and np.isfinite(own_stops["kappa_high"]).all():
+                if np.isfinite(own_stops["kappa_high"]).all():
                     yield Curve(panel, label, own_stops, "epoch")
 
 

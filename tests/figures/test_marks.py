@@ -111,13 +111,15 @@ def test_figure_23_marks_the_crossover_where_there_is_one() -> None:
 
 def test_figure_9_marks_the_rank_of_each_rule() -> None:
     shown = where(published("fig09"), figure="9", reading="published", seed=0, resolved=True)
-    for axes, column in zip(drawn("fig09").axes, ("eigenvalue", "kappa"), strict=True):
+    panels = ("eigenvalue", (fig09.STAR,)), ("kappa", tuple(fig09.MARKERS))
+    for axes, (column, rules_of) in zip(drawn("fig09").axes, panels, strict=True):
         for index, (_, rows) in enumerate(shown.groupby("epoch")):
-            curve, *marks = axes.lines[5 * index : 5 * index + 5]
+            of_one = 1 + len(rules_of)
+            curve, *marks = axes.lines[of_one * index : of_one * (index + 1)]
             ordered = rows.sort_values("assumed_rank")
             np.testing.assert_array_equal(curve.get_xdata(), ordered["assumed_rank"])
             np.testing.assert_array_equal(curve.get_ydata(), ordered[column])
-            for rule, mark in zip(fig09.MARKERS, marks, strict=True):
+            for rule, mark in zip(rules_of, marks, strict=True):
                 named = ordered["rule"].fillna("").str.split(", ")
                 at = ordered[[rule in rules for rules in named]]
                 assert mark.get_marker() == fig09.MARKERS[rule][0]
@@ -130,13 +132,21 @@ def test_a_rule_without_a_rank_in_the_table_has_no_marker() -> None:
     """Where only the spectrum above one tolerance is kept."""
     frame = published("fig09")
     fewer = frame.assign(rule=frame["rule"].mask(frame["rule"] != "float32"))
-    marks = [one for one in fig09.draw(fewer).axes[0].lines if len(one.get_xdata()) == 1]
+    marks = [one for one in fig09.draw(fewer).axes[1].lines if len(one.get_xdata()) == 1]
     assert {mark.get_marker() for mark in marks} == {fig09.MARKERS["float32"][0]}
     assert "ranks: matrix_rank in single precision, " in fig09.caption(fewer, FLOAT64)
 
 
+def test_figure_9_has_one_star_for_each_curve_as_the_paper_has() -> None:
+    stars = [
+        [one for one in axes.lines if one.get_marker() == "*" and one.get_markersize() > 8]
+        for axes in drawn("fig09").axes
+    ]
+    assert [len(of_panel) for of_panel in stars] == [2, 2]
+
+
 def test_figure_10_has_its_bounds_and_the_papers_range() -> None:
-    losses, kappas = drawn("fig10").axes
+    *above, losses, kappas = drawn("fig10").axes
     there = {r: name for r, name in fig10.NAMES.items() if r in set(published("fig10")["reading"])}
     for index, (reading, name) in enumerate(there.items()):
         curve, bound = kappas.lines[2 * index : 2 * index + 2]
@@ -147,6 +157,8 @@ def test_figure_10_has_its_bounds_and_the_papers_range() -> None:
         assert bound.get_color() == curve.get_color() == line(losses, name).get_color()
     (band,) = kappas.patches
     assert (band.get_y(), band.get_y() + band.get_height()) == fig10.PAPER_RANGE
+    if above:  # the paper's setting alone, on linear epochs and kappa
+        assert above[1].get_xscale() == above[1].get_yscale() == above[0].get_xscale() == "linear"
     (legend,) = drawn("fig10").legends
     assert [text.get_text() for text in legend.get_texts()] == list(there.values())
 
@@ -220,9 +232,8 @@ def test_both_panels_name_their_curves_in_one_style_of_ticks() -> None:
     figure = fig16.draw(frame.assign(loss=loss, kappa=kappa.where(frame["measured"])))
     figure.draw_without_rendering()
     rates = sorted(set(frame["pruned"]))
-    for axes in figure.axes:
-        named = [text.get_text() for text in axes.texts]
-        assert [name for name in named if "pruned" in name] == [f"{r:.0%} pruned" for r in rates]
+    (legend,) = figure.legends  # in the order of the rates, as labels at the ends would cross
+    assert [one.get_text() for one in legend.get_texts()] == [f"{r:.0%} pruned" for r in rates]
     assert {one.get_text() for one in figure.axes[1].yaxis.get_minorticklabels()} <= {""}
     losses = [label.get_text() for label in figure.axes[0].get_yticklabels(which="both")]
     assert all(text == f"{float(text):g}" for text in losses if text)
@@ -253,7 +264,8 @@ def test_a_network_is_named_in_its_picture_and_so_is_the_drop_of_its_rate() -> N
     frame = published("fig16")
     with_drop = fig16.draw(frame.assign(drop_after=3)).axes
     without = fig16.draw(frame.assign(drop_after=0)).axes
-    assert with_drop[0].get_title(loc="left") == "VGG5"
+    told = with_drop[0].get_title(loc="left")
+    assert told == "VGG5, kernels alone pruned, Fashion-MNIST for CIFAR-10"
     for panels, said in ((with_drop, True), (without, False)):
         for axes in panels:
             assert ("the rate drops" in [text.get_text() for text in axes.texts]) == said
@@ -304,10 +316,12 @@ def test_figure_17_without_kappas_of_what_is_left_says_so() -> None:
     frame = published("fig17")
     *_, empty = fig17.draw(frame[frame["of"] != "left"]).axes
     assert "not computed yet" in [text.get_text() for text in empty.texts]
-    rate = sorted(set(where(frame, run="plotted")["pruned"]))[1]
+    rates = sorted(set(where(frame, run="plotted")["pruned"]))
+    rate = rates[1]
     fewer = frame[(frame["of"] != "left") | (frame["pruned"] != rate)]
     losses, _, left = fig17.draw(fewer).axes
-    assert left.lines[1].get_color() == losses.lines[2].get_color() != losses.lines[1].get_color()
+    second, third = (line(losses, f"{r:.0%} pruned").get_color() for r in (rate, rates[2]))
+    assert line(left, f"{rates[2]:.0%} pruned").get_color() == third != second
     provenance = table.read_provenance(table.provenance_beside(table_of("fig17", GALLERY)))
     assert "so far" not in fig17.caption(frame, provenance)
     assert "Kappas that are computed so far: " in fig17.caption(fewer, provenance)

@@ -233,7 +233,7 @@ def test_the_first_screen_says_what_fails_and_what_was_not_decided(sections):
     text = findings.written(known, (*CLAIMS, OPEN))["FINDINGS.md"]
     parts = (
         "## Ten answers\n\n1. ",
-        "## What fails, and where it holds",
+        "## What fails, or holds in part, and where it holds",
         '| [2](findings/fig02.md) | "b \\< c" (A, Figure 2) | at most 2 \\| L=3'
         " (the laptop's sizes). Why: b is 3 | under no reading here |",
         "## What could not be decided",

@@ -214,7 +214,18 @@ def test_loss_and_kappa_of_pruned_networks_are_judged_by_one_rule():
         along = [c for c in claims if isinstance(c.source, Sentence) and "epochs" in c.statement]
         assert {(*c.source.ratios, *c.ratios) for c in along} == {("p/(k n)", "batch/n")}
         assert [c.statement.split(", ")[0] for c in along] == ["kappa", "the loss"]
-        assert all(c.statement.endswith("grows with the pruning rate") for c in along)
+        assert along[0].statement.endswith("grows with the pruning rate")
+        assert along[1].statement.endswith("is larger at every rate than unpruned")
+
+
+def test_pruned_networks_are_harder_to_train_by_one_criterion_in_every_figure():
+    """Class: one sentence has a slope in one figure and every rate in another."""
+    of_every_rate = ("above that of the unpruned", "larger at every rate than unpruned")
+    for sentence in (pruning_sweep.HARDER, pruning_sweep.WORSE):
+        about = [c for c in readings.all_claims() if c.source is sentence]
+        assert {"1, 14", "16", "17", "13"} <= {claim.figure for claim in about}
+        for claim in about:
+            assert any(words in claim.statement for words in of_every_rate), claim.statement
 
 
 def test_the_findings_are_those_of_the_records_and_of_these_tables():

@@ -302,3 +302,22 @@ def test_several_seeds_are_judged_by_their_interval_whatever_is_asked():
     found = decide(effect, "kappa", above=1.0, from_one_seed=True)
     assert (found.status, found.seeds) == (UNDECIDED, 3)
     assert "one seed" not in found.text
+
+
+@pytest.mark.parametrize("side", ["above", "below"])
+def test_a_verdict_says_at_which_limits_it_would_be_another(side):
+    """What the page of all sentences moves: holds_to and fails_from are those of every limit."""
+    found = {
+        "at 1": effects.Effect(3.0, 2.0, 4.0, 5, own=(3.0, 3.0)),
+        "at 2": effects.Effect(5.0, 3.5, 6.5, 5, own=(5.0, 5.0)),
+    }
+    told = effects.decide(found, "a ratio", **{side: 1.0})
+    assert (told.limit, told.side) == (1.0, side)
+    beyond = (lambda a, b: a < b) if side == "above" else (lambda a, b: a > b)
+    seen = set()
+    for limit in (0.5, 1.99, 2.01, 3.0, 3.49, 4.1, 5.0, 6.49, 6.51, 8.0, 20.0):
+        status = effects.decide(found, "a ratio", **{side: limit}).status
+        assert (status == HOLDS) == beyond(limit, told.holds_to)
+        assert (status == FAILS) == beyond(told.fails_from, limit)
+        seen.add(status)
+    assert seen == {HOLDS, FAILS, UNDECIDED}

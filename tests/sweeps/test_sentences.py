@@ -17,13 +17,16 @@ from sweeps.claims import (
     HOLDS,
     NOT_TESTABLE,
     OTHER,
+    PARTLY,
     SOME,
     STATUSES,
     UNDECIDED,
     Claim,
     Sentence,
+    Verdict,
     elsewhere,
     every,
+    halves,
     implied,
     judge,
     verdict,
@@ -48,8 +51,11 @@ def _as(column, statement, sentence, figure="1"):
         ([FAILS, FAILS], FAILS, FAILS),
         ([HOLDS, UNDECIDED], UNDECIDED, HOLDS),
         ([FAILS, UNDECIDED], FAILS, UNDECIDED),
-        ([HOLDS, NOT_TESTABLE], HOLDS, HOLDS),
-        ([NOT_TESTABLE, FAILS], FAILS, FAILS),
+        ([HOLDS, NOT_TESTABLE], UNDECIDED, HOLDS),  # what nobody could test is not all of them
+        ([NOT_TESTABLE, FAILS], FAILS, UNDECIDED),
+        ([HOLDS, PARTLY], PARTLY, HOLDS),
+        ([PARTLY, FAILS], FAILS, PARTLY),
+        ([PARTLY, UNDECIDED], UNDECIDED, PARTLY),
         ([NOT_TESTABLE, NOT_TESTABLE], NOT_TESTABLE, NOT_TESTABLE),
     ],
 )
@@ -98,6 +104,25 @@ def test_a_statement_of_several_parts_holds_where_each_of_them_does():
     assert every(part(HOLDS), part(HOLDS))({}).status == HOLDS
     found = every(part(HOLDS), part(FAILS))({})
     assert (found.status, found.text) == (FAILS, "holds; fails")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "whole"),
+    [
+        (HOLDS, HOLDS, HOLDS),
+        (HOLDS, FAILS, PARTLY),
+        (FAILS, FAILS, FAILS),
+        (HOLDS, UNDECIDED, UNDECIDED),
+        (FAILS, UNDECIDED, FAILS),
+        (FAILS, NOT_TESTABLE, FAILS),
+    ],
+)
+def test_a_statement_that_says_two_things_holds_in_part(first, second, whole):
+    parts = [lambda frame, s=s: Verdict(s, 2.0, f"told {s}", seeds=3) for s in (first, second)]
+    found = halves(*parts)({})
+    assert (found.status, found.number, found.seeds) == (whole, 2.0, 3)
+    assert f"told {first}" in found.text
+    assert f"told {second}" in found.text
 
 
 def test_a_sentence_about_other_images_is_not_testable():
