@@ -148,14 +148,24 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         f" on the squared error averaged over the outputs, in {distinct(frame, 'dtype')[0]}."
         " X^T X = I, Xavier's weights and batches as they stand are those of the published code;"
         " which values its pixels have is open, less the mean of each colour or in [0, 1]. With"
-        " Sigma = I the inputs are sqrt(n) times as large, and the batches are drawn. Above: the"
-        " setting whose kappa is the notebook's, the mean over the starts in a band of one standard"
-        " deviation, with linear epochs and kappa, as in the paper. Below, ours: every reading, on"
-        " logarithmic axes. The grey band is the range that the paper reports.",
+        " Sigma = I the inputs are sqrt(n) times as large, and the batches are drawn.",
+        _above(frame),
+        "The grey band is the range that the paper reports.",
         _theirs(frame),
         _seeds(frame),
         captions.certificates(frame[frame["measured"]]),
         captions.data(frame, provenance),
+    )
+
+
+def _above(frame: DataFrame) -> str:
+    """What the upper row shows, and the lower one; where there is one alone, its axes."""
+    if not (frame["reading"] == PAPERS).any():
+        return "Logarithmic axes."
+    return (
+        "Above: the setting whose kappa is the notebook's, the mean over the starts in a band of"
+        " one standard deviation, with linear epochs and kappa, as in the paper. Below, ours: every"
+        " reading, on logarithmic axes."
     )
 
 
@@ -166,11 +176,15 @@ def _theirs(frame: DataFrame) -> str:
     return "Grey: kappa in the authors' notebook, read off its picture." if of_cifar else ""
 
 
+def _below(frame: DataFrame) -> str:
+    return "Below: geometric mean" if (frame["reading"] == PAPERS).any() else "Geometric mean"
+
+
 def _seeds(frame: DataFrame) -> str:
     """How many starts each curve averages."""
     counts = frame.groupby("reading")["seed"].nunique()
     listed = ", ".join(str(counts[reading]) for reading in NAMES if reading in counts)
     return (
-        f"Below: geometric mean over initialisations ({listed}, in the order of the legend);"
+        f"{_below(frame)} over initialisations ({listed}, in the order of the legend);"
         f" {captions.spread(set(counts))}."
     )

@@ -238,7 +238,7 @@ def test_claims_on_the_rank_hold_where_the_spectrum_says_so(rule):
     rough = [
         *_spectrum(0, 0.2),
         *_spectrum(100, 0.05),
-    ]  # very sensitive after, and not robust before
+    ]  # sensitive after, not robust before
     assert [v.status for v in _verdicts(rough, "9", SAID[rule])] == [PARTLY, HOLDS]
 
 
