@@ -93,9 +93,10 @@ def _told(line: Line2D, look: style.Look) -> Line2D:
     """The handle of a curve for a key; the markers of one that is not solid become open."""
     if look.line != "-":
         line.set(markersize=3.2, markeredgecolor=look.colour, **style.OPEN)
-    handle = Line2D([], [], linestyle=look.line, color=look.colour, label=str(line.get_label()))
+    dashes: Any = look.line
+    handle = Line2D([], [], color=look.colour, label=str(line.get_label()))
     handle.update_from(line)
-    handle.set_linestyle(look.line)
+    handle.set_linestyle(dashes)
     return handle
 
 

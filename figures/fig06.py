@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -80,10 +81,10 @@ def _draw_bound(axes: Axes, one: DataFrame) -> None:
     _linear_x(axes, one)
     style.mark_x(axes, float(one["samples"].iloc[0]), "$m = n$")
     if len(bounds) > 1:
-        x, y = bounds[0].get_xydata()[0]
+        x, y = np.asarray(bounds[0].get_xydata(), float)[0]
         axes.annotate(
             "bound,\n$m < n$",
-            (float(x), float(y)),
+            (x, y),
             xytext=(0, -5),
             textcoords="offset points",
             va="top",

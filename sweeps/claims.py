@@ -199,8 +199,8 @@ def verdict(holds: bool, number: float, text: str) -> Verdict:
 def at_most(limit: float, number: float, text: str) -> Verdict:
     """The verdict on a number that has to be at most a limit, and has no interval over seeds."""
     found = verdict(number <= limit, number, text)
-    ends = {"holds_to": found.number, "fails_from": found.number}
-    return replace(found, limit=limit, side="below", **ends)
+    end = found.number
+    return replace(found, limit=limit, side="below", holds_to=end, fails_from=end)
 
 
 def not_testable(why: str) -> Verdict:

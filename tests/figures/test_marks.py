@@ -184,7 +184,8 @@ def test_the_numerical_kappa_stands_where_the_certified_one_is_open() -> None:
 def test_a_label_points_to_the_end_of_its_curve_also_where_that_is_a_lower_bound() -> None:
     """Class: a label's line from an early point crosses the panel and reads as a curve."""
     frame, width = _hidden(0, kappa_numerical_high=np.inf)
-    figure = fig18.draw(frame)
+    few = sorted(set(where(frame, figure="18")["width"]))[: paths.MOST_LABELS]  # more have a key
+    figure = fig18.draw(frame[frame["width"].isin(few) | (frame["figure"] != "18")])
     figure.canvas.draw()
     kappas = figure.axes[1]
     (label,) = [text for text in kappas.texts if text.get_text() == f"$m = {width}$"]
