@@ -131,6 +131,8 @@ def _asked(
     ).reshape(n, f[0].size, f[0].size)
     values, vectors = np.linalg.eigh(curvatures)
     if values.min() > -1e-12 and name != "heteroscedastic":  # convex at these outputs
+        # a zero comes out as 1e-17, of which the root would count as a direction of its own
+        values[values < 1e-13 * values.max(axis=1, keepdims=True)] = 0.0
         roots = np.sqrt(np.maximum(values, 0.0) / n)[:, :, None] * np.swapaxes(vectors, 1, 2)
         factor = np.einsum("nrk,nkp->nrp", roots, jacobian.reshape(n, f[0].size, -1))
         question = partial(gnjax.gauss_newton, model, case.x, y, loss=loss.given)
