@@ -245,5 +245,5 @@ def test_an_interrupted_answer_says_so_or_there_is_none(ask):
         answer = ask(_gauss_newton(_plain(0)), progress=calls)
     except KeyboardInterrupt:
         return
-    finished = answer.converged if hasattr(answer, "converged") else answer.finished
+    finished = answer.finished if hasattr(answer, "finished") else answer.converged
     assert finished == (calls.done == whole.done)  # nothing may be left to do
