@@ -12,9 +12,9 @@ from sweeps.effects import Effect, between, decide, exponent, mean, ratio
 from sweeps.rows import where
 
 SHALLOW, DEEP = 10, 40  # depths up to the one, which the paper has, and from the other on
-NEAR = 0.5, 2.0  # the growth of log(kappa) by a layer, over its limit
-STEEP = 100.0  # where the limit multiplies kappa by more than this, over the deep networks
-EQUAL = 2 / 3, 1.5  # kappas at one L d / m
+NEAR = 0.75, 1.5  # the growth of log(kappa) by a layer, over its limit
+STEEP = 4.0  # where the limit multiplies kappa by more than this, over the deep networks
+EQUAL = 0.8, 1.25  # kappas at one L d / m
 QUADRATIC = 2.0
 
 
