@@ -88,7 +88,7 @@ def _multiplied(layers: Sequence[Array]) -> list[Array]:
     found = [product]
     for weight in layers:
         product = weight @ product
-        found.append(np.linalg.qr(product, mode="r"))
+        found.append(np.asarray(np.linalg.qr(product, mode="r")))
     return found
 
 

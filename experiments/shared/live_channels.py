@@ -102,7 +102,7 @@ def _live(left: Mapping[str, Flags], name: str) -> Flags:
 
 def _fed(left: Mapping[str, Flags], name: str, varies: Flags) -> Flags:
     """The channels with a weight left that comes from a channel which differs between images."""
-    return (left[f"{name}/conv/kernel"] & varies[:, None]).any(axis=(0, 1, 2))
+    return np.asarray((left[f"{name}/conv/kernel"] & varies[:, None]).any(axis=(0, 1, 2)))
 
 
 def _varies(left: Mapping[str, Flags], name: str, varies: Flags) -> Flags:
@@ -111,7 +111,7 @@ def _varies(left: Mapping[str, Flags], name: str, varies: Flags) -> Flags:
 
 def _unit(left: Mapping[str, Flags], name: str, reads: Flags, writes: Flags, varies: Flags) -> Unit:
     idle = left[f"{name}/norm/scale"] & ~_fed(left, name, varies) & varies.any()
-    empty = ~left[f"{name}/conv/kernel"].any(axis=(0, 1, 2))
+    empty = np.asarray(~left[f"{name}/conv/kernel"].any(axis=(0, 1, 2)))
     return Unit(name, reads, writes, _live(left, name), idle, empty)
 
 
@@ -128,8 +128,10 @@ def live_weights(mask: Any) -> int:
     total = 0
     for unit in found:
         kernel, scale = left[f"{unit.name}/conv/kernel"], left[f"{unit.name}/norm/scale"]
-        total += np.count_nonzero(kernel[:, :, unit.reads][..., scale])
-        total += sum(np.count_nonzero(left[f"{unit.name}/norm/{of}"]) for of in ("scale", "bias"))
+        total += int(np.count_nonzero(kernel[:, :, unit.reads][..., scale]))
+        total += sum(
+            int(np.count_nonzero(left[f"{unit.name}/norm/{of}"])) for of in ("scale", "bias")
+        )
     head = left["head/kernel"][found[-1].writes]
     return int(total + np.count_nonzero(head) + np.count_nonzero(left["head/bias"]))
 
