@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -128,13 +128,8 @@ def _joined(places: Sequence[Place]) -> Place:
 def _moved(place: Place, axes: dict[int, int]) -> Place:
     """The place after each axis became ``axes[axis]``; an axis that is not there has gone."""
     if isinstance(place, Along):
-        return replace_axis(place, axes[place.axis]) if place.axis in axes else MIXED
+        return replace(place, axis=axes[place.axis]) if place.axis in axes else MIXED
     return Apart(frozenset(axes[axis] for axis in place.varies if axis in axes))
-
-
-def replace_axis(place: Along, axis: int) -> Along:
-    """The same samples along another axis."""
-    return Along(axis, place.inner)
 
 
 def _without(removed: Sequence[int], rank: int) -> dict[int, int]:
@@ -258,7 +253,7 @@ def _convolved(eqn: Any, places: list[Place]) -> Place:
         return _constant(eqn.outvars[0].aval)
     if image.axis != layout.lhs_spec[0]:
         return MIXED
-    return replace_axis(image, layout.out_spec[0])
+    return replace(image, axis=layout.out_spec[0])
 
 
 def _gathered(eqn: Any, places: list[Place]) -> Place:
