@@ -112,6 +112,7 @@ $(READY_DOCS): $(READY)
 	@touch $@
 
 bench: $(READY)  ## measure the speed tables and renew their page (sets the rivals up: 4 GB)
+	$(BIN)/python -m benchmarks.real_networks --save
 	env -u OPENBLAS_NUM_THREADS -u OMP_NUM_THREADS $(BIN)/python -m benchmarks.linear_kappa --save
 	$(BIN)/python -m benchmarks.rivals.install
 	env -u OPENBLAS_NUM_THREADS -u OMP_NUM_THREADS $(BIN)/python -m benchmarks.network_spectra --save

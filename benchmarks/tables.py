@@ -18,6 +18,7 @@ from benchmarks.record import FOLDER
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "speed.md"
 BEGIN, END = "<!-- benchmarks.tables begins -->", "<!-- benchmarks.tables ends -->"
 TITLES = {
+    "real_networks": "networks as people train them, in seconds of the processor",
     "linear_kappa": "kappa of a linear network to 1e-3, on the same operator",
     "network_spectra": "any network, n=1000, k=10",
     "gpt_eigenvalues": "a language model",

@@ -53,6 +53,7 @@ class Network:
     coupled: bool = field(default=False, metadata={"static": True})  # an output depends on others
     convolves: bool = field(default=False, metadata={"static": True})  # an equation convolves
     forward: Forward = field(default="own", metadata={"static": True})  # how J v is made
+    coarsest: float = field(default=0.0, metadata={"static": True})  # eps of formats inside
     written: float = field(default=1.0, metadata={"static": True})  # numbers written for a sample
     layered: tuple[int, ...] = field(default=(), metadata={"static": True})  # leaves in layers
 
@@ -118,6 +119,7 @@ def stated_by(jaxpr: Any, samples: int = 1) -> dict[str, Any]:
         "convolves": any(eqn.primitive.name == "conv_general_dilated" for eqn in jaxpr.eqns),
         "forward": "transposed" if jaxprs.has_custom_vjp(jaxpr) else "own",
         "narrowest": jaxprs.narrowest(jaxpr),
+        "coarsest": jaxprs.coarsest_eps(jaxpr),
     }
 
 

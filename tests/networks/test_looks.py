@@ -4,6 +4,7 @@ import math
 import warnings
 from functools import partial
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -215,3 +216,34 @@ def test_one_question_compiles_the_derivative_of_a_network_once():
             assert len(times) <= 1, times
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def test_a_model_that_refuses_moved_numbers_has_an_unknown_error():
+    """It checks a sum that random roundings change, as an integrator checks its last time."""
+
+    def checked(p, x):
+        reached = 0.0 * p[0].sum() + 0.1 + 0.2
+        out = _tanh(p, x)
+        return eqx.error_if(out, reached != 0.1 + 0.2, "the last time was missed")
+
+    op = gnjax.gauss_newton((checked, _weights(float)), _X[:2])
+    answer = gnjax.condition_number(op)
+    assert not answer.resolved
+    assert answer.certificate.kind == "unknown"
+    assert "the model refuses it" in str(answer.certificate)
+
+
+def test_a_model_in_bfloat16_is_told_what_makes_its_error_smaller():
+    def coarse(p, x):
+        half = jnp.bfloat16
+        return _tanh([w.astype(half) for w in p], x.astype(half)).astype(float)
+
+    weights = [w.astype(jnp.bfloat16).astype(float) for w in _weights(float)]
+    answers = [
+        gnjax.eigenvalues(gnjax.gauss_newton((apply, weights), _X), k=1)
+        for apply in (coarse, _tanh)
+    ]
+    in_16_bits, in_64_bits = answers
+    assert "the same weights computed in float32" in str(in_16_bits.certificate)
+    assert "16 bits" not in str(in_64_bits.certificate)
+    assert in_64_bits.errors[0] < 1e-6 * in_16_bits.errors[0]

@@ -34,7 +34,7 @@ from gnjax.networks.forms.samples import take
 from gnjax.networks.network import Network
 from gnjax.networks.rounding.chosen_samples import MOST_SAMPLES, WRITTEN
 from gnjax.networks.rounding.formed import direction
-from gnjax.networks.rounding.monte_carlo import perturbed, products_and_changes
+from gnjax.networks.rounding.monte_carlo import moved_result, products_and_changes
 from gnjax.networks.rounding.random_signs import Loops, RandomSigns
 from gnjax.numerics.host import by_numpy, dot, length, on_device, on_host
 
@@ -179,9 +179,7 @@ def look_at_all(
     for batch in batches:
         args = op, *batch, v
         closed_jaxpr = program.of(op).trace(*args).jaxpr
-        leaves = jax.tree.leaves(args)
-        (moved,) = perturbed(signs, closed_jaxpr.jaxpr, closed_jaxpr.consts, leaves)
-        total += on_host(moved)
+        total += moved_result(signs, closed_jaxpr, jax.tree.leaves(args))
     return SecondLook(length(image), length(scale * total - image), 1.0, loops.lost)
 
 

@@ -177,9 +177,8 @@ def _with_change(
     leaves = jax.tree.leaves((product, vectors, batch))
     (plain,) = evaluate(closed_jaxpr.jaxpr, closed_jaxpr.consts, leaves, result_by_numpy, ALL_CALLS)
     signs = RandomSigns(int(rng.integers(2**32)), loops)
-    (moved,) = perturbed(signs, closed_jaxpr.jaxpr, closed_jaxpr.consts, leaves)
     image = on_host(plain)
-    return image, on_host(moved) - image
+    return image, moved_result(signs, closed_jaxpr, leaves) - image
 
 
 @bounded_jit
@@ -196,6 +195,20 @@ def _repeated(times: int, leaf: Any) -> Any:
     leaf = by_numpy(jnp.asarray(leaf))
     xp = np if isinstance(leaf, np.ndarray) else jnp  # keys of random numbers stay JAX's
     return xp.broadcast_to(leaf, (times, *leaf.shape))
+
+
+def moved_result(signs: RandomSigns, closed_jaxpr: Any, leaves: Sequence[Any]) -> np.ndarray:
+    """The one result of a closed jaxpr in Monte Carlo arithmetic, in host memory.
+
+    It is NaN where the model raises an error, as one that checks its own numbers may: an integrator
+    that must end at a given time, say, which random roundings miss.
+    """
+    try:
+        (moved,) = perturbed(signs, closed_jaxpr.jaxpr, closed_jaxpr.consts, leaves)
+    except RuntimeError:
+        result = closed_jaxpr.out_avals[0]
+        return np.full(result.shape, np.nan, result.dtype)
+    return on_host(moved)
 
 
 def perturbed(
