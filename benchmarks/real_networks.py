@@ -50,7 +50,7 @@ def measure(networks: tuple[str, ...] = tuple(_SIZES)) -> list[record.Row]:
             }
             for run in ("cold", "warm"):
                 case = f"{_SIZES[network]}: {said}, {run}"
-                ours, plain = (_of_run(seconds[tool], run) for tool in (_OURS, _PLAIN))
+                ours, plain = _of_run(seconds[_OURS], run), _of_run(seconds[_PLAIN], run)
                 rows.append(record.Row(case, _OURS, [ours]))
                 rows.append(record.Row(case, _PLAIN, [plain], [plain / ours]))
     return rows
@@ -67,7 +67,8 @@ def asked(network: Any, question: Any, by_hand: Any) -> dict[str, Any]:
     import gnjax  # its import does not count
 
     model, x, y = NETWORKS[str(network)]()
-    graph, params, rest = nnx.split(model, nnx.Param, ...)
+    parts: Any = nnx.split(model, nnx.Param, ...)
+    graph, params, rest = parts
     plain = _Plain(graph, rest, x, y)
     seconds, values = [], []
     with jax.numpy_rank_promotion("allow"), warnings.catch_warnings():
@@ -91,8 +92,8 @@ def _by_gnjax(question: str, op: Any) -> float:
 
     if question == "trace":
         return float(gnjax.trace(op, probes=_VECTORS).value)
-    few = {"k": 1, "rtol": 1e-2} if question == "sharpness" else {"k": 10, "rtol": 1e-3}
-    return float(gnjax.eigenvalues(op, **few).values[0])
+    count, rtol = (1, 1e-2) if question == "sharpness" else (10, 1e-3)
+    return float(gnjax.eigenvalues(op, k=count, rtol=rtol).values[0])
 
 
 class _Plain:

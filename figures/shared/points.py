@@ -15,6 +15,7 @@ from figures.shared.style import Picture
 
 _RADIUS = 4  # hundredths of an inch
 _MOST = 10  # values of single starts that are listed
+_NO_POINTS = ("", " ", "None", None, "_", "|")  # markers of nothing, and the ends of error bars
 _SYMBOLS = {
     "alpha": "α",
     "beta": "β",
@@ -54,7 +55,7 @@ def _points(axes: Axes) -> Iterator[tuple[float, float, str]]:
     behind = axes.figure.series if isinstance(axes.figure, Picture) else {}
     for line in axes.lines if axes.axison else ():
         series = behind.get(line)
-        if series is None and line.get_marker() in ("", " ", "None", None):
+        if series is None and line.get_marker() in _NO_POINTS:
             continue
         for x, y in np.asarray(line.get_xydata(), float):
             at = axes.transData.transform((x, y))

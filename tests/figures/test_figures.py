@@ -98,7 +98,7 @@ def test_an_interval_beside_single_starts_is_a_bar() -> None:
     filled, bars = axes.collections
     assert all((path.vertices[:, 0] == 1).all() for path in filled.get_paths())  # of no width
     (bar,) = bars.get_segments()
-    np.testing.assert_array_equal(bar, [[1, series.low[0]], [1, series.high[0]]])
+    np.testing.assert_allclose(bar, [[1, series.low[0]], [1, series.high[0]]], rtol=1e-12)
 
 
 def test_two_starts_are_two_lines_and_bars_from_one_to_the_other() -> None:

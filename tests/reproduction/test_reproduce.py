@@ -114,7 +114,8 @@ class Page(HTMLParser):
 def test_the_page_is_whole_and_needs_nothing_else(sections, shown):
     page = Page(shown(sections))
     assert page.ids == ["what-matters", "figure-2", "figure-b1", "corrections"]
-    assert {f"#{name}" for name in page.ids} == set(page.links)
+    # and the table of sentences, which is written beside it
+    assert {*(f"#{name}" for name in page.ids), "sentences.html"} == set(page.links)
     assert all(source.startswith("data:image/png;base64,") for source in page.pictures)
     for part in ("a < b & c", "exponent 1.50", "(implied: Eq 14)", "no <table>", "float64"):
         assert part in page.text

@@ -10,6 +10,7 @@ import jax
 
 from gnjax.networks.equations.forward_mode import Forward, pushforward
 from gnjax.networks.forms.refusals import RAISED, first_line
+from gnjax.networks.jaxprs import equations
 from gnjax.numerics.bounded_jit import BoundedJit
 
 
@@ -38,7 +39,12 @@ def checked_mode(function: Callable[[Any], jax.Array], point: Any, mode: Forward
     if mode == "own":
         return mode
     failures = []
-    modes: tuple[Forward, ...] = ("transposed", "of the equations")
+    equations_of_rules = equations(jax.make_jaxpr(backward)(point).jaxpr)
+    has_loop = any(eqn.primitive.name == "while" for eqn in equations_of_rules)
+    # a rule without a loop that cannot be transposed is not linear, and no derivative of anything
+    modes: list[Forward] = ["transposed"]
+    if has_loop:
+        modes.append("of the equations")
     for possible in modes:
         try:
             # the third argument of pushforward is v, for which any array of this shape serves
@@ -51,7 +57,7 @@ def checked_mode(function: Callable[[Any], jax.Array], point: Any, mode: Forward
         "the model has no Jacobian: forward mode through its jax.custom_vjp is the transpose of "
         f"the reverse rule, and JAX cannot transpose it ({first_line(failures[0])}): it is not "
         "linear in the cotangent, as where it clips or normalises a gradient, or holds a loop of "
-        "unknown length; leave clipping to the optimiser, and give the model the plain function, "
+        "unknown length; leave that to the optimiser, and give the model the plain function, "
         "or a jax.custom_jvp"
     )
     raise ValueError(msg) from failures[0]
