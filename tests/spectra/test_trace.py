@@ -407,6 +407,9 @@ def test_a_trace_to_a_tolerance_is_as_often_right_as_stated(name):
         covered = [abs(t.value - truth) <= _error(t) for t in runs]
         assert np.mean(covered) >= 0.95 - 0.053
         assert all(_error(t) <= rtol * abs(t.value) for t in reached)
+        # of all draws; of those few that end early by chance a larger share may be beside
+        wrong = [t for t in reached if abs(t.value - truth) > rtol * abs(t.value)]
+        assert len(wrong) <= (0.05 + 0.053) * len(runs)
         if name != "indefinite":  # its trace is small beside its norm
             assert len(reached) == len(runs)
 
