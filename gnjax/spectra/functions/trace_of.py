@@ -46,10 +46,11 @@ from gnjax.spectra.functions.scalar_functions import LOG, ScalarFunction, scalar
 from gnjax.spectra.krylov.host_products import beside_xla, host_product
 from gnjax.spectra.stochastic.probes import standard_error, student
 from gnjax.spectra.stochastic.quadratures import quadratures
+from gnjax.spectra.stochastic.tolerance import looks
 from gnjax.spectra.watch import Progress, Watch, watching
 from gnjax.spectra.whole import dense_error, whole_spectrum
 
-_LEAST_PROBES = 20  # before a small spread is believed
+_FIRST = 20  # random vectors at the first look; the looks double
 
 Function = str | Callable[[np.ndarray], np.ndarray]
 
@@ -281,6 +282,16 @@ def _from_quadratures(
     of_zero = float(f.values(np.array([shift]))[0]) if zeros else 0.0
     samples: list[Sample] = []
     products, cut = 0, False
+    counts = looks(int(options.probes), options.rtol, first=_FIRST)
+    waiting = counts  # the looks that are still to come
+
+    def answered() -> FunctionTrace:
+        """The answer from the samples so far."""
+        return _estimate(samples, size, zeros * of_zero, error, f, products, evidence, len(counts))
+
+    def is_good(answer: FunctionTrace) -> bool:
+        return answer.error <= options.rtol * abs(answer.value)
+
     with beside_xla():  # BLAS on one thread, so that XLA has the cores
         batches = quadratures(
             product,
@@ -296,11 +307,12 @@ def _from_quadratures(
             samples += [sample(rule, f, shift, least, floor) for rule in batch]
             products += sum(rule.products for rule in batch)
             cut = cut or not all(rule.finished for rule in batch)
-            answer = _estimate(samples, size, zeros * of_zero, error, f, products, evidence)
-            is_good = answer.error <= options.rtol * abs(answer.value)
-            if is_good and len(samples) >= _LEAST_PROBES:
-                break
-    return replace(answer, finished=is_good and not cut)
+            if len(samples) >= waiting[0]:
+                waiting = [count for count in waiting if count > len(samples)]
+                if not waiting or is_good(answered()):
+                    break
+    answer = answered()
+    return replace(answer, finished=is_good(answer) and not cut)
 
 
 def _lower_bound(
@@ -323,14 +335,18 @@ def _estimate(
     f: ScalarFunction,
     products: int,
     evidence: tuple[Error, ...],
+    looks_in_all: int,
 ) -> FunctionTrace:
-    """The mean of the samples times ``size``, plus f of the zeros that the twin leaves out."""
+    """The mean of the samples times ``size``, plus f of the zeros that the twin leaves out.
+
+    The half-widths of all looks at the samples hold together, so that it may end at any of them.
+    """
     count = len(samples)
     values, gaps, moved = (size * np.array(column) for column in zip(*samples, strict=True))
     value = float(values.mean()) + of_zeros
     spread = standard_error(values)
     half_width = Error(
-        student(count) * spread if count > 1 else math.inf,
+        student(count, looks_in_all) * spread if count > 1 else math.inf,
         MEASURED,
         reason=f"the spread of {count} random vectors",
     )
