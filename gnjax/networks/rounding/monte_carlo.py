@@ -11,7 +11,7 @@ What is perturbed:
 - Operations that are exact (copies, reshapes, gathers, comparisons, maxima, conversions to a wider
   type, integers and booleans): nothing.
 - Sums, differences, products, quotients and square roots: the result, by u, but where it is exact,
-  as a position times 4, or a count of ones (:mod:`gnjax.networks.rounding.exact`).
+  as a position times 4, or a count of ones (``gnjax.networks.rounding.exact``).
 - Sums of many terms (matrix products, convolutions, sums over axes): the terms as well, because the
   rounding of partial sums remains where the sum itself cancels. XLA adds the terms of a matrix
   product one after the other in long runs, so that its error grows with the square root of their
