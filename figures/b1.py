@@ -136,7 +136,7 @@ def _label(axes: Axes, lines: Any, levels: Sequence[float], last: float) -> None
             textcoords="offset points",
             va="center",
             color=colour,
-            fontsize=7,
+            fontsize=5.5,
             annotation_clip=False,
         )
 

@@ -48,8 +48,10 @@ def _certified_ends(axes: Axes, raw: DataFrame) -> None:
         for name in ("kappa_low", "kappa", "kappa_high")
     ]
     low, kappa, high = (series.mean for series in means)
+    if not len(low) == len(kappa) == len(high):  # an end that is nowhere known
+        return
     wide = high > WIDE * low
-    if len(low) == len(high) and wide.any():
+    if wide.any():
         ends = np.array([kappa - low, high - kappa])[:, wide]
         bar: dict[str, Any] = {"elinewidth": 0.9, "capsize": 2.5, "fmt": "none"}
         axes.errorbar(means[0].x[wide], kappa[wide], yerr=ends, ecolor=LOOKS["raw"].colour, **bar)
