@@ -41,7 +41,14 @@ from gnjax.networks.rounding.few_samples import (
     plain_backward,
     total_rounding,
 )
-from gnjax.networks.rounding.formed import SAFETY, Forms, direction, forms_of_images, probe_rows
+from gnjax.networks.rounding.formed import (
+    SAFETY,
+    Forms,
+    direction,
+    forms_of_images,
+    probe_rows,
+    root_mean_square,
+)
 from gnjax.networks.rounding.looks import SecondLook, first_look, remembered, some_samples
 from gnjax.networks.rounding.monte_carlo import products_and_changes
 from gnjax.networks.rounding.random_signs import Loops
@@ -115,7 +122,7 @@ class MeasuredProduct(NamedTuple):
         # (j, n) for each program, by as many vectors as it has multiplied
         differences = ((other - self.images[:, : other.shape[1]]).T for other in others)
         largest = max(
-            (_root_mean_square([length(v) for v in vectors]) for vectors in differences),
+            (root_mean_square([length(v) for v in vectors]) for vectors in differences),
             default=0.0,
         )
         if not math.isfinite(largest):
@@ -199,7 +206,7 @@ def measured(
         for index, product in enumerate(plain_backward(net, *batch, on_device(probes))):
             seen.images[index] += on_host(_scaled(scaling, product))
     images = np.stack(list(seen.images.values()))
-    of_chosen = _root_mean_square([length(image) for image in images])
+    of_chosen = root_mean_square([length(image) for image in images])
     by_backward = raised * of_chosen  # ||J||_F
     size = max(by_backward, seen.size if of_all else raised * seen.size)
     backward_error, part_errors = length(seen.columns), []  # ||E||_F by products J^T u
@@ -211,7 +218,7 @@ def measured(
         located = 0 < error_seen <= _SHARED * backward_error < math.inf
         share = length(seen.columns[part]) / backward_error if located else 1.0
         # Two products alone may be much shorter than most are; those with parts are alike in that.
-        part_size = _root_mean_square([length(image[part]) for image in images])
+        part_size = root_mean_square([length(image[part]) for image in images])
         in_whole = part_size / of_chosen * size if of_chosen else size
         entries = rows * len(part)
         error = _bound(share * total, entries, net.narrowest, reason, seen.loops, in_whole)
@@ -298,8 +305,8 @@ def measured_product(
     products = np.array([[dot(on_host(v), image) for image in images] for v in vectors])  # <x, A y>
     asymmetries = (products - products.T)[~np.eye(count, dtype=bool)]
     # the mean of |E v|^2 is ||E||_F^2 for a v of random direction and squared length ``size``
-    largest = max(_root_mean_square(change_sizes), _root_mean_square(asymmetries))
-    image_size = _root_mean_square([length(image) for image in images])
+    largest = max(root_mean_square(change_sizes), root_mean_square(asymmetries))
+    image_size = root_mean_square([length(image) for image in images])
     error = _bound(largest, size**2, narrowest(equations), reason, loops, image_size)
     compared = np.stack(images[: _compared_count(vectors[0])], axis=1)
     return MeasuredProduct(error, image_size, compared)
@@ -323,13 +330,13 @@ def product_by_looks(
       name: which matrix of the network it is; what the second look saw is remembered by it.
       second_look: makes the second look.
     """
-    size = _root_mean_square([length(image) for image in images.T])
+    size = root_mean_square([length(image) for image in images.T])
     if not math.isfinite(size):
         return MeasuredProduct(unknown("a product is not finite"), size, images)
     probes = on_host(product_probes(net.parameters, net.dtype, images.shape[1]))
     first = first_look(images, moved_product, probes)
     products = probes.T.astype(np.float64) @ images.astype(np.float64)  # <x, A y>
-    asymmetry = _root_mean_square((products - products.T)[~np.eye(len(products), dtype=bool)])
+    asymmetry = root_mean_square((products - products.T)[~np.eye(len(products), dtype=bool)])
     second: SecondLook = remembered(name, net, second_look)
     loops = Loops()
     loops.lost = second.loops
@@ -456,7 +463,7 @@ def _batch_error(
     ):
         forward_images.append(image)
         forward_changes.append(length(change))
-    seen.size = math.hypot(seen.size, _root_mean_square([length(i) for i in forward_images]))
+    seen.size = math.hypot(seen.size, root_mean_square([length(i) for i in forward_images]))
     us = [direction(rng, shape, net.dtype) for _ in range(count)]
     # matrices formed from J are compared at these vectors, which are zero for some samples
     us[: len(probes)] = [probe if probe.any() else u for probe, u in zip(probes, us, strict=False)]
@@ -478,7 +485,7 @@ def _batch_error(
             columns = seen.columns
             np.hypot(columns, share_of_draw, out=columns)  # the root of a sum of squares
     row_gaps = _gaps_to_rows(net, batch, scaled, forward_images) if is_small else []
-    return max(map(_root_mean_square, (forward_changes, backward_changes, gaps, row_gaps)))
+    return max(map(root_mean_square, (forward_changes, backward_changes, gaps, row_gaps)))
 
 
 def _forward(net: Network, v: jax.Array, x: Any, target: Any) -> jax.Array:
@@ -509,10 +516,3 @@ def _gaps_to_rows(
     products = [rows @ on_host(v).astype(np.float64) for v in vectors]
     pairs = zip(products, images, strict=True)
     return [length(product - image.astype(np.float64).ravel()) for product, image in pairs]
-
-
-def _root_mean_square(values: Sequence[float] | np.ndarray) -> float:
-    """The root of the mean of the squares, without underflow; nan if a value is not finite."""
-    if not np.isfinite(values).all():
-        return math.nan
-    return math.hypot(*values) / math.sqrt(max(len(values), 1))

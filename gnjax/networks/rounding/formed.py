@@ -19,7 +19,7 @@ products are known.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -46,6 +46,13 @@ def direction(rng: np.random.Generator, shape: tuple[int, ...], dtype: jnp.dtype
     v = rng.standard_normal(shape, np.float32 if narrow else np.float64)
     v *= math.sqrt(v.size) / np.linalg.norm(v)
     return np.asarray(v, dtype)
+
+
+def root_mean_square(values: Sequence[float] | np.ndarray) -> float:
+    """The root of the mean of the squares, without underflow; nan if a value is not finite."""
+    if not np.isfinite(values).all():
+        return math.nan
+    return math.hypot(*values) / math.sqrt(max(len(values), 1))
 
 
 def probe_rows(net: Network) -> np.ndarray:

@@ -18,7 +18,6 @@ not among those of the second look.
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +32,7 @@ from gnjax.networks.forms.refusals import RAISED
 from gnjax.networks.forms.samples import take
 from gnjax.networks.network import Network
 from gnjax.networks.rounding.chosen_samples import MOST_SAMPLES, WRITTEN
-from gnjax.networks.rounding.formed import direction
+from gnjax.networks.rounding.formed import direction, root_mean_square
 from gnjax.networks.rounding.monte_carlo import moved_result, products_and_changes
 from gnjax.networks.rounding.random_signs import Loops, RandomSigns
 from gnjax.numerics.host import by_numpy, dot, length, on_device, on_host
@@ -93,19 +92,12 @@ def first_look(images: np.ndarray, moved_product: Product, vectors: np.ndarray) 
     vectors move as well.
     """
     moved_vectors = moved_by_one_rounding(vectors, seed=2)
-    return _mean_size(
+    return root_mean_square(
         [
             length(on_host(moved_product(on_device(v))) - image)
             for v, image in zip(moved_vectors.T, images.T, strict=True)
         ]
     )
-
-
-def _mean_size(values: Sequence[float]) -> float:
-    """The root of the mean of the squares; nan if a value is not finite."""
-    if not np.isfinite(values).all():
-        return math.nan
-    return math.hypot(*values) / math.sqrt(max(len(values), 1))
 
 
 @dataclass(frozen=True)
@@ -154,8 +146,8 @@ def second_look(product: Partial, net: Network, evaluations: int) -> SecondLook:
         asymmetries = (products - products.T)[~np.eye(len(vectors), dtype=bool)]
         if any(sizes) or share == 1:
             break
-    change = max(_mean_size(changes), _mean_size(asymmetries))
-    return SecondLook(_mean_size(sizes), change, share, loops.lost)
+    change = max(root_mean_square(changes), root_mean_square(asymmetries))
+    return SecondLook(root_mean_square(sizes), change, share, loops.lost)
 
 
 def look_at_all(
