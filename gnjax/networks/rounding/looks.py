@@ -235,7 +235,7 @@ def _is_array(leaf: Any) -> bool:
 def _some_entries(leaf: Any) -> np.ndarray:
     """Up to 256 entries of an array, at even distances."""
     flat = by_numpy(leaf).reshape(-1)
-    return np.asarray(flat[:: max(1, flat.size // _SAMPLED)], np.float64).copy()
+    return np.array(on_host(flat[:: max(1, flat.size // _SAMPLED)]), np.float64)
 
 
 def _size(leaf: Any) -> float:
