@@ -45,8 +45,10 @@ def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any
     """Of each arm the losses of a training, or lambda_max and its vector at every epsilon.
 
     An arm has ``rates``, ``widths``, ``epsilons`` and ``seeds``. With ``shrunk`` the network of the
-    live channels is trained, and put back into the whole one before lambda_max is measured.
+    live channels is trained, and put back into the whole one before lambda_max is measured. What
+    two arms share is told once: a start that stood in the table twice would count as two.
     """
+    told: list[dict[str, Any]] = []
     for arm in config.arms.values():
         for width in arm.widths:
             for rate in arm.rates:
@@ -55,7 +57,10 @@ def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any
                         same = {name: arm[name] for name in ("what", "tensors", "shrunk", "epoch")}
                         run = {"width": width, "pruned": rate, "epsilon": epsilon, "seed": seed}
                         measured = config.measured if arm.what == LARGEST else 0
-                        yield {"figure": "C6"}, {**same, **run, "measured": measured}
+                        setting = {**same, **run, "measured": measured}
+                        if setting not in told:
+                            told.append(setting)
+                            yield {"figure": "C6"}, setting
 
 
 def measure(

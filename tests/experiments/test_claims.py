@@ -22,7 +22,6 @@ from sweeps.claims import (
     FAILS,
     HOLDS,
     NOT_TESTABLE,
-    PARTLY,
     STATUSES,
     UNDECIDED,
     Claim,
@@ -152,6 +151,10 @@ HERE = (
     *("data_sharpness", "edge_of_stability", "sample_sweep"),
     *("shallow_eigenvalues", "trace_path", "transformer_depth"),
 )
+ELSEWHERE = (  # of these experiments, by a few of their words: in the tests of their experiments
+    "as many steps without",
+    "a tenth is left sooner, and less in the end",  # two halves, which no change here turns alike
+)
 
 
 @pytest.mark.slow
@@ -163,7 +166,7 @@ def test_a_claim_can_hold_and_fail(claim: Claim) -> None:
     experiment = command_line.named(catalogue.from_tables()[figure].EXPERIMENT)
     frames = [f for f in (_published(figure, p) for p in ("laptop", "paper")) if f is not None]
     found = {_status(claim, frame) for frame in frames}
-    here = experiment.name in HERE and "as many steps without" not in claim.statement
+    here = experiment.name in HERE and not any(words in claim.statement for words in ELSEWHERE)
     if not here:
         if FAILS in found or HOLDS not in found:
             return
@@ -171,7 +174,5 @@ def test_a_claim_can_hold_and_fail(claim: Claim) -> None:
     for made in chain.from_iterable(_changed(experiment, frame) for frame in frames):
         found.add(_status(claim, made))
         if {HOLDS, FAILS} <= found or (not here and UNDECIDED in found):
-            return
-        if PARTLY in found and len(found - {NOT_TESTABLE}) > 1:  # its halves go apart
             return
     pytest.fail(f"in all tables it is one of {found}")

@@ -6,7 +6,7 @@ import pandas
 import pytest
 
 import gnjax
-from experiments.claims.depth_law import growth, passing
+from experiments.claims.depth_law import growth, local_powers, passing
 from experiments.depth_law import measure
 from experiments.shared.depth_law import ends, rate
 from experiments.shared.linear_network import layer_widths, reduced_weights
@@ -80,6 +80,17 @@ def test_the_growth_by_a_layer_comes_near_to_its_limit():
 def test_where_a_power_passes_two():
     """Of kappa = exp(L / 10), whose power is L / 10, and of one that never gets there."""
     depths = np.arange(2, 60)
-    steep = pandas.DataFrame({"depth": depths, "kappa": np.exp(depths / 10)})
+    steep = pandas.DataFrame({"depth": depths, "seed": 0, "kappa": np.exp(depths / 10)})
     assert passing(steep) == pytest.approx(20, rel=0.01)
     assert np.isnan(passing(steep.assign(kappa=depths**1.5)))
+
+
+def test_a_local_power_is_of_depths_that_every_start_has():
+    """Of L^3 in two starts, of which the second one has no 20 layers."""
+    depths = np.array([2, 5, 10, 20])
+    one = pandas.DataFrame({"depth": depths, "seed": 0, "kappa": 7.0 * depths**3})
+    other = one[one["depth"] < 20].assign(seed=1, kappa=lambda rows: 2 * rows["kappa"])
+    found = local_powers(pandas.concat([one, other], ignore_index=True))
+    assert list(found["seed"]) == [0, 1]
+    assert found["depth"].to_numpy() == pytest.approx([20**0.5] * 2)
+    assert found["power"].to_numpy() == pytest.approx([3.0, 3.0])

@@ -9,12 +9,13 @@ import pytest
 from flax import nnx
 
 import gnjax
-from experiments.dead_channels import counts
+from experiments.dead_channels import EXPERIMENT, counts
 from experiments.shared import live_channels as channels
 from experiments.shared import protocol
 from gnjax.models import ResNet
 from gnjax.models.parts import ConvNorm
 from gnjax.papers.training import minibatch, pruning
+from sweeps import command_line
 
 EVERY, KERNELS = "every tensor", "kernels"
 RUN = protocol.Training(
@@ -58,6 +59,14 @@ def test_what_is_left_of_figure_1(resnets, tensors, rate, seed, left, live, idle
     """The numbers that FINDINGS quotes."""
     found = counts(_mask(resnets[seed], tensors, rate))
     assert found == {"parameters": left, "live": live, "idle": idle, "empty": empty}
+
+
+@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
+def test_a_network_of_two_arms_counts_once(profile):
+    """Starts with kernels pruned are in the arm of every epsilon and in the one of ten starts."""
+    config, _ = command_line.load(f"configs/dead_channels.py:{profile}")
+    told = [setting for _, setting in EXPERIMENT.settings(config)]
+    assert all(told.count(setting) == 1 for setting in told)
 
 
 @pytest.mark.slow
