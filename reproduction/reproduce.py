@@ -42,6 +42,7 @@ LEFT_OUT = {  # not computed unless their figures are named: these sizes take a 
     "paper": (
         "pruning_sweep",
         "pruning_arms",
+        "dead_channels",
         "feed_forward_pruning",
         "transformer_depth",
         "block_heterogeneity",

@@ -1,11 +1,14 @@
-"""Figure 19: each reading is judged by the sizes of the networks that it reads."""
+"""Figure 19: each reading is judged by the sizes of its networks; the floor of kappa."""
 
+import numpy as np
 import pytest
 from pandas import DataFrame
 
-from experiments.claims.whitening_sweep import CLAIMS, RAW, SMALL, WHITENED
-from sweeps import command_line
+from experiments.claims.whitening_sweep import CLAIMS, FULL, RAW, SMALL, WHITENED
+from reproduction.published import gallery, table_of
+from sweeps import command_line, table
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, judge
+from sweeps.rows import geometric_means, where
 
 _SETTINGS = command_line.load("configs/whitening_sweep.py:paper")[0].paper_ratios
 
@@ -31,3 +34,37 @@ def test_readings_of_small_images_are_gated_by_the_sizes_of_their_own_networks(p
     papers, others = ([judge(c, _table(power, k), _SETTINGS) for c in readings] for k in (10, 2))
     assert [found.status for found in others] == [NOT_TESTABLE] * 2
     assert [found.status for found in papers] == [status] * 2
+
+
+def _off(found, kappa):
+    """The largest factor between two curves."""
+    return np.exp(np.abs(np.log(found / kappa)).max())
+
+
+@pytest.mark.parametrize(
+    ("profile", "ends", "within", "power", "flat"),
+    [
+        ("laptop", (1.32, 3.53), 1.19, (1.75, 2.70), 1.28),
+        ("paper", (1.50, 4.56), 1.22, (1.634, 2.485), 1.36),
+    ],
+)
+def test_kappa_is_the_larger_of_a_floor_and_a_multiple_of_kappa_of_sigma(
+    profile, ends, within, power, flat
+):
+    """The numbers that FINDINGS quotes: one factor for each depth, and one power for comparison."""
+    rows = where(table.read(table_of("fig19", gallery(profile))), figure=FULL, resolved=True)
+    factors, floors, powers, proportions = [], [], [], []
+    for depth in range(2, 7):
+        x, kappa = geometric_means(where(rows, depth=depth), "covariance_condition", "kappa")
+        quotients = kappa[1:] / x[1:]  # without the whitened inputs
+        factor = np.exp(np.log(quotients).mean())
+        proportions.append(quotients.max() / quotients.min())
+        factors.append(factor)
+        floors.append(_off(np.maximum(kappa[0], factor * x), kappa))
+        fitted = np.polyfit(np.log(x), np.log(kappa), 1)
+        powers.append(_off(np.exp(np.polyval(fitted, np.log(x))), kappa))
+    assert factors == sorted(factors)
+    assert (factors[0], factors[-1]) == pytest.approx(ends, abs=5e-3)
+    assert max(floors) == pytest.approx(within, abs=5e-3)
+    assert (min(powers), max(powers)) == pytest.approx(power, abs=5e-3)
+    assert max(proportions) == pytest.approx(flat, abs=5e-3)
