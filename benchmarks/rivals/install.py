@@ -15,7 +15,14 @@ import sys
 import venv
 from pathlib import Path
 
-NAMES = ("curvlinops", "hessian-eigenthings", "matfree", "kfac-jax", "neural-tangents")
+NAMES = (
+    "curvlinops",
+    "hessian-eigenthings",
+    "matfree",
+    "kfac-jax",
+    "laplace-torch",
+    "neural-tangents",
+)
 _COMPLETE = ("neural-tangents",)  # requirements that list every dependency that is needed
 _HERE = Path(__file__).parent
 _ENVIRONMENTS = _HERE.parents[1] / ".venv-rivals"

@@ -20,6 +20,7 @@ import jax
 import gnjax
 from tests.held_out import (
     campaigns,
+    inverses,
     preconditioned,
     preconditioners,
     scales,
@@ -61,6 +62,10 @@ CAMPAIGNS: dict[str, tuple[Campaign, int, float]] = {
     "smallest": (preconditioners.smallest, 40, 0.05),
     "rows of networks": (_clearing(preconditioned.networks), 18, 0.1),
     "preconditioned chances": (preconditioned.chances, 200, 0.05),
+    "inverses": (inverses.of_matrices, 56, 0.1),
+    "inverses of factors": (inverses.of_factors, 40, 0.1),
+    "inverses of networks": (_clearing(inverses.of_networks), 18, 0.2),
+    "estimates": (inverses.estimates, 40, 0.1),
     "raised chances": (preconditioned.raised_chances, 200, 0.05),
 }
 

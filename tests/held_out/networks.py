@@ -152,16 +152,16 @@ class Truths:
 
 def truths(case: Case, *, hessians: bool = False) -> Truths:
     with flint.ctx.workdps(FACTOR_DIGITS):
-        params = _lifted(case)
+        params = lifted(case)
         outputs, jacobian = outputs_and_jacobian(case.architecture, params, case.numbers)
         ntk = many_digits.of_factor(many_digits.exact(jacobian), hidden=_hides(jacobian))
-        gauss_newton = _gauss_newton(case, outputs, jacobian)
+        of_gauss_newton = _gauss_newton(case, outputs, jacobian)
     if not hessians:
-        return Truths(ntk, gauss_newton)
-    return Truths(ntk, gauss_newton, *_hessians(case))
+        return Truths(ntk, of_gauss_newton)
+    return Truths(ntk, of_gauss_newton, *_hessians(case))
 
 
-def _lifted(case: Case) -> dict[str, tape.Array]:
+def lifted(case: Case) -> dict[str, tape.Array]:
     return {key: tape.lift(value.astype(np.float64)) for key, value in case.params.items()}
 
 
@@ -218,8 +218,8 @@ def _hessians(case: Case) -> tuple[tuple[flint.arb, ...], tuple[flint.arb, ...]]
     error near 10^-150 times the third derivative. The matrix must come out symmetric.
     """
     with flint.ctx.workdps(_HESSIAN_DIGITS):
-        params, step = _lifted(case), flint.arb(10) ** -_STEP
-        at, gauss = _gradient(case, params), _matrix(case, params)
+        params, step = lifted(case), flint.arb(10) ** -_STEP
+        at, gauss = _gradient(case, params), gauss_newton(case, params)
         columns = []
         for key in sorted(params):
             for place in np.ndindex(params[key].shape):
@@ -255,7 +255,7 @@ def _gradient(case: Case, params: dict) -> np.ndarray:
     return total / flint.arb(len(case.x))
 
 
-def _matrix(case: Case, params: dict) -> np.ndarray:
+def gauss_newton(case: Case, params: dict) -> np.ndarray:
     """The Gauss-Newton matrix 1/n J^T B J, entry by entry."""
     outputs, jacobian = outputs_and_jacobian(case.architecture, params, case.numbers)
     n, k = outputs.shape

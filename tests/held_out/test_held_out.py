@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.held_out import campaigns, preconditioned, preconditioners, scales, unequal
+from tests.held_out import campaigns, inverses, preconditioned, preconditioners, scales, unequal
 from tests.held_out.verdicts import broken
 
 pytestmark = pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
@@ -32,6 +32,12 @@ TRIALS = {
     "chances": lambda: campaigns.chances(SEED, 200, sizes=(120,)),
     "preconditioned": lambda: preconditioned.factors(SEED, 20),
     "preconditioners": lambda: preconditioners.preconditioners(SEED, 16),
+    "inverses": lambda: inverses.of_matrices(SEED, 28, sizes=(3, 8)),
+    "inverses of factors": lambda: inverses.of_factors(SEED, 24, shapes=((3, 8), (8, 3))),
+    "inverses of networks": lambda: inverses.of_networks(
+        SEED, 9, names=("dense tanh 3-4-2",), samples=(4,)
+    ),
+    "estimates": lambda: inverses.estimates(SEED, 60),
     "raised chances": lambda: preconditioned.raised_chances(SEED, 100),
 }
 
@@ -44,6 +50,7 @@ _SLOW = (
     "scales",
     "far networks",
     "unequal",
+    "inverses of networks",
 )  # a minute together on a quiet machine
 
 

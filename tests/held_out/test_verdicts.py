@@ -137,3 +137,32 @@ def test_widths_are_compared_where_both_answers_are_right(tmp_path):
 
     found = verdicts.compared_widths(table("a", 1.0, 2.0, 4.0), table("b", 3.0, 4.0, 200.0))
     assert found["matrices / made up / kappa"] == (2, 2.5)
+
+
+def test_each_quantity_answers_for_its_own_chances():
+    """Twenty misses of twenty are too many at 5%, however well another quantity does."""
+    good = [replace(ROW, what="log", inside=True, failure=0.05) for _ in range(400)]
+    bad = [replace(ROW, what="inverse", inside=False, failure=0.05) for _ in range(20)]
+    assert broken([*good, *bad]) == bad
+    few = [replace(ROW, what="inverse", inside=index > 0, failure=0.05) for index in range(20)]
+    assert broken([*good, *few]) == []
+
+
+@pytest.mark.parametrize(
+    ("inside", "values", "errors"),
+    [
+        (True, [1.0, 2.0], [0.0, 0.0]),
+        (True, [1.1, 2.0], [0.2, 0.0]),
+        (False, [1.1, 2.0], [0.0, 0.2]),
+        (True, [[1.3, 0.0], [2.4, 0.0]], [0.51, 0.0]),  # columns, in the 2-norm
+        (False, [[1.3, 0.0], [2.4, 0.0]], [0.49, 0.0]),
+        (False, [np.nan, 2.0], [np.inf, 0.0]),
+        (False, [1.0], [0.0]),
+    ],
+)
+def test_numbers_and_columns_are_judged_by_their_errors(inside, values, errors):
+    exact = [[1.0, 0.0], [2.0, 0.0]] if np.ndim(values) == 2 else [1.0, 2.0]
+    balls = np.vectorize(flint.arb, otypes=[object])(exact)
+    answer = np.array(values), np.array(errors)
+    assert verdicts.within_judge(balls, lambda answer: answer)(ROW, answer).inside is inside
+    assert verdicts.within_judge(None, lambda answer: answer)(ROW, answer).inside is False

@@ -122,6 +122,61 @@ def _all_inside(
     return inside, worst, excess
 
 
+Parts = Callable[[Any], tuple[np.ndarray, np.ndarray]]
+
+
+def within_judge(exact: np.ndarray | None, parts: Parts, stated: float = 0.0) -> Judge:
+    """Every exact number lies within the stated error of its value; so does a column as a whole.
+
+    ``parts`` takes the values and their errors from an answer; values (n, b) have an error for each
+    column, in the 2-norm. ``stated`` is the chance at which the answer may lie beside the truth. No
+    answer is right where ``exact`` is None.
+    """
+
+    def judge(row: Row, answer: Any) -> Row:
+        kind, failure = _evidence(answer)
+        row = replace(row, kind=kind, failure=failure + stated)
+        if exact is None:
+            return replace(row, inside=False, note="an answer where there is none")
+        values, errors = (np.asarray(part, float) for part in parts(answer))
+        if np.isnan(values).any() or np.isnan(errors).any() or values.shape != exact.shape:
+            return replace(row, inside=False, note=f"nan, or shape {values.shape}")
+        far = _distances(values, exact)
+        with flint.ctx.workdps(FACTOR_DIGITS):
+            shares = [
+                float(apart / (flint.arb(float(error)) + _UNDERFLOW))
+                for apart, error in zip(far, errors, strict=True)
+            ]
+        worst = int(np.argmax(shares))
+        sizes = np.linalg.norm(values, axis=0) if values.ndim == 2 else np.abs(values)
+        known = bool(np.isfinite(errors).all())
+        width = 2 * float(np.median(errors / sizes)) if sizes.all() and known else math.nan
+        return replace(
+            row,
+            lower=-float(errors[worst]),
+            upper=float(errors[worst]),
+            truth=far[worst].str(10, radius=False),  # the distance of the value from the exact one
+            inside=max(shares) <= 1,
+            resolved=known,
+            relative_width=width,
+            used=getattr(answer, "method", ""),
+            note="" if max(shares) <= 1 else f"error / bound {max(shares):.3g}",
+        )
+
+    return judge
+
+
+def _distances(values: np.ndarray, exact: np.ndarray) -> list[flint.arb]:
+    """|v - v*| of all numbers, or the 2-norm of it for each column."""
+    with flint.ctx.workdps(FACTOR_DIGITS):
+        apart = np.empty(values.shape, dtype=object)
+        for place in np.ndindex(values.shape):
+            apart[place] = (flint.arb(float(values[place])) - exact[place]).mid()
+        if values.ndim == 1:
+            return [abs(each) for each in apart]
+        return [sum((e * e for e in column), flint.arb(0)).sqrt().mid() for column in apart.T]
+
+
 def kappa_judge(truth: Truth, given: int | None = None) -> Judge:
     """The interval holds lambda_max / lambda_rank at the exact rank, or at the rank given.
 
@@ -228,14 +283,23 @@ def broken(rows: Iterable[Row]) -> list[Row]:
 
     Nothing may fail, and no answer that states no chance may lie beside the truth, be it proved,
     measured or unknown. Answers that state one may, as often as they state: all of them come back
-    where they do so more often than the stated chances allow but once in a million times.
+    where those of a campaign about one quantity do so more often than the stated chances allow but
+    once in a million times.
     """
-    rows = list(rows)
-    random = [row for row in rows if row.inside is not None and row.failure > 0]
-    misses = [row for row in random if row.inside is False]
-    allowed = scipy.stats.poisson.ppf(1 - 1e-6, sum(row.failure for row in random))
-    certain = [row for row in rows if row.missed and row not in random]
-    return certain + (misses if len(misses) > allowed else [])
+    certain, random = [], defaultdict(list)
+    for row in rows:
+        if row.inside is not None and row.failure > 0:
+            random[row.campaign, row.what].append(row)
+        elif row.missed:
+            certain.append(row)
+    return certain + [row for group in random.values() for row in _too_often(group)]
+
+
+def _too_often(rows: list[Row]) -> list[Row]:
+    """The rows that lie beside the truth, where these are more than the stated chances allow."""
+    misses = [row for row in rows if row.inside is False]
+    allowed = scipy.stats.poisson.ppf(1 - 1e-6, sum(row.failure for row in rows))
+    return misses if len(misses) > allowed else []
 
 
 def write(rows: Iterable[Row], path: Path) -> None:

@@ -28,7 +28,14 @@ from gnjax.operators.facts import error_of, factorisation_of, facts_of, symmetry
 from gnjax.operators.near_one import check_near_one
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.host_products import host_product, refuse_nonfinite
-from gnjax.spectra.stochastic.probes import probe_stream, signs, standard_error, student, together
+from gnjax.spectra.stochastic.probes import (
+    FEWEST,
+    half_width,
+    probe_stream,
+    signs,
+    standard_error,
+    together,
+)
 from gnjax.spectra.watch import Progress, Watch, watching
 from gnjax.spectra.whole import host_matrix
 
@@ -39,8 +46,8 @@ class Distance(Result):
 
     Attributes:
       value: the relative distance: 0 where both are equal, 1 where P = 0.
-      error: how far it can be from the truth; of an estimate, with the 95% half-width of Student's
-        distribution in it.
+      error: how far it can be from the truth; of an estimate, with the half-width of 95% over the
+        random vectors in it.
       standard_error: over the random vectors; 0.0 where nothing is random.
       norm: ||A||_F.
       method: "dense" or "factored", or "estimate" from random vectors.
@@ -86,7 +93,7 @@ def distance(
     Args:
       op: an operator A, or a symmetric matrix in any form that :func:`gnjax.as_operator` takes.
       metric: P of the same size, such as ``gnjax.metrics.kfac(op, damping=0.0)``.
-      probes: how many products an estimate takes.
+      probes: how many products an estimate takes, at least 10.
       seed: of its random vectors.
       progress: True for a bar on stderr, or a function of the products made and expected.
       limits: the limits of memory and work.
@@ -100,8 +107,8 @@ def distance(
     if tuple(a.shape) != tuple(p.shape):
         msg = f"A and P have one shape, got {tuple(a.shape)} and {tuple(p.shape)}"
         raise ValueError(msg)
-    if not is_count(probes) or probes < 2:
-        msg = f"probes={probes!r} is not an integer of at least 2"
+    if not is_count(probes) or probes < FEWEST:
+        msg = f"probes={probes!r} is not an integer of at least {FEWEST}"
         raise ValueError(msg)
     for operator in (a, p):
         check_near_one(operator)
@@ -207,10 +214,11 @@ def _estimated(
         return _answer(0.0, 0.0, Error(0.0), Error(0.0), Error(0.0), "estimate", count, ())
     quotient = float(mean / mean_of_a)
     value, norm = math.sqrt(quotient), math.sqrt(mean_of_a)
-    spread = standard_error(samples[:, 0] - quotient * samples[:, 1]) / float(mean_of_a)
-    spread = spread / (2 * value) if value else math.inf
-    half_width = Error(
-        student(count) * spread if count > 1 else math.inf,
+    apart = samples[:, 0] - quotient * samples[:, 1]  # whose mean is zero
+    slope = 1 / (2 * value * float(mean_of_a)) if value else math.inf
+    spread = standard_error(apart) * slope
+    of_vectors = Error(
+        half_width(apart) * slope,
         MEASURED,
         reason=f"the spread of {count} samples",
     )
@@ -218,7 +226,7 @@ def _estimated(
     level = spectral_error(size, max(a.dtype, p.dtype, key=lambda d: np.finfo(d).eps))
     rounding = Error(level * (1 + value) ** 2, MEASURED, reason="rounding of the products")
     matrices = [error_of(op, norm).scaled(size**0.5 * (1 + value) / norm) for op in (a, p)]
-    parts = [half_width, rounding, *matrices]
+    parts = [of_vectors, rounding, *matrices]
     rests_on = certificate(*parts, symmetry_of(a), symmetry_of(p))
     error = raised(sum(part.value for part in parts))
     finished = count == probes

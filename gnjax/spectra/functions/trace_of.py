@@ -25,6 +25,7 @@ from jax.typing import ArrayLike
 
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import MEASURED, UNKNOWN, Certificate, Error, certificate
+from gnjax.numerics.evidence import with_evidence
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import raised
 from gnjax.numerics.rank_bound import SHAPES
@@ -44,7 +45,7 @@ from gnjax.spectra.functions.definite import (
 )
 from gnjax.spectra.functions.scalar_functions import LOG, ScalarFunction, scalar_function, share_of
 from gnjax.spectra.krylov.host_products import beside_xla, host_product
-from gnjax.spectra.stochastic.probes import standard_error, student
+from gnjax.spectra.stochastic.probes import FEWEST, half_width, standard_error
 from gnjax.spectra.stochastic.quadratures import quadratures
 from gnjax.spectra.stochastic.tolerance import looks
 from gnjax.spectra.watch import Progress, Watch, watching
@@ -62,8 +63,8 @@ class FunctionTrace(Result):
     Attributes:
       value: the trace.
       error: how far it can be from the truth. Where nothing is random it is a bound. From random
-        vectors it contains the 95% half-width of Student's distribution, and the certificate says
-        so.
+        vectors it contains a half-width of 95%, that of Student's distribution or a wider one where
+        the samples are skewed, and the certificate says so.
       standard_error: of the estimate over the random vectors; 0.0 where nothing is random.
       function: f in words.
       method: "exact", or "quadrature" from random vectors.
@@ -99,6 +100,7 @@ class FunctionTrace(Result):
         )
 
 
+@with_evidence
 def trace_of(
     f: Function,
     op: Operator | ArrayLike,
@@ -124,7 +126,7 @@ def trace_of(
         each of which takes ``steps`` products; or "auto", which is exact where the smaller side has
         at most ``limits.whole_rows`` rows.
       rtol: random vectors are added until the error is at most ``rtol`` times the value.
-      probes: the largest number of random vectors.
+      probes: the largest number of random vectors, at least 10.
       steps: of Lanczos from each of them. For "log", "inverse", "sqrt" and the effective dimension
         the error of the quadrature is bounded; for a function of your own it is measured.
       seed: of the random vectors.
@@ -220,9 +222,9 @@ class _Options:
         if not isinstance(self.rtol, int | float | np.floating) or not 0 < self.rtol < 1:
             msg = f"rtol={self.rtol!r} is not a number between 0 and 1; 0.01 is the default"
             raise ValueError(msg)
-        for name, number in (("probes", self.probes), ("steps", self.steps)):
-            if not is_count(number) or number < 2:
-                msg = f"{name}={number!r} is not an integer of at least 2"
+        for name, number, least in (("probes", self.probes, FEWEST), ("steps", self.steps, 2)):
+            if not is_count(number) or number < least:
+                msg = f"{name}={number!r} is not an integer of at least {least}"
                 raise ValueError(msg)
 
 
@@ -345,8 +347,8 @@ def _estimate(
     values, gaps, moved = (size * np.array(column) for column in zip(*samples, strict=True))
     value = float(values.mean()) + of_zeros
     spread = standard_error(values)
-    half_width = Error(
-        student(count, looks_in_all) * spread if count > 1 else math.inf,
+    of_vectors = Error(
+        half_width(values, looks_in_all),
         MEASURED,
         reason=f"the spread of {count} random vectors",
     )
@@ -355,7 +357,7 @@ def _estimate(
         *((MEASURED, 0.0, "quadratures of fewer steps") if not f.bends else ()),
     )
     of_matrix = error.to(float(moved.mean()))
-    parts = half_width, of_quadrature, of_matrix
+    parts = of_vectors, of_quadrature, of_matrix
     rests_on = certificate(*parts, *evidence)
     total = raised(sum(part.value for part in parts))
     return FunctionTrace(value, total, spread, f.name, "quadrature", products, rests_on)

@@ -123,7 +123,7 @@ def test_every_answer_about_a_network_lies_within_its_error(name):
         if case.loss != "mse":
             continue
         with flint.ctx.workdps(_DIGITS):
-            params = networks._lifted(case)
+            params = networks.lifted(case)
             _, jacobian = networks.outputs_and_jacobian(case.architecture, params, case.numbers)
             rows = many_digits.exact(jacobian)
             gram = rows.transpose() * rows

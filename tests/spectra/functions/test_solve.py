@@ -112,6 +112,8 @@ _REFUSED = {
     "shape of f": (lambda: gnjax.trace_of(np.sum, np.eye(3)), "of the same shape"),
     "method": (lambda: gnjax.logdet(np.eye(3), method="lanczos"), "method='lanczos'"),
     "probes": (lambda: gnjax.inverse_diagonal(np.eye(3), probes=1), "probes=1"),
+    "few probes": (lambda: gnjax.logdet(np.eye(3), probes=9), "an integer of at least 10"),
+    "few products": (lambda: gnjax.distance(np.eye(3), np.eye(3), probes=9), "of at least 10"),
     "no room": (
         lambda: gnjax.inverse_diagonal(np.eye(3), method="exact", limits=_NO_SMALL_SIDE),
         "use method='estimate'",
@@ -139,6 +141,15 @@ def test_a_hessian_without_stated_sign_is_asked_for_its_smallest_eigenvalue():
         x = gnjax.solve(op, np.ones(44), damping=0.1 - least, limits=limits)
         exact = np.linalg.solve(_matrix(op) + (0.1 - least) * np.eye(44), np.ones(44))
         assert np.linalg.norm(x.value - exact) <= x.error < 1e-6
+
+
+def test_evidence_is_asked_for_by_limits():
+    """A trace of a network whose rounding nobody measured has an unknown error."""
+    for asked in ("log", "inverse"):
+        trace = gnjax.trace_of(
+            asked, _gauss_newton(), damping=1.0, limits=gnjax.Limits(evidence="none")
+        )
+        assert trace.certificate.kind == "unknown"
 
 
 def _metrics():
