@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
+from scipy.sparse.csgraph import connected_components
 
 PRIME = 2147483579
 """q, the largest prime below 2^31 for which (q - 1) / 2 is a prime as well.
@@ -143,7 +144,8 @@ def rank(matrix: np.ndarray) -> int:
     remaining, rank_so_far = matrix, 0
     while remaining.size:
         block, remaining = remaining[:, :_BLOCK], remaining[:, _BLOCK:]
-        pivot_rows, pivot_columns = _pivots(block)
+        (pivots,) = _pivots(block[None])
+        pivot_rows, pivot_columns = pivots[pivots >= 0], np.flatnonzero(pivots >= 0)
         rank_so_far += len(pivot_rows)
         other_rows = np.delete(np.arange(len(block)), pivot_rows)
         if remaining.size and len(pivot_rows):
@@ -154,26 +156,42 @@ def rank(matrix: np.ndarray) -> int:
     return rank_so_far
 
 
-def _pivots(block: np.ndarray) -> tuple[list[int], list[int]]:
-    """The indices of r rows and of r columns whose matrix is invertible, for a block of rank r.
+def ranks(matrices: np.ndarray) -> np.ndarray:
+    """The ranks (n,) of n symmetric matrices of residues, (n, k, k), all at once.
 
-    They come from Gaussian elimination. Arithmetic is exact, so that a pivot need not be large.
+    What is zero in all of them splits them into blocks, as those of the tokens of a sample, whose
+    ranks are added.
     """
-    reduced, is_free = block.copy(), np.ones(len(block), bool)
-    pivot_rows: list[int] = []
-    pivot_columns: list[int] = []
-    for column in range(block.shape[1]):
-        candidates = np.flatnonzero((reduced[:, column] != 0) & is_free)
-        if not len(candidates):
-            continue
-        pivot = int(candidates[0])
-        pivot_rows.append(pivot)
-        pivot_columns.append(column)
-        is_free[pivot] = False
-        row = reduced[pivot] * inverses(reduced[pivot, column]) % PRIME  # with 1 as its pivot
-        factors = np.where(is_free, reduced[:, column], 0)
-        reduced = (reduced - factors[:, None] * row[None]) % PRIME  # zeros below the pivot
-    return pivot_rows, pivot_columns
+    count, labels = connected_components((matrices != 0).any(axis=0))
+    total = np.zeros(len(matrices), int)
+    for label in range(count):
+        indices = np.flatnonzero(labels == label)
+        block = matrices[:, indices[:, None], indices[None]]
+        if len(indices) > _BLOCK:
+            total += [rank(matrix) for matrix in block]
+        else:
+            total += (_pivots(block) >= 0).sum(axis=1)
+    return total
+
+
+def _pivots(blocks: np.ndarray) -> np.ndarray:
+    """The rows of the pivots (n, c) of n matrices (n, m, c), one for each column; -1 where none is.
+
+    They come from Gaussian elimination. The pivot rows and their columns make an invertible matrix,
+    as large as the rank. Arithmetic is exact, so that a pivot need not be large.
+    """
+    reduced, is_free = blocks.copy(), np.ones(blocks.shape[:2], bool)
+    every, pivots = np.arange(len(blocks)), np.full((len(blocks), blocks.shape[2]), -1)
+    for column in range(blocks.shape[2]):
+        candidates = (reduced[:, :, column] != 0) & is_free
+        exists, chosen = candidates.any(axis=1), candidates.argmax(axis=1)
+        pivots[:, column] = np.where(exists, chosen, -1)
+        is_free[every, chosen] &= ~exists
+        row = reduced[every, chosen]
+        row = row * inverses(row[:, column])[:, None] % PRIME  # with 1 as its pivot
+        factors = np.where(is_free & exists[:, None], reduced[:, :, column], 0)
+        reduced = (reduced - factors[:, :, None] * row[:, None]) % PRIME  # zeros below the pivot
+    return pivots
 
 
 def _inverse(matrix: np.ndarray) -> np.ndarray:

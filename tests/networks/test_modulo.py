@@ -160,6 +160,20 @@ def test_ranks_are_those_of_products_of_factors(m: int, n: int, rank: int, seed:
     assert modular.rank(padded) == min(m, n, rank)
 
 
+def test_ranks_of_many_matrices_are_those_of_each() -> None:
+    """Blocks of 1, 3 and 70 rows on the diagonal, each of the ranks 0 .. 2 or all."""
+    for size, blocks in ((1, 5), (3, 4), (70, 1)):
+        matrices = np.zeros((6, size * blocks, size * blocks), np.int64)
+        for i in range(6):
+            for b in range(blocks):
+                factor = modular.drawn(10 * i + b, size, (i + b) % 3 if i else size)
+                part = slice(b * size, (b + 1) * size)
+                matrices[i, part, part] = modular.product(factor, factor.T)
+        expected = [modular.rank(matrix) for matrix in matrices]
+        assert modular.ranks(matrices).tolist() == expected
+        assert expected[0] == size * blocks
+
+
 def test_products_and_inverses_are_those_of_whole_numbers() -> None:
     a, b = modular.drawn(0, 5, 7), modular.drawn(1, 7, 4)
     expected = [

@@ -36,10 +36,16 @@ class Number:
     """An array of numbers in exact arithmetic, beside their values as the network computes them.
 
     What depends on the vectors that J is multiplied with has residues only.
+
+    Attributes:
+      residues: modulo the prime; None for integers, booleans and random keys.
+      plain: the floating (or integer) values, where known.
+      masked: whether a mask may have put a number such as -1e9, which stands for -inf, among them.
     """
 
-    residues: np.ndarray | None  # modulo the prime; None for integers, booleans and random keys
-    plain: Any = None  # the floating (or integer) values, where known
+    residues: np.ndarray | None
+    plain: Any = None
+    masked: bool = False
 
     @property
     def known(self) -> np.ndarray:
@@ -97,7 +103,7 @@ class Followed:
         if key not in self.programs:
             arguments = jax.tree.unflatten(structure, shapes)
             self.programs[key] = jax.make_jaxpr(self.function)(*arguments)
-        (result,) = _evaluated(self.programs[key], flat)
+        (result,) = _evaluated(self.programs[key], [number(leaf) for leaf in flat])
         return result.known
 
 
@@ -134,8 +140,25 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     else:
         residues = _residues(eqn, numbers, values)
         plain = values or [None] * len(residues)
-        results = [Number(*pair) for pair in zip(residues, plain, strict=True)]
+        masked = _keeps_masks(eqn, operands, numbers)
+        results = [Number(*pair, masked) for pair in zip(residues, plain, strict=True)]
     return results if eqn.primitive.multiple_results else results[0]
+
+
+def _keeps_masks(eqn: Any, operands: Sequence[Any], numbers: Sequence[Number]) -> bool:
+    """Whether a mask may have put a number that stands for -inf among the results of an equation.
+
+    It is a constant of the equations (which comes as an operand that is no :class:`Number`), and is
+    chosen, added, or multiplied with zeros and ones.
+    """
+    name, masks = eqn.primitive.name, [False]
+    for operand, n in zip(operands, numbers, strict=True):
+        is_constant = not isinstance(operand, Number) and n.residues is not None
+        masks.append(n.masked or (is_constant and bool((np.asarray(n.plain) < _MASKED).any())))
+    if name == "mul":
+        others = [n.plain for n, is_mask in zip(numbers, masks[1:], strict=True) if not is_mask]
+        return any(masks) and all(p is not None and np.isin(p, (0, 1)).all() for p in others)
+    return any(masks) and (name in _MOVES or name in _KEEP_MASKS)
 
 
 def _check_decided(numbers: Sequence[Number]) -> None:
@@ -201,14 +224,18 @@ def _unknown(name: str, numbers: Sequence[Number], value: Any) -> np.ndarray:
     """Residues for the values of a function that no algebra describes, such as tanh.
 
     At the argument zero many functions have a simple value, as exp(0) = 1. There the residue of
-    ``value`` is taken, the function's floating value.
+    ``value`` is taken, the function's floating value. And exp(-1e9) is zero where a mask put -1e9
+    for -inf; its root is no number of any format.
     """
     unknowns = modular.unknowns(name, *(argument.known for argument in numbers))
     if name not in _KNOWN_AT_ZERO:
         return unknowns
     (argument,) = numbers
     at_zero = (argument.known == 0) & (argument.plain == 0)
-    return np.where(at_zero, modular.residues(np.asarray(value)), unknowns)
+    residues = np.where(at_zero, modular.residues(np.asarray(value)), unknowns)
+    if argument.masked and name in _ZERO_WHERE_MASKED:
+        return np.where(argument.plain < _MASKED, 0, residues)
+    return residues
 
 
 def _moved(eqn: Any, numbers: Sequence[Number]) -> list[np.ndarray]:
@@ -350,7 +377,8 @@ def _map(function: Callable[..., Any], *numbers: Number) -> Number:
     def of(arrays: Sequence[Any]) -> Any:
         return None if any(array is None for array in arrays) else function(*arrays)
 
-    return Number(of([n.residues for n in numbers]), of([n.plain for n in numbers]))
+    masked = any(n.masked for n in numbers)
+    return Number(of([n.residues for n in numbers]), of([n.plain for n in numbers]), masked)
 
 
 def _while(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
@@ -455,3 +483,7 @@ _KNOWN_AT_ZERO = frozenset(
     """)
 )
 """Functions whose values at zero are 0, 1/2 or 1, and exact in floating numbers."""
+_ZERO_WHERE_MASKED = ("exp", "exp2", "logistic")
+_KEEP_MASKS = ("add", "sub", "max", "min", "reduce_max", "convert_element_type")
+_MASKED = -9e3
+"""Masks put -inf, the least number of a format, -1e9 or -1e4, beside which scores are small."""

@@ -27,6 +27,7 @@ from gnjax.networks.network import (
     scatter,
 )
 from gnjax.networks.null_space.modulo import Followed, NotFollowedError, Number
+from gnjax.networks.null_space.seen_by_loss import FORMED, seen_by_loss
 from gnjax.networks.parameters import indices_of
 from gnjax.numerics import modular
 from gnjax.numerics.certificate import MEASURED, Error
@@ -36,9 +37,11 @@ from gnjax.numerics.rank_bound import RankBound, least
 ALGEBRA = Error(
     0.0,
     MEASURED,
-    reason="the rank of J modulo a prime, which cannot see a comparison that rounding turned",
+    reason="the rank of J modulo a prime, which cannot see a comparison that rounding turned, and "
+    "for which masks of -1e4 or less are -inf",
 )
 _LOOKED_FOR = 2  # the rank is looked for if at most so many times the rows of J are nonzero columns
+_QUICK = 1e6  # numbers on the way to all rows of J, up to which it is looked for in any case
 _WORK = 1e10  # multiplications, up to which J is formed modulo a prime and its rank found
 _LARGEST = 2e7  # numbers of a network and its values, up to which its equations are followed
 _ENTRIES = 2e6  # at most so many entries of the rows of J are formed at once
@@ -63,8 +66,10 @@ def entry_rank_bounds(net: Network, parts: Sequence[np.ndarray]) -> list[RankBou
     terms = _weighted_terms(net, net.rows)
     rows_of_a_term = net.rows // terms.shape[1]
     rows = min(_different_samples(net) * net.rows, np.count_nonzero(terms) * rows_of_a_term)
-    bounds = _bounds(net, lambda: iter((net,)), parts, rows)
-    if not _in_one_process(net) or _size(net) > _LARGEST:
+    quick = rows * _size(net) <= _QUICK
+    most_columns = math.inf if quick else _LOOKED_FOR * rows
+    bounds = _bounds(net, lambda: iter((net,)), parts, rows, most_columns)
+    if not _can_be_followed(net):
         return bounds
     return [_bound_by_rows(net, part, b) for part, b in zip(parts, bounds, strict=True)]
 
@@ -83,23 +88,30 @@ def _different_samples(net: Network) -> int:
 
 def rank_bound_of_batches(first: Network, batches: _Batches, rows: int) -> RankBound:
     """An upper bound on the rank of the Jacobian J (rows, p) where its samples come in batches."""
-    return _bounds(first, batches, [np.arange(first.parameters)], rows)[0]
+    return _bounds(first, batches, [np.arange(first.parameters)], rows, _LOOKED_FOR * rows)[0]
 
 
 def _bounds(
-    first: Network, batches: _Batches, parts: Sequence[np.ndarray], rows: int
+    first: Network,
+    batches: _Batches,
+    parts: Sequence[np.ndarray],
+    rows: int,
+    most_columns: float,
 ) -> list[RankBound]:
     """For each group of columns of J an upper bound on its rank.
 
     The bound is the number of columns, or of ``rows`` that are different and not zero, or the rank
     modulo a prime. That rank is computed for a group in which few columns are nonzero in floating
-    arithmetic: fewer than the bound by its shape, or so few that elimination modulo the prime takes
-    little work. ``first`` is the network at the first batch of samples.
+    arithmetic: fewer than the bound by its shape, or at most ``most_columns`` and so few that
+    elimination modulo the prime takes little work. With more columns than that J seldom has
+    dependent rows. ``first`` is the network at the first batch of samples.
     """
     bounds = [least(RankBound(len(part)), RankBound(rows)) for part in parts]
-    if not _in_one_process(first) or _size(first) > _LARGEST:
+    if not _can_be_followed(first):
         return bounds
-    most_columns = _LOOKED_FOR * rows
+    by_loss = _rows_seen_by_loss(first, batches, rows)
+    if by_loss < rows:
+        rows, bounds = by_loss, [least(bound, RankBound(by_loss, ALGEBRA)) for bound in bounds]
     seems_nonzero = _nonzero_columns(batches, parts, most_columns)
     counts = [int(np.count_nonzero(seems_nonzero[part])) for part in parts]
     searched = [  # the groups whose rank modulo the prime is computed
@@ -114,6 +126,16 @@ def _bounds(
     for i, rank in zip(searched, ranks, strict=True):
         bounds[i] = least(bounds[i], RankBound(rank, ALGEBRA))
     return bounds
+
+
+def _rows_seen_by_loss(first: Network, batches: _Batches, rows: int) -> int:
+    """The sum of the ranks of the output Hessians of a loss of the caller's; ``rows`` for others.
+
+    Only for these does the loss itself not tell the number of rows.
+    """
+    if first.target is None or not callable(first.target.loss) or rows * first.k > FORMED:
+        return rows
+    return min(rows, sum(int(seen_by_loss(net).ranks.sum()) for net in batches()))
 
 
 def _work(rows: int, columns: int) -> float:
@@ -172,51 +194,39 @@ def _sums_of_rows(first: Network, batches: _Batches, columns: np.ndarray, count:
 def _blocks_of_rows(first: Network, batches: _Batches) -> Iterator[np.ndarray]:
     """Yield the rows (.., p) of P dF/dtheta modulo the prime, some at a time.
 
-    F are the outputs of all samples, and P is the projection of :func:`_seen_by_the_loss`. Rows of
-    outputs whose term of the loss has the weight zero are left out.
+    F are the outputs of all samples, and P_i are those of :func:`seen_by_loss`. Rows of outputs
+    whose term of the loss has the weight zero are left out.
     """
     of_batch, of_samples = Followed(partial(_together, first)), Followed(partial(_apart, first))
     for net in batches():
         leaves, weighted = list(net.leaves), _weighted(net, net.k)  # a mask (n, k)
+        projections = seen_by_loss(net).projections
         # numbers that one row takes: its entries, or the values on the way to it
         width = max(net.parameters, net.written * (net.samples if net.coupled else 1))
         if net.coupled:
-            cotangents = _seen_by_the_loss(net, net.samples)[weighted.ravel()]
-            for u in np.array_split(cotangents, math.ceil(len(cotangents) * width / _ENTRIES)):
-                yield of_batch(leaves, net.x, Number(u))
+            samples, outputs = np.nonzero(weighted)
+            pieces = math.ceil(len(samples) * width / _ENTRIES)
+            for places in np.array_split(np.arange(len(samples)), pieces):
+                u = np.zeros((len(places), net.samples, net.k), np.int64)
+                i, j = samples[places], outputs[places]
+                u[np.arange(len(places)), i] = projections[i, j]
+                yield of_batch(leaves, net.x, Number(u.reshape(len(places), -1)))
             continue
         samples_at_once = max(1, int(_ENTRIES / (net.k * width)))
-        cotangents, start = Number(_seen_by_the_loss(net, 1)), 0
-        for x, seen_before in windows(net.x, samples_at_once):  # the last window may overlap
-            rows = of_samples(leaves, x, cotangents)[seen_before:]  # (n, k, p)
-            yield rows[weighted[start : start + len(rows)]]
-            start += len(rows)
-
-
-def _seen_by_the_loss(net: Network, samples: int) -> np.ndarray:
-    """A projection P (n k, n k) of the outputs f of n samples that does not change their losses.
-
-    For the cross-entropy P f are the logits minus their mean over the classes. The rows of
-    R^T dF/dtheta lie in the span of those of P dF/dtheta, whose rank bounds theirs. For any other
-    loss P is the identity. P is symmetric, and its entries are residues modulo the prime.
-    """
-    identity = np.eye(samples * net.k, dtype=np.int64)
-    if net.target is None or net.target.loss != "cross_entropy":
-        return identity
-    classes = net.shapes.shape[-1]
-    ones = np.ones((classes, classes), np.int64)
-    mean = modular.inverses(np.asarray(classes)) * np.kron(identity[::classes, ::classes], ones)
-    return (identity - mean) % modular.PRIME
+        for (x, at), seen_before in windows((net.x, np.arange(net.samples)), samples_at_once):
+            new = np.asarray(at)[seen_before:]  # the last window may overlap the one before
+            rows = of_samples(leaves, x, Number(projections[np.asarray(at)]))  # (n, k, p)
+            yield rows[seen_before:][weighted[new]]
 
 
 def _apart(net: Network, leaves: list[jax.Array], x: Any, u: jax.Array) -> jax.Array:
-    """u J_i (n, b, p) for u (b, k), where J_i (k, p) is the Jacobian of sample i of x by itself."""
+    """u_i J_i (n, b, p) for u (n, b, k), J_i (k, p) the Jacobian of sample i of x by itself."""
 
-    def of_sample(sample: Any) -> jax.Array:
+    def of_sample(sample: Any, rows: jax.Array) -> jax.Array:
         pullback = jax.vjp(partial(net.one, sample=sample), leaves)[1]
-        return jax.vmap(lambda row: gather(net, pullback(row)[0]))(u)
+        return jax.vmap(lambda row: gather(net, pullback(row)[0]))(rows)
 
-    return jax.vmap(of_sample)(x)
+    return jax.vmap(of_sample)(x, u)
 
 
 def _together(net: Network, leaves: list[jax.Array], x: Any, u: jax.Array) -> jax.Array:
@@ -226,19 +236,27 @@ def _together(net: Network, leaves: list[jax.Array], x: Any, u: jax.Array) -> ja
 
 
 def _exact_columns(first: Network, batches: _Batches) -> np.ndarray:
-    """A mask (p,) of the columns of J that are not zero modulo the prime, and so not zero.
+    """A mask (p,) of the columns of P dF/dtheta that are not zero modulo the prime.
 
-    The entry of u J modulo the prime, for a random u, is zero for a zero column, and for any other
-    with the chance 1 / prime. So the mask may lack a column with that chance, and never has one too
-    much. Rows of outputs whose weight in the loss is zero are left out.
+    The entry of u P dF/dtheta modulo the prime, for a random u, is zero for a zero column, and for
+    any other with the chance 1 / prime. So the mask may lack a column with that chance, and never
+    has one too much. P_i are those of :func:`seen_by_loss`, and rows of outputs whose weight in the
+    loss is zero are left out.
     """
     follow, nonzero = Followed(partial(_together, first)), np.zeros(first.parameters, bool)
     for net in batches():
-        samples = net.x, _weighted(net, net.k)
-        for (x, weighted), _ in windows(samples, _samples_at_once(net)):
-            u = modular.drawn(0, 1, weighted.size) * weighted.ravel()
+        projections, weighted = seen_by_loss(net).projections, _weighted(net, net.k)
+        for (x, at), _ in windows((net.x, np.arange(net.samples)), _samples_at_once(net)):
+            places = np.asarray(at)
+            random = modular.drawn(0, *weighted[places].shape) * weighted[places]  # (n, k)
+            u = modular.bilinear(_each_times, random, projections[places]).reshape(1, -1)
             nonzero |= follow(list(net.leaves), x, Number(u))[0] != 0
     return nonzero
+
+
+def _each_times(rows: np.ndarray, matrices: np.ndarray) -> np.ndarray:
+    """u_i P_i (n, k) for the rows u (n, k) and the matrices P (n, k, k)."""
+    return np.matmul(rows[:, None], matrices)[:, 0]
 
 
 def _nonzero_columns(batches: _Batches, parts: Sequence[np.ndarray], most: float) -> np.ndarray:
@@ -290,12 +308,17 @@ def _bound_by_rows(net: Network, columns: np.ndarray, bound: RankBound) -> RankB
 
 
 def _count(net: Network, nonzero: np.ndarray) -> int:
-    """How many rows of J have a weight and are not zero, at most ``net.rows`` of each sample.
+    """How many rows of J have a weight and are not zero, at most as many as the loss sees of each.
 
     ``nonzero`` is a mask (n k,) of the rows.
     """
     rows = nonzero.reshape(net.samples, net.k) & _weighted(net, net.k)
-    return int(np.minimum(rows.sum(axis=1), net.rows).sum())
+    return int(np.minimum(rows.sum(axis=1), seen_by_loss(net).ranks).sum())
+
+
+def _can_be_followed(net: Network) -> bool:
+    """Whether this process has the whole network, and it is small enough to be followed."""
+    return _in_one_process(net) and _size(net) <= _LARGEST
 
 
 def _size(net: Network) -> float:

@@ -1,0 +1,90 @@
+"""What a loss sees of the outputs of a network, modulo a prime.
+
+The rows of R_i^T J_i, where B_i = R_i R_i^T is the output Hessian of sample i, span what the rows
+of B_i J_i span. So the rank of R^T J is that of the rows P_i J_i with P_i = B_i, or with any other
+P_i that loses nothing of B_i. B_i is singular far out in a Huber loss, where a mask leaves out an
+output, and for every loss of probabilities that sum to one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.networks.forms.samples import windows
+from gnjax.networks.network import Network
+from gnjax.networks.null_space.modulo import Followed, NotFollowedError, Number
+from gnjax.networks.outputs.hessians import ByDerivative
+from gnjax.networks.outputs.targets import Target
+from gnjax.numerics import modular
+
+FORMED = 5e5  # entries of the B_i of all samples, up to which they are formed modulo the prime
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the loss sees of the outputs of n samples.
+
+    Attributes:
+      projections: P_i (n, k, k), symmetric matrices of residues.
+      ranks: (n,), what the rank of P_i is at most.
+    """
+
+    projections: np.ndarray
+    ranks: np.ndarray
+
+
+def seen_by_loss(net: Network) -> Seen:
+    """The P_i (n, k, k) of the loss at the outputs of a network, and their ranks.
+
+    They are the output Hessians of a loss of the caller's, if its equations and those of the
+    network can be followed. For the cross-entropy P_i f are the logits minus their mean over the
+    classes. Else P_i is the identity.
+    """
+    identity = np.eye(net.k, dtype=np.int64)
+    ranks = np.full(net.samples, net.rows)
+    target, shape = net.target, (net.samples, net.k, net.k)
+    if target is not None and callable(target.loss):
+        formed = net.once("seen by the loss", lambda: _of_callers(net, target))
+        return formed or Seen(np.broadcast_to(identity, shape), ranks)
+    if target is not None and target.loss == "cross_entropy":
+        classes = net.shapes.shape[-1]
+        ones = np.ones((classes, classes), np.int64)
+        mean = modular.inverses(np.asarray(classes)) * np.kron(identity[::classes, ::classes], ones)
+        identity = (identity - mean) % modular.PRIME
+    return Seen(np.broadcast_to(identity, shape), ranks)
+
+
+def _of_callers(net: Network, target: Target) -> Seen | None:
+    """The output Hessians B_i of a loss of the caller's; None if they are not to be had."""
+    if net.samples * net.k**2 > FORMED:
+        return None
+    follow = Followed(partial(_curvatures, net))
+    unit_vectors = Number(np.eye(net.k, dtype=np.int64))
+    samples_at_once = net.samples if net.coupled else max(1, int(FORMED / net.written))
+    try:
+        parts = [
+            follow(list(net.leaves), x, part, unit_vectors)[seen_before:]
+            for (x, part), seen_before in windows((net.x, target), samples_at_once)
+        ]
+    except (NotFollowedError, OverflowError):  # an equation has no residues, or a sum is too long
+        return None
+    hessians = np.concatenate(parts)
+    return Seen(hessians, modular.ranks(hessians))
+
+
+def _curvatures(
+    net: Network, leaves: list[jax.Array], x: jax.Array, target: Target, units: jax.Array
+) -> jax.Array:
+    """The output Hessians B_i (n, k, k) of some samples, times the rows u (b, k) of ``units``."""
+    outputs = net.outputs(leaves, x)
+    hessian = ByDerivative(target, outputs)
+
+    def along(u: jax.Array) -> jax.Array:
+        return hessian.apply(jnp.broadcast_to(u[None], outputs.shape))
+
+    return jax.vmap(along, out_axes=1)(units)
