@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 import scipy.stats
@@ -19,7 +18,6 @@ from sweeps.claims import (
     NotTestableError,
     Verdict,
     not_testable,
-    verdict,
 )
 from sweeps.rows import geometric_means, growth_exponent, points, where
 
@@ -146,7 +144,7 @@ def ratio(first: DataFrame, second: DataFrame, of: str = "kappa") -> Effect:
     kappa opens it.
     """
     seeds = np.intersect1d(first["seed"], second["seed"])
-    above, below = _logs(first, seeds, of), _logs(second, seeds, of)
+    above, below = (_by_seed(rows, seeds, of, np.log) for rows in (first, second))
     logs = mean(
         above[0] - below[0],
         lows=above[1] - below[2],
@@ -155,14 +153,24 @@ def ratio(first: DataFrame, second: DataFrame, of: str = "kappa") -> Effect:
     return logs.exponential()
 
 
-def _logs(rows: DataFrame, seeds: NDArray, of: str) -> tuple[NDArray, NDArray, NDArray]:
-    """The mean logarithms of the value, of its lower and of its upper end, for each seed."""
+def average(rows: DataFrame, of: str, *, geometric: bool = True) -> Effect:
+    """The mean over seeds of ``of``, geometric or not, with certified ends as :func:`ratio`."""
+    seeds = np.unique(rows["seed"])
+    value, low, high = _by_seed(rows, seeds, of, np.log if geometric else np.asarray)
+    found = mean(value, lows=low, highs=high)
+    return found.exponential() if geometric else found
+
+
+def _by_seed(
+    rows: DataFrame, seeds: NDArray, of: str, scale: Callable[[NDArray], NDArray]
+) -> tuple[NDArray, NDArray, NDArray]:
+    """The mean on a scale of the value, of its lower and of its upper end, for each seed."""
     ends = (of, f"{of}_low", f"{of}_high")
     names = ends if all(name in rows for name in ends) else (of, of, of)
     of_seeds = [where(rows, seed=seed) for seed in seeds]
     with np.errstate(divide="ignore"):
         value, low, high = (
-            np.array([np.log(each[name].to_numpy()).mean() for each in of_seeds]) for name in names
+            np.array([scale(each[name].to_numpy()).mean() for each in of_seeds]) for name in names
         )
     return value, low, high
 
@@ -354,29 +362,6 @@ def extreme(effects: Mapping[str, Effect], *, largest: bool) -> dict[str, Effect
     surest = "low" if largest else "high"
     label, effect = pick(wider.items(), key=lambda item: getattr(item[1], surest))
     return {label: replace(effect, low=pick(lows), high=pick(highs))}
-
-
-def bound_holds(
-    bounds: Sequence[str] = ("bound_convex", "bound_maximum"),
-    theorem: str = "the bound",
-    **wanted: object,
-) -> Callable[[DataFrame], Verdict]:
-    """A check that kappa_low <= first bound <= next bound, in the wanted rows with a bound."""
-
-    def check(frame: DataFrame) -> Verdict:
-        bounded = where(frame, **wanted, bound_applicable=True)
-        if bounded.empty:
-            return not_testable(f"no cell where {theorem} applies")
-        ends = {name: bounded[name].to_numpy() for name in (*bounds, "kappa_low")}
-        unknown = [name for name, end in ends.items() if np.isnan(end).any()]
-        if unknown:
-            return not_testable(f"a cell without a number for {', '.join(unknown)}")
-        ratios = ends[bounds[0]] / ends["kappa_low"]
-        ordered = all((ends[b] >= ends[a]).all() for a, b in pairwise(bounds))
-        text = f"smallest bound / kappa {ratios.min():.4f} over {len(ratios)} cells"
-        return verdict(bool(ratios.min() >= 1 and ordered), ratios.min(), text)
-
-    return check
 
 
 def crossovers(first: DataFrame, second: DataFrame, over: str, of: str) -> NDArray:

@@ -23,6 +23,7 @@ from sweeps.claims import (
     implied,
     not_testable,
 )
+from sweeps.comparisons import Bounded, Compare, Trend
 from sweeps.effects import crossovers
 from sweeps.rows import geometric_means, points
 
@@ -92,30 +93,27 @@ def _bounded(rows: Rows) -> Rows:
     return bounded
 
 
-def _bound_tightens(rows: Rows) -> Check:
-    def check(frame: DataFrame) -> Verdict:
-        bounded = _wide(_bounded(rows))(frame)
-        if bounded["width"].nunique() < 2:
-            return not_testable("fewer than 2 widths of at least n where Lemma 4 applies")
-        return effects.trend(bounded, "width", "m", rises=False, of="bound/kappa")
+def _bound_tightens(rows: Rows) -> Trend:
+    return Trend(
+        "bound/kappa",
+        "width",
+        "m",
+        rises=False,
+        prepare=_wide(_bounded(rows)),
+        missing="fewer than 2 widths of at least n where Lemma 4 applies",
+    )
 
-    return check
 
-
-def _tight(rows: Rows) -> Check:
+def _tight(rows: Rows) -> Compare:
     """Whether bound / kappa, a geometric mean over the seeds, is at most 2 at every m >= n."""
-
-    def check(frame: DataFrame) -> Verdict:
-        bounded = _wide(_bounded(rows))(frame)
-        if bounded.empty:
-            return not_testable("no width of at least n where Lemma 4 applies")
-        gaps = {
-            f"at m={width}": effects.geometric_mean(of_width["bound/kappa"].to_numpy())
-            for width, of_width in bounded.groupby("width")
-        }
-        return effects.decide(gaps, "bound / kappa", below=effects.TIGHT)
-
-    return check
+    return Compare(
+        "bound/kappa",
+        each="width",
+        below=effects.TIGHT,
+        name="bound / kappa",
+        prepare=_wide(_bounded(rows)),
+        missing="no width of at least n where Lemma 4 applies",
+    )
 
 
 def _more_predictive(rows: Rows) -> Check:
@@ -183,19 +181,22 @@ def _over_slopes(rows: DataFrame) -> str:
     return f"kappa over the slopes at m={rows['width'].iloc[0]}: {listed}"
 
 
-def _relu_helps(rows: Rows) -> Check:
-    def check(frame: DataFrame) -> Verdict:
-        relu, linear = (rows(frame)[rows(frame)["slope"] == slope] for slope in (RELU, LINEAR))
-        if relu.empty or linear.empty:
-            return not_testable("slopes 0 and 1 are not both in the table")
-        found = effects.compared(relu, linear, "width", "m")
-        decision = effects.decide(found, "kappa(ReLU) / kappa(linear)", below=1.0)
-        return replace(decision, text=f"{decision.text}; {_crossing(relu, linear)}")
+def _relu_helps(rows: Rows) -> Compare:
+    return Compare(
+        "kappa",
+        {"slope": RELU},
+        over={"slope": LINEAR},
+        each="width",
+        below=1.0,
+        name="kappa(ReLU) / kappa(linear)",
+        prepare=rows,
+        missing="slopes 0 and 1 are not both in the table",
+        beside=lambda both: f"; {_crossing(both)}",
+    )
 
-    return check
 
-
-def _crossing(relu: DataFrame, linear: DataFrame) -> str:
+def _crossing(rows: DataFrame) -> str:
+    relu, linear = (rows[rows["slope"] == slope] for slope in (RELU, LINEAR))
     found = crossovers(relu, linear, "width", "kappa")
     if not np.isfinite(found).all():
         never = np.isnan(found).sum()
@@ -333,7 +334,7 @@ CLAIMS = (
         "6",
         "kappa <= bound of Eq 11 in every cell, for either sign of alpha in Lambda",
         implied("Lemma 4"),
-        effects.bound_holds(("bound",), "Lemma 4", panel=ONE),
+        Bounded({"panel": ONE}, bounds=("bound",), theorem="Lemma 4"),
     ),
     *_readings(
         "6", _INCREASES, "kappa increases with m, for m >= n", _of_slope(_rises), elsewhere=False

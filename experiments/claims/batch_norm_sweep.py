@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from pandas import DataFrame
 
-from sweeps import effects
 from sweeps.claims import (
     AS_PRINTED,
     BEYOND,
@@ -17,12 +15,10 @@ from sweeps.claims import (
     Claim,
     Sentence,
     Verdict,
-    not_testable,
 )
 from sweeps.claims import verdict as decided
+from sweeps.comparisons import Compare, Prepare, Trend
 from sweeps.rows import geometric_means, points, where
-
-Rows = Callable[[DataFrame], DataFrame]
 
 PRINTED, PUBLISHED = "7", "7-published"  # on the text's data, and on those of the published code
 MODES = {
@@ -43,21 +39,18 @@ def narrow(frame: DataFrame) -> DataFrame:
     return frame[frame["width"] <= np.maximum(frame["inputs"], frame["outputs"])]
 
 
-def _lowers(
-    better: str, worse: str, rows: Rows, figure: str = PRINTED
-) -> Callable[[DataFrame], Verdict]:
+def _lowers(better: str, worse: str, rows: Prepare | None, figure: str = PRINTED) -> Compare:
     """Whether kappa is lower under one norm than another at every width that both have."""
-
-    def check(frame: DataFrame) -> Verdict:
-        low, high = _both(rows(where(frame, figure=figure)), better, worse)
-        if low.empty:
-            return not_testable(
-                f"no width at which kappa was computed with {better} and with {worse}"
-            )
-        found = effects.compared(low, high, "width", "m")
-        return effects.decide(found, f"kappa({better}) / kappa({worse})", below=1.0)
-
-    return check
+    return Compare(
+        "kappa",
+        {"figure": figure, "norm": better},
+        over={"norm": worse},
+        each="width",
+        below=1.0,
+        name=f"kappa({better}) / kappa({worse})",
+        prepare=rows,
+        missing=f"no width at which kappa was computed with {better} and with {worse}",
+    )
 
 
 def _both(frame: DataFrame, first: str, second: str) -> tuple[DataFrame, DataFrame]:
@@ -84,12 +77,9 @@ def _layer_norm(frame: DataFrame) -> Verdict:
     return replace(found, text=text)
 
 
-def _falls(norm: str) -> Callable[[DataFrame], Verdict]:
-    def check(frame: DataFrame) -> Verdict:
-        rows = wide(where(frame, figure=PRINTED, norm=norm))
-        return effects.trend(rows, "width", "m", rises=False)
-
-    return check
+def _falls(norm: str) -> Trend:
+    rows = {"figure": PRINTED, "norm": norm}
+    return Trend("kappa", "width", "m", rises=False, rows=rows, prepare=wide)
 
 
 def _ranks(frame: DataFrame) -> Verdict:
@@ -156,7 +146,7 @@ CLAIMS = (
         "7",
         "differentiating through the statistics lowers kappa",
         BEYOND,
-        _lowers("batch", "frozen", lambda frame: frame),
+        _lowers("batch", "frozen", None),
     ),
     Claim(
         "7",

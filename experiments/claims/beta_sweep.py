@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 from pandas import DataFrame
 
 from sweeps import effects
@@ -22,12 +21,14 @@ from sweeps.claims import (
     implied,
     not_testable,
 )
-from sweeps.effects import Effect, bound_holds
+from sweeps.comparisons import Bounded, Compare
+from sweeps.effects import Effect
 from sweeps.rows import geometric_means, where
 
 STRENGTHS = {CERTIFIED: ("1/H", "1/sqrt(H)"), AS_PRINTED: ("1/L", "1/sqrt(L)")}
 """The betas below 1: the published code divides by the hidden layers, the text by the matrices."""
 DIVISORS = {CERTIFIED: "H hidden layers", AS_PRINTED: "L matrices"}
+NO_TERMS = "no network of L > 1 where Eq 7 applies"
 _ONE_DRAW = (
     "From beta = 1/sqrt(H) to 1 nearly every term falls. Below that a skip changes a term by less"
     " than one draw of the weights does, and in either direction: with ten matrices, d = 196,"
@@ -73,59 +74,50 @@ def _where_they_differ(
     return rows[rows["depth"].isin(depths)], others[others["depth"].isin(depths)]
 
 
-def _every_term_falls(figure: str) -> Callable[[DataFrame], Verdict]:
+def _every_term_falls(figure: str) -> Compare:
     """Whether every term of Eq 7's sum is smaller than at the next smaller beta, for L > 1.
 
     Of each network the term counts that falls least, and of all steps the one where it does. Such a
     largest quotient is above 1 where terms change at random, too: it says nothing of their means.
     """
-
-    def check(frame: DataFrame) -> Verdict:
-        rows = _with_terms(where(frame, figure=figure))
-        if rows.empty:
-            return not_testable("no network of L > 1 where Eq 7 applies")
-        depths = np.unique(rows["depth"])
-        found = {
-            f"at L={depth}": effects.mean(_worst_logs(where(rows, depth=depth))) for depth in depths
-        }
-        worst = {name: effect.exponential() for name, effect in found.items()}
-        name = "largest term of a network over the same term at the next smaller beta"
-        decided = effects.decide(worst, name, below=1.0)
-        deepest = where(rows, depth=depths[-1]).sort_values("skip")
-        steps = ", ".join(
-            f"{np.exp(np.log(one['worst_term']).mean()):.3g} up to beta={beta}"
-            for beta, one in deepest.groupby("beta", sort=False)
-        )
-        return replace(decided, text=f"{decided.text}; by step, at L={depths[-1]}: {steps}")
-
-    return check
+    return Compare(
+        lambda network: network["worst_term"].max(),
+        {"figure": figure},
+        each="depth",
+        below=1.0,
+        name="largest term of a network over the same term at the next smaller beta",
+        prepare=_with_terms,
+        missing=NO_TERMS,
+        beside=_by_step,
+    )
 
 
-def _terms_fall_on_average(figure: str) -> Callable[[DataFrame], Verdict]:
+def _by_step(rows: DataFrame) -> str:
+    depth = rows["depth"].max()
+    deepest = where(rows, depth=depth).sort_values("skip")
+    steps = ", ".join(
+        f"{np.exp(np.log(one['worst_term']).mean()):.3g} up to beta={beta}"
+        for beta, one in deepest.groupby("beta", sort=False)
+    )
+    return f"; by step, at L={depth}: {steps}"
+
+
+def _terms_fall_on_average(figure: str) -> Compare:
     """Whether the term that falls least up to beta = 1 falls on average over the networks."""
-
-    def check(frame: DataFrame) -> Verdict:
-        rows = _with_terms(where(frame, figure=figure, beta="1"))
-        if rows.empty:
-            return not_testable("no network of L > 1 where Eq 7 applies")
-        found = {
-            f"at L={depth}": effects.geometric_mean(one["worst_term"].to_numpy())
-            for depth, one in rows.groupby("depth")
-        }
-        name = "largest quotient of a term at beta = 1 and at the next smaller beta"
-        return effects.decide(found, name, below=1.0)
-
-    return check
+    return Compare(
+        "worst_term",
+        {"figure": figure, "beta": "1"},
+        each="depth",
+        below=1.0,
+        name="largest quotient of a term at beta = 1 and at the next smaller beta",
+        prepare=_with_terms,
+        missing=NO_TERMS,
+    )
 
 
 def _with_terms(rows: DataFrame) -> DataFrame:
     """The networks of L > 1 whose terms are compared with those at the next smaller beta."""
     return rows[np.isfinite(rows["worst_term"]) & (rows["depth"] > 1)]
-
-
-def _worst_logs(rows: DataFrame) -> NDArray:
-    """For each seed the logarithm of the largest quotient over the betas."""
-    return np.array([np.log(one["worst_term"]).max() for _, one in rows.groupby("seed")])
 
 
 def _tight(figure: str) -> Callable[[DataFrame], Verdict]:
@@ -142,19 +134,18 @@ def _tight(figure: str) -> Callable[[DataFrame], Verdict]:
     return check
 
 
-def _bound_lower(figure: str, bound: str) -> Callable[[DataFrame], Verdict]:
+def _bound_lower(figure: str, bound: str) -> Compare:
     """Whether a bound of Eq 7 at beta = 1 lies below that at beta = 0, over the L > 1."""
-
-    def check(frame: DataFrame) -> Verdict:
-        one, none = (
-            where(_deep(frame, figure, beta), bound_applicable=True) for beta in ("1", "0")
-        )
-        if one.empty or none.empty:
-            return not_testable("no network of L > 1 where Eq 7 applies")
-        found = {"times that at beta=0": effects.ratio(one, none, bound)}
-        return effects.decide(found, "bound at beta=1 is", below=1.0)
-
-    return check
+    return Compare(
+        bound,
+        {"figure": figure, "beta": "1", "bound_applicable": True},
+        over={"beta": "0"},
+        at="times that at beta=0",
+        below=1.0,
+        name="bound at beta=1 is",
+        prepare=lambda rows: rows[rows["depth"] > 1],
+        missing=NO_TERMS,
+    )
 
 
 _SIZES = ("d/k", "m/d")
@@ -211,7 +202,7 @@ def _both_networks(figure: str, panel: str) -> Claim:
 
 def _bound(figure: str, panel: str) -> Claim:
     return Claim(
-        figure, "kappa <= first bound in every cell", implied("Eq 7"), bound_holds(figure=panel)
+        figure, "kappa <= first bound in every cell", implied("Eq 7"), Bounded({"figure": panel})
     )
 
 

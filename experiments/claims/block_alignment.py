@@ -15,12 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from pandas import DataFrame
-
-from sweeps import effects
-from sweeps.claims import BEYOND, Check, Claim, Source, Verdict, elsewhere, not_testable
-from sweeps.rows import where
+from sweeps.claims import BEYOND, Claim, Source, elsewhere
+from sweeps.comparisons import Compare
 
 FAILING, MATCHING = "arXiv 2602.00816", "arXiv 2510.09378"
 TITLES = {"gpt": "GPT", "mlp": "MLP"}
@@ -46,26 +42,21 @@ MECHANISMS = {
 }
 
 
-def _everywhere(panel: str, name: str, wanted: dict[str, object], **side: Any) -> Check:
+def _everywhere(panel: str, name: str, wanted: dict[str, object], **side: Any) -> Compare:
     """Whether the mean over the seeds lies on a side at every stop of the run."""
-
-    def check(frame: DataFrame) -> Verdict:
-        chosen = where(frame, panel=panel, **wanted)
-        if chosen.empty:
-            return not_testable("no such comparison in the table")
-        stops = np.unique(chosen["step"]).tolist()
-        found = {}
-        for stop in stops:
-            at = where(chosen, step=stop)
-            ends = {"lows": at["value_low"], "highs": at["value_high"]}
-            mean = effects.mean(at["value"], **ends)
-            found[f"after {stop} steps"] = mean
-        return effects.decide(found, name, **side)
-
-    return check
+    return Compare(
+        "value",
+        {"panel": panel, **wanted},
+        geometric=False,
+        each="step",
+        at="after {step} steps",
+        name=name,
+        missing="no such comparison in the table",
+        **side,
+    )
 
 
-def _claim(network: str, statement: str, source: Source, check: Check) -> Claim:
+def _claim(network: str, statement: str, source: Source, check: Compare) -> Claim:
     """A claim of a paper, which is about transformers, and the same question about an MLP."""
     words = f"{TITLES[network]}: {statement}"
     own = source if network == "gpt" else BEYOND

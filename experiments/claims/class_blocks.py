@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +9,7 @@ from pandas import DataFrame
 
 from sweeps import effects
 from sweeps.claims import BEYOND, Claim, Verdict, elsewhere, not_testable
+from sweeps.comparisons import Compare
 from sweeps.effects import Effect
 from sweeps.rows import growth_exponent, where
 
@@ -17,8 +17,8 @@ PAPER = "arXiv 2402.19449"
 DESCENT, ADAM, START = "gradient descent", "Adam", "start"
 
 
-def _rows(frame: DataFrame, network: str, stage: str, part: str = "class") -> DataFrame:
-    return where(frame, network=network, stage=stage, part=part)
+def _rows(frame: DataFrame, network: str, stage: str) -> DataFrame:
+    return where(frame, network=network, stage=stage, part="class")
 
 
 def _exponents(rows: DataFrame, of: str) -> np.ndarray:
@@ -27,18 +27,17 @@ def _exponents(rows: DataFrame, of: str) -> np.ndarray:
     return np.array([growth_exponent(curve[:, 0], curve[:, 1]) for curve in curves])
 
 
-def _grows(stage: str, networks: tuple[str, ...], part: str = "class") -> Callable:
-    def check(frame: DataFrame) -> Verdict:
-        found = {}
-        for network in networks:
-            rows = _rows(frame, network, stage, part)
-            if rows.empty or len(np.unique(rows["rank"])) < 2:
-                return not_testable("fewer than 2 blocks")
-            exponents = _exponents(rows, "trace")
-            found[f"({network})"] = effects.mean(exponents)
-        return effects.decide(found, "trace goes like frequency to the power", above=0.0)
-
-    return check
+def _grows(stage: str, network: str, part: str = "class") -> Compare:
+    return Compare(
+        "trace",
+        {"network": network, "stage": stage, "part": part},
+        along="frequency",
+        each="network",
+        at="({network})",
+        above=0.0,
+        name="trace goes like frequency to the power",
+        missing="fewer than 2 blocks",
+    )
 
 
 def _more_than_at_the_start(frame: DataFrame) -> Verdict:
@@ -51,15 +50,6 @@ def _more_than_at_the_start(frame: DataFrame) -> Verdict:
         gained = _exponents(after, "trace") - _exponents(start, "trace")
         found[f"({network})"] = effects.mean(gained)
     return effects.decide(found, "the exponent of the trace rises by", above=0.0)
-
-
-def _loss(frame: DataFrame) -> Verdict:
-    """Whether rare classes keep the larger loss: the loss of a class falls with its frequency."""
-    rows = _rows(frame, "gpt", DESCENT)
-    if rows.empty or len(np.unique(rows["rank"])) < 2:
-        return not_testable("fewer than 2 classes")
-    found = {"": effects.mean(_exponents(rows, "loss"))}
-    return effects.decide(found, "loss of a class goes like frequency to the power", below=0.0)
 
 
 def _adam(frame: DataFrame) -> Verdict:
@@ -83,13 +73,13 @@ CLAIMS = (
         "T4",
         "along gradient descent the block of a class grows with its frequency in a linear model",
         elsewhere(f"{PAPER}, abstract and Section 3, of a linear model with cross-entropy"),
-        _grows(DESCENT, ("linear",)),
+        _grows(DESCENT, "linear"),
     ),
     Claim(
         "T4",
         "so it does in the output layer of a GPT",
         BEYOND,
-        _grows(DESCENT, ("gpt",)),
+        _grows(DESCENT, "gpt"),
     ),
     Claim(
         "T4",
@@ -102,13 +92,20 @@ CLAIMS = (
         "the row of a character in the table of embeddings has a block that grows with its"
         " frequency, at the start already",
         BEYOND,
-        _grows(START, ("gpt",), "token"),
+        _grows(START, "gpt", "token"),
     ),
     Claim(
         "T4",
         "after gradient descent rare classes have the larger loss",
         elsewhere(f'{PAPER}, abstract, "the loss of infrequent words decreases more slowly"'),
-        _loss,
+        Compare(
+            "loss",
+            {"network": "gpt", "stage": DESCENT, "part": "class"},
+            along="frequency",
+            below=0.0,
+            name="loss of a class goes like frequency to the power",
+            missing="fewer than 2 classes",
+        ),
     ),
     Claim(
         "T4",

@@ -27,7 +27,8 @@ from sweeps.claims import (
     implied,
     not_testable,
 )
-from sweeps.effects import Effect, bound_holds, decide, mean
+from sweeps.comparisons import Bounded
+from sweeps.effects import Effect, decide, mean
 from sweeps.rows import growth_exponent
 
 EXACT, HALF, WHITENED = "raw", "raw, Sigma/2 for the root", "whitened"
@@ -295,7 +296,7 @@ def _bounded(frame: DataFrame) -> Verdict:
     """Lemma 2's bound, where the root is the right one."""
     rows = _of(frame, "8-line")
     rows = rows[(rows["protocol"] != HALF) & np.isfinite(rows["bound"])]
-    return bound_holds(("bound",), "Lemma 2")(rows.assign(bound_applicable=True))
+    return Bounded(bounds=("bound",), theorem="Lemma 2")(rows.assign(bound_applicable=True))
 
 
 CLAIMS = (

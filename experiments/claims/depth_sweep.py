@@ -19,6 +19,7 @@ from sweeps.claims import (
     SOME,
     UNDECIDED,
     Claim,
+    NotTestableError,
     Sentence,
     Verdict,
     at_most,
@@ -26,7 +27,7 @@ from sweeps.claims import (
     not_testable,
 )
 from sweeps.claims import verdict as decided
-from sweeps.effects import bound_holds
+from sweeps.comparisons import Bounded, Compare
 from sweeps.rows import (
     exponential_fit,
     geometric_means,
@@ -108,21 +109,29 @@ def _square_share(depths: NDArray, kappa: NDArray) -> float:
     return float(square * grown / (square * grown + linear * straight))
 
 
-def _power_of_two(of: str, figure: str) -> Callable[[DataFrame], Verdict]:
+def _power_of_two(of: str, figure: str) -> Compare:
     """Whether the exponent of kappa over L, or over L - 1 hidden layers, is near 2 at each width.
 
     Near means nearer to 2 than to 1 and to 3: between 1.5 and 2.5.
     """
+    return Compare(
+        "kappa",
+        {"figure": figure},
+        along=of,
+        each="width",
+        above=LOW,
+        below=HIGH,
+        name=f"kappa goes like {_AXES[of]} to the power",
+        prepare=_with_hidden_layers,
+    )
 
-    def check(frame: DataFrame) -> Verdict:
-        rows = _of(frame, figure).assign(hidden=lambda all_: all_["depth"] - 1)
-        by_width = list(rows[rows["hidden"] > 0].groupby("width"))
-        if rows["depth"].nunique() < 3:
-            return not_testable("fewer than 3 depths")
-        found = {f"at m={m}": effects.exponent(some, of) for m, some in by_width}
-        return effects.between(found, f"kappa goes like {_AXES[of]} to the power", LOW, HIGH)
 
-    return check
+def _with_hidden_layers(rows: DataFrame) -> DataFrame:
+    if rows["depth"].nunique() < 3:
+        msg = "fewer than 3 depths"
+        raise NotTestableError(msg)
+    rows = rows.assign(hidden=rows["depth"] - 1)
+    return rows[rows["hidden"] > 0]
 
 
 _AXES = {"depth": "the number of matrices L", "hidden": "the number of hidden layers L - 1"}
@@ -224,16 +233,10 @@ def _maximum_loosens(frame: DataFrame) -> Verdict:
     return effects.decide(found, name, above=1.0)
 
 
-def _more_pronounced(frame: DataFrame) -> Verdict:
-    """Whether maximum / convex bound is larger at every L > 2 than at L = 2, one hidden layer."""
-    rows = _bounded(frame, "3")
+def _apart(rows: DataFrame) -> DataFrame:
+    """The networks with hidden layers, with maximum / convex bound."""
     rows = rows.assign(apart=rows["bound_maximum"] / rows["bound_convex"])
-    one = rows[rows["depth"] == 2]
-    deeper = list(rows[rows["depth"] > 2].groupby("depth"))
-    if one.empty or not deeper:
-        return not_testable("no networks of one and of more hidden layers")
-    found = {f"at L={depth}": effects.ratio(many, one, "apart") for depth, many in deeper}
-    return effects.decide(found, "maximum / convex bound, over that at L=2,", above=1.0)
+    return rows[rows["depth"] > 1]
 
 
 def _vacuous(frame: DataFrame) -> Verdict:
@@ -244,15 +247,6 @@ def _vacuous(frame: DataFrame) -> Verdict:
     depths, means = geometric_means(bounded, "depth", "maximum_gap")
     text = f"maximum / kappa {points('L', depths, means)}"
     return decided(bool(means.min() > VACUOUS), means.min(), text)
-
-
-def _loose(frame: DataFrame) -> Verdict:
-    """Whether at L = 2 the maximum bound is on average above what counts as tight."""
-    bounded = _bounded(frame, "3").query("depth == 2")
-    if bounded.empty:
-        return not_testable("no L = 2 where Lemma 2 applies")
-    found = {"at L=2": effects.geometric_mean(bounded["maximum_gap"])}
-    return effects.decide(found, "maximum / kappa", above=effects.TIGHT)
 
 
 _SIZES = ("d/k", "m/d")
@@ -270,7 +264,7 @@ _QUADRATICALLY = Sentence(
 
 CLAIMS = (
     Claim(
-        "2a", "kappa <= convex bound in every cell", implied("Lemma 2"), bound_holds(figure="2a")
+        "2a", "kappa <= convex bound in every cell", implied("Lemma 2"), Bounded({"figure": "2a"})
     ),
     Claim(
         "2a",
@@ -340,7 +334,7 @@ CLAIMS = (
         _improves_with_depth,
         panel=(("figure", "2b-right"),),
     ),
-    Claim("3", "kappa <= convex <= maximum", implied("Lemma 2"), bound_holds(figure="3")),
+    Claim("3", "kappa <= convex <= maximum", implied("Lemma 2"), Bounded({"figure": "3"})),
     Claim(
         "3",
         "with one hidden layer the maximum bound exceeds twice kappa, so that it is not tight",
@@ -350,7 +344,15 @@ CLAIMS = (
             "a more naive bound where we take the maximum of both terms is instead too loose",
             _SIZES,
         ),
-        _loose,
+        Compare(
+            "maximum_gap",
+            {"depth": 2},
+            above=effects.TIGHT,
+            at="at L=2",
+            name="maximum / kappa",
+            prepare=lambda rows: _bounded(rows, "3"),
+            missing="no L = 2 where Lemma 2 applies",
+        ),
         panel=_MANY,
     ),
     Claim(
@@ -362,7 +364,16 @@ CLAIMS = (
             "the significance of the convex combination becomes even more pronounced",
             _SIZES,
         ),
-        _more_pronounced,
+        Compare(
+            "apart",
+            {"figure": "3", "bound_applicable": True},
+            over={"depth": 2},
+            each="depth",
+            above=1.0,
+            name="maximum / convex bound, over that at L=2,",
+            prepare=_apart,
+            missing="no networks of one and of more hidden layers",
+        ),
         panel=_MANY,
     ),
     Claim(

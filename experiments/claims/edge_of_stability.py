@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from pandas import DataFrame, Series
 
 from sweeps import effects
-from sweeps.claims import BEYOND, Claim, Verdict, elsewhere, not_testable
+from sweeps.claims import BEYOND, Claim, NotTestableError, Verdict, elsewhere, not_testable
+from sweeps.comparisons import Compare, Prepare
 from sweeps.effects import Effect
 from sweeps.rows import where
 
@@ -19,13 +20,12 @@ ADAM_PAPER = "arXiv 2207.14484"
 WARMUP_PAPER = "arXiv 2406.09405"
 NEAR = 1.1  # "at" the threshold, a number of our own
 REACHED = 0.95  # a run is at the edge from this share of the threshold on
-UNFINISHED = "a run without a known sharpness in its last quarter"
 MECHANISMS = {
     "gpt": "at rates 0.01 and 0.03 it ends within a tenth; at 0.1 the network does not train: the"
     " loss stays above 1.4, from 3.4, and ends at 0.07 to 0.11 with warm-up. Rounding decides what"
     " these runs do, so that their number changes from machine to machine"
 }
-Rows = Callable[[DataFrame], NDArray]
+Number = Callable[[DataFrame], float]
 
 
 def _constant(frame: DataFrame, network: str, optimizer: str) -> dict[float, DataFrame]:
@@ -40,83 +40,68 @@ def _quarter(run: DataFrame, number: int) -> DataFrame:
     return run[(place > number - 1) & (place <= number)]
 
 
-def _whole(runs: dict[float, DataFrame]) -> bool:
-    """Whether there are runs, and each has a known sharpness in its last quarter."""
-    each = [run for rows in runs.values() for _, run in rows.groupby("seed")]
-    return bool(each) and all(np.isfinite(_quarter(run, 4)["preconditioned"]).any() for run in each)
+def _finished(rows: DataFrame) -> DataFrame:
+    """The runs, if there are any and each has a known sharpness in its last quarter."""
+    runs = [run for _, run in rows.groupby(["rate", "seed"])]
+    known = [np.isfinite(_quarter(run, 4)["preconditioned"]).any() for run in runs]
+    if not runs or not all(known):
+        msg = "a run without a known sharpness in its last quarter"
+        raise NotTestableError(msg)
+    return rows
 
 
-def _logs(rows: DataFrame, of: Rows) -> NDArray:
+def _from_below(rows: DataFrame) -> DataFrame:
+    """The finished runs, if the sharpness of all of them starts below the threshold."""
+    first = where(_finished(rows), step=1)
+    if not (first["preconditioned"] < first["threshold"]).all():
+        msg = "a sharpness that starts above 2 / rate"
+        raise NotTestableError(msg)
+    return rows
+
+
+def _logs(rows: DataFrame, of: Number) -> NDArray:
     """The logarithm of ``of(run)`` for the run of each seed."""
     return np.log([float(of(run)) for _, run in rows.groupby("seed")])
 
 
-def _per_rate(runs: dict[float, DataFrame], of: Rows) -> dict[str, Effect]:
-    """The geometric mean over the seeds of ``of(run)``, at every rate."""
-    return {
-        f"at rate {rate:g}": effects.mean(_logs(rows, of)).exponential()
-        for rate, rows in runs.items()
-    }
-
-
-def _geometric(values: Series) -> NDArray:
+def _geometric(values: Series) -> float:
     """The geometric mean of the values that are known."""
-    return np.exp(np.log(values[np.isfinite(values)].to_numpy()).mean())
+    return float(np.exp(np.log(values[np.isfinite(values)].to_numpy()).mean()))
 
 
-def _late(run: DataFrame) -> NDArray:
+def _late(run: DataFrame) -> float:
     """Preconditioned sharpness over its threshold, a geometric mean over the last quarter."""
     last = _quarter(run, 4)
     return _geometric(last["preconditioned"] / last["final_threshold"])
 
 
-def _distance(run: DataFrame) -> NDArray:
+def _distance(run: DataFrame) -> float:
     ratio = _late(run)
-    return np.maximum(ratio, 1 / ratio)
+    return max(ratio, 1 / ratio)
 
 
-def _starts_below(runs: dict[float, DataFrame]) -> bool:
-    firsts = [where(rows, step=1) for rows in runs.values()]
-    return all((first["preconditioned"] < first["threshold"]).all() for first in firsts)
+def _at_every_rate(
+    of: Number,
+    name: str,
+    network: str = "mlp",
+    optimizer: str = "gradient descent",
+    prepare: Prepare = _finished,
+    **side: Any,
+) -> Compare:
+    """Whether a number of the run of each seed lies on a side at every rate, without warm-up."""
+    rows = {"network": network, "optimizer": optimizer, "warmup": 0}
+    return Compare(of, rows, each="rate", name=name, prepare=prepare, **side)
 
 
-def _rises(frame: DataFrame) -> Verdict:
-    runs = _constant(frame, "mlp", "gradient descent")
-    if not _whole(runs):
-        return not_testable(UNFINISHED)
-    if not _starts_below(runs):
-        return not_testable("a sharpness that starts above 2 / rate")
-    found = _per_rate(
-        runs, lambda run: _geometric(_quarter(run, 4)["sharpness"]) / run["sharpness"].iloc[0]
-    )
-    return effects.decide(found, "last quarter over the first step", above=1.0)
+def _rise(run: DataFrame) -> float:
+    return _geometric(_quarter(run, 4)["sharpness"]) / run["sharpness"].iloc[0]
 
 
-def _hovers(network: str, optimizer: str, of: Rows, **side: Any) -> Callable:
-    limit = "2 / rate" if optimizer == "gradient descent" else "38 / rate"
-    words = "over" if "above" in side else "apart from"
-
-    def check(frame: DataFrame) -> Verdict:
-        runs = _constant(frame, network, optimizer)
-        if not _whole(runs):
-            return not_testable(UNFINISHED)
-        return effects.decide(_per_rate(runs, of), f"factor {words} {limit}", **side)
-
-    return check
+def _late_fall_of_the_loss(run: DataFrame) -> float:
+    return _geometric(_quarter(run, 4)["loss"]) / _geometric(_quarter(run, 3)["loss"])
 
 
-def _loss_falls(frame: DataFrame) -> Verdict:
-    runs = _constant(frame, "mlp", "gradient descent")
-    if not _whole(runs):
-        return not_testable(UNFINISHED)
-    found = _per_rate(
-        runs,
-        lambda run: _geometric(_quarter(run, 4)["loss"]) / _geometric(_quarter(run, 3)["loss"]),
-    )
-    return effects.decide(found, "loss of the last quarter over the third", below=1.0)
-
-
-def _advance(run: DataFrame) -> NDArray:
+def _advance(run: DataFrame) -> float:
     """The largest sharpness after the run has reached the edge, over the sharpness when it did.
 
     It is nan for a run that never reaches the edge. Adam's first step may lie beyond the edge, so
@@ -127,9 +112,9 @@ def _advance(run: DataFrame) -> NDArray:
     first = low[-1] + 1 if len(low) else 0
     at = first + np.flatnonzero(ratio[first:] >= REACHED)
     if not len(at):
-        return np.array(np.nan)
+        return np.nan
     sharpness = run["sharpness"].to_numpy()
-    return np.nanmax(sharpness[at[0] :]) / sharpness[at[0]]
+    return float(np.nanmax(sharpness[at[0] :]) / sharpness[at[0]])
 
 
 def _advances(frame: DataFrame) -> Verdict:
@@ -164,7 +149,7 @@ def _pairs(frame: DataFrame) -> dict[float, tuple[DataFrame, DataFrame]]:
 def _gain(warm: DataFrame, cold: DataFrame) -> NDArray:
     """log (loss without warm-up / loss with it) in the last quarter, for each seed."""
 
-    def late(run: DataFrame) -> NDArray:
+    def late(run: DataFrame) -> float:
         return _geometric(_quarter(run, 4)["loss"])
 
     return _logs(cold, late) - _logs(warm, late)
@@ -188,33 +173,42 @@ def _more_at_larger_rates(frame: DataFrame) -> Verdict:
     return effects.decide(found, "the loss's ratio without and with warm-up,", above=1.0)
 
 
-def _first_step(warm: bool, **side: Any) -> Callable:
-    def check(frame: DataFrame) -> Verdict:
-        pairs = _pairs(frame)
-        if not pairs:
-            return not_testable("no runs with warm-up")
-        runs = {rate: pair[0] if warm else pair[1] for rate, pair in pairs.items()}
-        found = _per_rate(
-            runs, lambda run: run["preconditioned"].iloc[0] / run["threshold"].iloc[0]
-        )
-        return effects.decide(found, "preconditioned sharpness over its threshold", **side)
+def _of_gpt(of: Number, name: str, prepare: Prepare, **side: Any) -> Compare:
+    rows = {"network": "gpt", "optimizer": "Adam"}
+    return Compare(of, rows, each="rate", name=name, prepare=prepare, **side)
 
-    return check
+
+def _first_step(run: DataFrame) -> float:
+    return run["preconditioned"].iloc[0] / run["threshold"].iloc[0]
+
+
+def _warm(rows: DataFrame) -> DataFrame:
+    """The runs with the longest warm-up."""
+    if not rows["warmup"].any():
+        msg = "no runs with warm-up"
+        raise NotTestableError(msg)
+    return where(rows, warmup=rows["warmup"].max())
+
+
+def _cold(rows: DataFrame) -> DataFrame:
+    """The runs without warm-up, if others have one."""
+    return rows[rows["warmup"] == 0] if len(_warm(rows)) else rows
 
 
 def _at_its_end(warm: DataFrame) -> DataFrame:
     return warm[warm["step"] == warm["warmup"]]
 
 
-def _falls(frame: DataFrame) -> Verdict:
-    runs = {rate: warm for rate, (warm, _) in _pairs(frame).items()}
-    if not runs or not all(len(_at_its_end(warm)) for warm in runs.values()):
-        return not_testable("no rows where a warm-up ends")
-    found = _per_rate(
-        runs,
-        lambda run: _at_its_end(run)["preconditioned"].iloc[0] / run["preconditioned"].iloc[0],
-    )
-    return effects.decide(found, "end of the warm-up over the first step", below=1.0)
+def _to_its_end(rows: DataFrame) -> DataFrame:
+    """The runs with the longest warm-up, if every rate has a row where it ends."""
+    if not rows["warmup"].any() or set(_at_its_end(_warm(rows))["rate"]) != set(rows["rate"]):
+        msg = "no rows where a warm-up ends"
+        raise NotTestableError(msg)
+    return _warm(rows)
+
+
+def _fall(run: DataFrame) -> float:
+    return _at_its_end(run)["preconditioned"].iloc[0] / run["preconditioned"].iloc[0]
 
 
 def _lower_than_without(frame: DataFrame) -> Verdict:
@@ -234,32 +228,34 @@ CLAIMS = (
         "T5",
         "MLP, gradient descent: the sharpness rises",
         elsewhere(f'{DESCENT_PAPER}, Section 1, below 2 / rate it "tends to continually rise"'),
-        _rises,
+        _at_every_rate(_rise, "last quarter over the first step", prepare=_from_below, above=1.0),
     ),
     Claim(
         "T5",
         "MLP, gradient descent: the sharpness ends at 2 / rate, within a tenth",
         elsewhere(f'{DESCENT_PAPER}, abstract, "hovers just above"; the tenth is ours'),
-        _hovers("mlp", "gradient descent", _distance, below=NEAR),
+        _at_every_rate(_distance, "factor apart from 2 / rate", below=NEAR),
     ),
     Claim(
         "T5",
         "MLP, gradient descent: just above it, on average",
         elsewhere(f'{DESCENT_PAPER}, abstract, "hovers just above the value 2/(step size)"'),
-        _hovers("mlp", "gradient descent", _late, above=1.0),
+        _at_every_rate(_late, "factor over 2 / rate", above=1.0),
     ),
     Claim(
         "T5",
         "MLP, gradient descent: the loss goes on falling there over many steps",
         elsewhere(f'{DESCENT_PAPER}, abstract, "consistently decreases over long timescales"'),
-        _loss_falls,
+        _at_every_rate(
+            _late_fall_of_the_loss, "loss of the last quarter over the third", below=1.0
+        ),
     ),
     *(
         Claim(
             "T5",
             f"{title}, Adam: the preconditioned sharpness ends at 38 / rate, within a tenth",
             elsewhere(f'{ADAM_PAPER}, abstract, "typically equilibrates"; the tenth is ours'),
-            _hovers(network, "Adam", _distance, below=NEAR),
+            _at_every_rate(_distance, "factor apart from 38 / rate", network, "Adam", below=NEAR),
             mechanism=MECHANISMS.get(network, ""),
         )
         for network, title in (("mlp", "MLP"), ("gpt", "GPT"))
@@ -274,13 +270,13 @@ CLAIMS = (
         "T5",
         "GPT, Adam at a constant rate: the first step ends beyond the threshold",
         BEYOND,
-        _first_step(warm=False, above=1.0),
+        _of_gpt(_first_step, "preconditioned sharpness over its threshold", _cold, above=1.0),
     ),
     Claim(
         "T5",
         "GPT, Adam with warm-up: the first step ends below the threshold of its smaller rate",
         BEYOND,
-        _first_step(warm=True, below=1.0),
+        _of_gpt(_first_step, "preconditioned sharpness over its threshold", _warm, below=1.0),
     ),
     Claim(
         "T5",
@@ -288,7 +284,7 @@ CLAIMS = (
         elsewhere(
             f'{WARMUP_PAPER}, abstract, "forcing the network to more well-conditioned areas"'
         ),
-        _falls,
+        _of_gpt(_fall, "end of the warm-up over the first step", _to_its_end, below=1.0),
     ),
     Claim(
         "T5",

@@ -23,6 +23,7 @@ from sweeps.claims import (
     Verdict,
     not_testable,
 )
+from sweeps.comparisons import Compare, Prepare
 from sweeps.effects import decide, ratio
 from sweeps.rows import geometric_means
 
@@ -53,15 +54,20 @@ def _at_every_rate(verdict: Verdict, rows: DataFrame, frame: DataFrame, run: str
     return not_testable(f"not computed yet at rates of {listed}; {verdict.text}")
 
 
-def _over_unpruned(rows: DataFrame, of: str, name: str, *, from_one_seed: bool = True) -> Verdict:
+def _over_unpruned(
+    of: str, name: str, prepare: Prepare | None = None, *, from_one_seed: bool = False
+) -> Compare:
     """Whether ``of`` of every pruned network is larger than that of the unpruned one."""
-    whole, pruned = rows[rows["pruned"] == 0], rows[rows["pruned"] > 0]
-    if whole.empty or pruned.empty:
-        return not_testable("no pruned and no unpruned network of this run is computed yet")
-    by_rate = pruned.groupby("pruned")
-    found = {f"at rate={rate:g}": ratio(some, whole, of) for rate, some in by_rate}
-    name = f"{name} over that of the unpruned network:"
-    return decide(found, name, above=1, from_one_seed=from_one_seed)
+    return Compare(
+        of,
+        over={"pruned": 0.0},
+        each="pruned",
+        above=1,
+        name=f"{name} over that of the unpruned network:",
+        from_one_seed=from_one_seed,
+        prepare=prepare,
+        missing="no pruned and no unpruned network of this run is computed yet",
+    )
 
 
 def _at_start(run: str, of: str) -> Check:
@@ -69,7 +75,7 @@ def _at_start(run: str, of: str) -> Check:
 
     def check(frame: DataFrame) -> Verdict:
         rows = _kappas(frame, run, of, trained=False)
-        verdict = _over_unpruned(rows, "kappa", "kappa", from_one_seed=False)
+        verdict = _over_unpruned("kappa", "kappa")(rows)
         return _at_every_rate(verdict, rows, frame, run)
 
     return check
@@ -79,7 +85,8 @@ def _trained(run: str, of: str) -> Check:
     def check(frame: DataFrame) -> Verdict:
         rows = _kappas(frame, run, of, trained=True)
         epochs = ", ".join(str(epoch) for epoch in sorted(set(rows["epoch"])))
-        verdict = _over_unpruned(rows, "kappa", f"kappa after {epochs} epochs (a mean over these)")
+        name = f"kappa after {epochs} epochs (a mean over these)"
+        verdict = _over_unpruned("kappa", name, from_one_seed=True)(rows)
         return _at_every_rate(verdict, rows, frame, run)
 
     return check
@@ -91,14 +98,9 @@ def _last_losses(frame: DataFrame, run: str, since: float) -> DataFrame:
     return rows[(rows["epoch"] > 0) & (rows["epoch"] >= since * rows["epoch"].max())]
 
 
-def _losses(run: str, since: float, name: str) -> Check:
+def _losses(run: str, since: float, name: str) -> Compare:
     """Of networks in general: one start decides nothing."""
-
-    def check(frame: DataFrame) -> Verdict:
-        rows = _last_losses(frame, run, since)
-        return _over_unpruned(rows, "loss", name, from_one_seed=False)
-
-    return check
+    return _over_unpruned("loss", name, lambda frame: _last_losses(frame, run, since))
 
 
 def _slow_is_ill_conditioned(frame: DataFrame) -> Verdict:

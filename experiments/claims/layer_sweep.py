@@ -11,6 +11,7 @@ from pandas import DataFrame
 
 from sweeps.claims import AS_PRINTED, FAILS, Check, Claim, Sentence, Verdict, every, not_testable
 from sweeps.claims import OTHER as OTHER_SETTINGS
+from sweeps.comparisons import Compare
 from sweeps.effects import Effect, decide, mean
 from sweeps.rows import means, polynomial_fit, r_squared, where
 
@@ -114,20 +115,21 @@ def _self_balancing(frame: DataFrame) -> Verdict:
     return replace(found, text=text)
 
 
-def _dominates(gain: float) -> Check:
+def _dominates(gain: float) -> Compare:
     """Whether kappa^2(W^{1:l-1}) exceeds kappa^2(W^{L:l+1}), averaged over the l that have both."""
+    return Compare(
+        "quotient",
+        each="depth",
+        above=1.0,
+        name=f"kappa^2({RIGHT}) / kappa^2({LEFT})",
+        prepare=lambda frame: _inner(_deepest(frame, gain)),
+        missing="no layer with products on both sides",
+    )
 
-    def check(frame: DataFrame) -> Verdict:
-        deepest = _deepest(frame, gain)
-        inner = deepest[(deepest["layer"] > 1) & (deepest["layer"] < deepest["depth"])]
-        if inner.empty:
-            return not_testable("no layer with products on both sides")
-        gaps = np.log(inner["right_kappa2"] / inner["left_kappa2"]).groupby(inner["seed"])
-        effect = mean(np.array([gap.to_numpy().mean() for _, gap in gaps])).exponential()
-        name = f"kappa^2({RIGHT}) / kappa^2({LEFT})"
-        return decide({f"at L={inner['depth'].iloc[0]}": effect}, name, above=1.0)
 
-    return check
+def _inner(rows: DataFrame) -> DataFrame:
+    rows = rows.assign(quotient=rows["right_kappa2"] / rows["left_kappa2"])
+    return rows[(rows["layer"] > 1) & (rows["layer"] < rows["depth"])]
 
 
 def _driven_by_the_smallest(frame: DataFrame) -> Verdict:

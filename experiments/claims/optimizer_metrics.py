@@ -25,7 +25,7 @@ from sweeps.claims import (
     elsewhere,
     not_testable,
 )
-from sweeps.effects import Effect
+from sweeps.comparisons import Compare
 from sweeps.rows import where
 
 PAPER = "arXiv 2510.09378"
@@ -60,32 +60,32 @@ MECHANISMS = {
 }
 
 
-def _best(frame: DataFrame, **wanted: object) -> DataFrame:
-    """The fewest steps of each seed in the wanted rows; a lower bound where no run arrived."""
+def _best(rows: DataFrame) -> DataFrame:
+    """The fewest steps in each metric of each seed; a lower bound where no run arrived."""
     found = []
-    for seed, run in where(frame, panel="race", **wanted).groupby("seed"):
+    for (metric, seed), run in rows.groupby(["metric", "seed"]):
         there = run[run["reached"].astype(bool)]
         steps = float(run["steps"].max() if there.empty else there["steps"].min())
-        most = math.inf if there.empty else steps
-        found.append({"seed": seed, "steps": steps, "steps_low": steps, "steps_high": most})
-    return DataFrame(found)
+        found.append((metric, seed, steps, steps, math.inf if there.empty else steps))
+    return DataFrame(found, columns=["metric", "seed", "steps", "steps_low", "steps_high"])
 
 
-def _more_steps(network: str, slower: tuple[str, ...], faster: str, **side: Any) -> Check:
+def _more_steps(network: str, slower: tuple[str, ...], faster: str, **side: Any) -> Compare:
     """The steps of some metrics over those of another, each at its best rate and settings.
 
     The settings are the damping and the momentum.
     """
-    name = f"steps, over those in the metric {faster!r},"
-
-    def check(frame: DataFrame) -> Verdict:
-        runs = {m: _best(frame, network=network, metric=m) for m in (*slower, faster)}
-        if not all(len(found) for found in runs.values()):
-            return not_testable(MISSING)
-        found = {metric: effects.ratio(runs[metric], runs[faster], "steps") for metric in slower}
-        return effects.decide(found, name, **side)
-
-    return check
+    return Compare(
+        "steps",
+        {"panel": "race", "network": network},
+        over={"metric": faster},
+        each={"metric": slower},
+        at="{metric}",
+        name=f"steps, over those in the metric {faster!r},",
+        prepare=_best,
+        missing=MISSING,
+        **side,
+    )
 
 
 def _start(frame: DataFrame) -> DataFrame:
@@ -135,7 +135,8 @@ def _less_damping(network: str) -> Check:
     def check(frame: DataFrame) -> Verdict:
         rows = where(frame, network=network, metric="full")
         usual, little = (where(_start(rows), damping=damping) for damping in (USUAL, LITTLE))
-        slow, slower = (_best(rows, damping=damping) for damping in (USUAL, LITTLE))
+        races = where(rows, panel="race")
+        slow, slower = (_best(where(races, damping=damping)) for damping in (USUAL, LITTLE))
         if not all(map(len, (usual, little, slow, slower))):
             return not_testable(MISSING)
         found = {
@@ -147,20 +148,21 @@ def _less_damping(network: str) -> Check:
     return check
 
 
-def _lowers_kappa(metric: str) -> Check:
-    def check(frame: DataFrame) -> Verdict:
-        found: dict[str, Effect] = {}
-        for network, title in TITLES.items():
-            rows = where(frame, network=network, panel="kappa")
-            own, plain = where(rows, metric=metric, damping=USUAL), where(rows, metric="SGD")
-            for words, late in (("at the start", False), ("along training", True)):
-                one, other = (part[(part["step"] > 0) == late] for part in (own, plain))
-                if one.empty or other.empty:
-                    return not_testable(MISSING)
-                found[f"{words} ({title})"] = effects.ratio(one, other)
-        return effects.decide(found, "kappa over that of G,", below=1.0)
+_WHEN = {False: "at the start", True: "along training"}
 
-    return check
+
+def _lowers_kappa(metric: str) -> Compare:
+    return Compare(
+        "kappa",
+        {"panel": "kappa", "metric": metric, "damping": USUAL},
+        over={"metric": "SGD", "damping": 0.0},
+        each={"network": TITLES, "late": _WHEN},
+        at=lambda network, late: f"{_WHEN[late]} ({TITLES[network]})",
+        below=1.0,
+        name="kappa over that of G,",
+        prepare=lambda rows: rows.assign(late=rows["step"] > 0),
+        missing=MISSING,
+    )
 
 
 def _claim(network: str, statement: str, source: Source, check: Check) -> Claim:

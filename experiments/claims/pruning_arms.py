@@ -25,15 +25,16 @@ from sweeps.claims import (
     AS_COMPUTED,
     BEYOND,
     CERTIFIED,
-    NOT_TESTABLE,
     OTHER,
     UNDECIDED,
     Check,
     Claim,
+    NotTestableError,
     Verdict,
     not_testable,
 )
-from sweeps.effects import decide, exponent, ratio
+from sweeps.comparisons import Compare, Prepare
+from sweeps.effects import decide, ratio
 from sweeps.rows import geometric_means, points
 
 EVERY, KERNELS = "every tensor", "kernels"
@@ -94,27 +95,29 @@ def _one_start_decides(rows: DataFrame) -> bool:
     return rows["data"].str.startswith("cifar10").all()
 
 
-def _slower(network: str, tensors: str = EVERY) -> Check:
+def _slower(network: str, tensors: str = EVERY) -> Compare:
     """Whether the loss after the last epoch grows with the pruning rate."""
-
-    def check(frame: DataFrame) -> Verdict:
-        rows = last(losses(frame, network, tensors))
-        if rows["pruned"].nunique() < 2:
-            return not_testable("fewer than 2 pruning rates")
-        name = "loss after the last epoch goes like (1 - rate) to the power"
-        power = {"": exponent(rows, "kept", "loss")}
-        alone = _one_start_decides(rows)
-        found = _with_points(decide(power, name, below=0.0, from_one_seed=alone), rows, "loss")
-        rates, means = geometric_means(rows, "pruned", "loss")
-        below = ", ".join(f"{rate:.0%}" for rate in rates[means < means[0]])
-        text = f"{found.text}; at {below} pruned it is below the unpruned network's"
-        return replace(found, text=text) if below else found
-
-    return check
+    return Compare(
+        "loss",
+        along="kept",
+        below=0.0,
+        name="loss after the last epoch goes like (1 - rate) to the power",
+        from_one_seed=_one_start_decides,
+        prepare=lambda frame: last(losses(frame, network, tensors)),
+        missing="fewer than 2 pruning rates",
+        beside=_losses_at_all_rates,
+    )
 
 
-def _with_points(found: Verdict, rows: DataFrame, of: str) -> Verdict:
-    """The verdict with the means at all rates; one of kappas that are lower bounds is a bound."""
+def _losses_at_all_rates(rows: DataFrame) -> str:
+    rates, means = geometric_means(rows, "pruned", "loss")
+    below = ", ".join(f"{rate:.0%}" for rate in rates[means < means[0]])
+    rest = f"; at {below} pruned it is below the unpruned network's" if below else ""
+    return f"{_at_all_rates(rows, 'loss')}{rest}"
+
+
+def _at_all_rates(rows: DataFrame, of: str) -> str:
+    """The means at all rates; one of kappas that are lower bounds is a bound."""
     rates, means = geometric_means(rows, "pruned", of)
     listed = points("rate", rates, means).split(", ")
     if of == "kappa":
@@ -123,7 +126,7 @@ def _with_points(found: Verdict, rows: DataFrame, of: str) -> Verdict:
             f"at least {told}" if rate in open_at else told
             for rate, told in zip(rates, listed, strict=True)
         ]
-    return replace(found, text=f"{found.text}: {', '.join(listed)}")
+    return f": {', '.join(listed)}"
 
 
 def _open_rates(rows: DataFrame) -> list[float]:
@@ -132,30 +135,37 @@ def _open_rates(rows: DataFrame) -> list[float]:
 
 
 def _over_unpruned(
-    select: Callable[[DataFrame], DataFrame],
+    select: Prepare,
     of: str,
     name: str,
     *,
     at: float | None = None,
     from_one_seed: bool = True,
-) -> Check:
+    beside: Callable[[DataFrame], str] = lambda rows: "",
+) -> Compare:
     """Whether a column lies above that of the unpruned network, at every rate or at one."""
 
-    def check(frame: DataFrame) -> Verdict:
+    def of_both(frame: DataFrame) -> DataFrame:
         rows = select(frame)
-        rates = [
-            rate for rate in sorted(rows["pruned"].unique()) if rate > 0 and at in (None, rate)
-        ]
-        whole = rows[rows["pruned"] == 0]
-        if not rates or whole.empty:
-            missing = "pruned" if len(whole) else "unpruned" if rates else "pruned or unpruned"
-            return not_testable(f"the table has no {missing} network of these arms")
-        found = {f"at {rate:.0%}": ratio(rows[rows["pruned"] == rate], whole, of) for rate in rates}
-        alone = from_one_seed and _one_start_decides(rows)
-        decided = decide(found, name, above=1.0, from_one_seed=alone)
-        return _with_points(decided, rows, of)
+        pruned = (rows["pruned"] > 0 if at is None else rows["pruned"] == at).any()
+        whole = (rows["pruned"] == 0).any()
+        if not pruned or not whole:
+            missing = "pruned" if whole else "unpruned" if pruned else "pruned or unpruned"
+            msg = f"the table has no {missing} network of these arms"
+            raise NotTestableError(msg)
+        return rows
 
-    return check
+    return Compare(
+        of,
+        over={"pruned": 0.0},
+        each="pruned" if at is None else {"pruned": [at]},
+        at="at {pruned:.0%}",
+        above=1.0,
+        name=name,
+        from_one_seed=_one_start_decides if from_one_seed else False,
+        prepare=of_both,
+        beside=lambda rows: f"{_at_all_rates(rows, of)}{beside(rows)}",
+    )
 
 
 def _at_start(
@@ -166,7 +176,7 @@ def _at_start(
     *,
     at: float | None = None,
     from_one_seed: bool = False,
-) -> Check:
+) -> Compare:
     """Before training; of networks in general one start has no interval and decides nothing."""
 
     def start(frame: DataFrame) -> DataFrame:
@@ -177,30 +187,26 @@ def _at_start(
     return _over_unpruned(start, "kappa", name, at=at, from_one_seed=from_one_seed)
 
 
-def _at_end(statistics: str, columns: str, tensors: str) -> Check:
+def _at_end(statistics: str, columns: str, tensors: str) -> Compare:
     """After training at the largest rate, with both ends of the two spectra."""
 
     def end(frame: DataFrame) -> DataFrame:
         return last(kappas(frame, statistics, columns, tensors))
 
-    def check(frame: DataFrame) -> Verdict:
-        found = _over_unpruned(end, "kappa", "kappa / kappa unpruned after training", at=SPARSE)
-        return _with_ends(found(frame), end(frame))
-
-    return check
+    name = "kappa / kappa unpruned after training"
+    return _over_unpruned(end, "kappa", name, at=SPARSE, beside=_ends)
 
 
-def _with_ends(found: Verdict, rows: DataFrame) -> Verdict:
-    """The verdict with the ends of the spectra, unless one of them is not known."""
+def _ends(rows: DataFrame) -> str:
+    """The ends of the spectra, unless one of them is not known."""
     compared = rows[rows["pruned"].isin([0.0, SPARSE])]
-    if found.status == NOT_TESTABLE or (compared["kappa_high"] == math.inf).any():
-        return found
+    if (compared["kappa_high"] == math.inf).any():
+        return ""
     told = []
     for end in ("lambda_max", "lambda_min"):
         _, (whole, pruned) = geometric_means(compared, "pruned", end)
         told.append(f"{end} from {whole:.3g} to {pruned:.3g}")
-    text = f"{found.text}; from unpruned to {SPARSE:.0%} {' and '.join(told)}"
-    return replace(found, text=text)
+    return f"; from unpruned to {SPARSE:.0%} {' and '.join(told)}"
 
 
 def _over_stops(statistics: str, columns: str, tensors: str) -> Check:
@@ -230,18 +236,6 @@ def _lambda_max(frame: DataFrame) -> DataFrame:
     return last(kappas(frame, "batches", "all"))
 
 
-def _slower_than_kernels(frame: DataFrame) -> Verdict:
-    """Whether the loss with every tensor pruned is above that with kernels alone pruned."""
-    every, kernels = (
-        last(losses(frame, "resnet20", tensors)).query(f"pruned == {SPARSE}")
-        for tensors in (EVERY, KERNELS)
-    )
-    if every.empty or kernels.empty:
-        return not_testable(f"no network of both kinds is pruned by {SPARSE:.0%}")
-    name = f"loss with every tensor pruned by {SPARSE:.0%} / with kernels alone"
-    return decide({"": ratio(every, kernels, "loss")}, name, above=1.0)
-
-
 def _slow_is_ill_conditioned(frame: DataFrame) -> Verdict:
     """Whether the rates with a larger kappa before training are those with a larger final loss.
 
@@ -265,19 +259,6 @@ def _slow_is_ill_conditioned(frame: DataFrame) -> Verdict:
     return replace(
         found, status=UNDECIDED, text=text, short=f"{found.short}, of lower bounds in part"
     )
-
-
-def _never_trained(frame: DataFrame) -> Verdict:
-    """Whether columns of pruned weights make lambda_max larger, after training."""
-    every, left = (
-        last(kappas(frame, "batches", columns)).query(f"pruned == {SPARSE}")
-        for columns in ("all", "left")
-    )
-    if every.empty or left.empty:
-        return not_testable(f"no network pruned by {SPARSE:.0%} was measured")
-    name = "lambda_max with all columns of J / with those that are left"
-    grown = {"": ratio(every, left, "lambda_max")}
-    return decide(grown, name, above=1.0, from_one_seed=_one_start_decides(every))
 
 
 def _ends_of_growth(when: str) -> Check:
@@ -383,7 +364,7 @@ def _of_transformers() -> Iterator[Claim]:
         )
 
 
-def _higher(network: str, tensors: str) -> Check:
+def _higher(network: str, tensors: str) -> Compare:
     """The loss after training at every rate, of networks in general: one start decides nothing."""
     return _over_unpruned(
         lambda frame: last(losses(frame, network, tensors)),
@@ -406,6 +387,8 @@ def _harder(column: str, tensors: str) -> Claim:
         panel=_ROWS_OF["resnet20"],
     )
 
+
+_AT_80 = {"network": "resnet20", "augment": True, "pruned": SPARSE}
 
 CLAIMS = (
     Claim(
@@ -472,13 +455,33 @@ CLAIMS = (
         "C4",
         "pruned BatchNorm slows training down: with kernels alone pruned the loss is lower",
         BEYOND,
-        _slower_than_kernels,
+        Compare(
+            "loss",
+            {"what": "losses", **_AT_80, "tensors": EVERY},
+            over={"tensors": KERNELS},
+            above=1.0,
+            name=f"loss with every tensor pruned by {SPARSE:.0%} / with kernels alone",
+            prepare=last,
+            missing=f"no network of both kinds is pruned by {SPARSE:.0%}",
+        ),
     ),
     Claim(
         "C4",
         "lambda_max grows in directions that are never trained: the columns of pruned weights",
         BEYOND,
-        _never_trained,
+        Compare(
+            "lambda_max",
+            {
+                **{"what": "kappa", **_AT_80, "tensors": EVERY},
+                **{"statistics": "batches", "columns": "all"},
+            },
+            over={"columns": "left"},
+            above=1.0,
+            name="lambda_max with all columns of J / with those that are left",
+            from_one_seed=_one_start_decides,
+            prepare=last,
+            missing=f"no network pruned by {SPARSE:.0%} was measured",
+        ),
     ),
     Claim(
         "C4",

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import scipy.stats
@@ -22,16 +23,17 @@ from sweeps.claims import (
     BEYOND,
     FAILS,
     HOLDS,
-    NOT_TESTABLE,
     OTHER,
     SOME,
     UNDECIDED,
     Claim,
+    NotTestableError,
     Sentence,
     Source,
     Verdict,
     not_testable,
 )
+from sweeps.comparisons import Compare, Prepare
 from sweeps.effects import decide, exponent, mean, ratio
 from sweeps.rows import geometric_means, points, where
 
@@ -126,18 +128,6 @@ def trained(rows: DataFrame) -> DataFrame:
     return rows[rows["seed"].isin(seeds)]
 
 
-def _trend(rows: DataFrame, of: str, name: str) -> Verdict:
-    """Whether a column grows with the pruning rate: e < 0 in column ~ (1 - rate)^e."""
-    if len(np.unique(rows["pruned"])) < 2:
-        return not_testable("fewer than 2 pruning rates")
-    found = decide(
-        {"": exponent(rows, "kept", of)}, f"{name} goes like (1 - rate) to the power", below=0.0
-    )
-    listed = points("rate", *geometric_means(rows, "pruned", of))
-    text = f"{found.text}: {listed}{_lost(rows) if of == KAPPA else ''}"
-    return replace(found, text=text)
-
-
 def _lost(rows: DataFrame) -> str:
     """The number of rows at each pruning rate whose numerical rank is below k n, as text."""
     short = rows["rank_numerical"] < rows["samples"] * rows["outputs"]
@@ -150,43 +140,55 @@ def _lost(rows: DataFrame) -> str:
     return f"; rank deficient: {listed}" if listed else ""
 
 
-def _larger_at_start(network: str) -> Callable[[DataFrame], Verdict]:
-    """Before training, at every rate; the criterion is that of figures 1, 13 and 17."""
-
-    def check(frame: DataFrame) -> Verdict:
-        rows = where(_measured(frame, network), epoch=0)
-        found = _at_every_rate(rows, KAPPA, "kappa")
-        return (
-            found
-            if found.status == NOT_TESTABLE
-            else replace(found, text=f"{found.text}{_lost(rows)}")
-        )
-
-    return check
+def _kappas(rows: DataFrame) -> str:
+    return f": {points('rate', *geometric_means(rows, 'pruned', KAPPA))}{_lost(rows)}"
 
 
-def _at_every_rate(rows: DataFrame, of: str, name: str) -> Verdict:
+def _losses(rows: DataFrame) -> str:
+    return f": {points('rate', *geometric_means(rows, 'pruned', 'loss'))}"
+
+
+def _above_unpruned(
+    network: str,
+    of: str,
+    name: str,
+    beside: Callable[[DataFrame], str],
+    prepare: Prepare | None = None,
+    **rows: Any,
+) -> Compare:
     """Whether a column of every pruned network is larger than that of the unpruned one."""
-    whole, pruned = where(rows, pruned=0.0), rows[rows["pruned"] > 0]
-    if whole.empty or pruned.empty:
-        return not_testable("fewer than 2 pruning rates")
-    found = {f"at rate={rate:g}": ratio(some, whole, of) for rate, some in pruned.groupby("pruned")}
-    verdict = decide(found, f"{name} over that of the unpruned network:", above=1.0)
-    return replace(
-        verdict, text=f"{verdict.text}: {points('rate', *geometric_means(rows, 'pruned', of))}"
+    return Compare(
+        of,
+        {"network": network, "steps": "printed", **rows},
+        over={"pruned": 0.0},
+        each="pruned",
+        above=1.0,
+        name=f"{name} over that of the unpruned network:",
+        prepare=prepare,
+        missing="fewer than 2 pruning rates",
+        beside=beside,
     )
 
 
-def _grows_along(network: str) -> Callable[[DataFrame], Verdict]:
+def _grows_along(network: str) -> Compare:
     """Whether kappa, averaged over the epochs, grows with the pruning rate, as the loss has to."""
+    return Compare(
+        KAPPA,
+        {"network": network, "steps": "printed", "measured": True},
+        along="kept",
+        below=0.0,
+        name="kappa over the epochs goes like (1 - rate) to the power",
+        prepare=_of_trained,
+        missing="fewer than 2 pruning rates",
+        beside=_kappas,
+    )
 
-    def check(frame: DataFrame) -> Verdict:
-        rows = trained(_measured(frame, network))
-        if rows.empty:
-            return not_testable("no trained networks")
-        return _trend(rows, KAPPA, "kappa over the epochs")
 
-    return check
+def _of_trained(rows: DataFrame) -> DataFrame:
+    if trained(rows).empty:
+        msg = "no trained networks"
+        raise NotTestableError(msg)
+    return trained(rows)
 
 
 def _over_unpruned(
@@ -213,24 +215,12 @@ def _over_unpruned(
     return check
 
 
-def _slows(network: str) -> Callable[[DataFrame], Verdict]:
-    def check(frame: DataFrame) -> Verdict:
-        return _at_every_rate(_later(_of(frame, network), 0), "loss", "loss over all epochs")
-
-    return check
-
-
-def _ends_higher(network: str) -> Callable[[DataFrame], Verdict]:
-    def check(frame: DataFrame) -> Verdict:
-        rows = _of(frame, network)
-        last = rows["epoch"].max() if len(rows) else 0
-        return _at_every_rate(_later(rows, (1 - LAST) * last), "loss", "final loss")
-
-    return check
-
-
-def _later(rows: DataFrame, epoch: float) -> DataFrame:
+def _later(rows: DataFrame, epoch: float = 0) -> DataFrame:
     return rows[rows["epoch"] > epoch]
+
+
+def _last(rows: DataFrame) -> DataFrame:
+    return _later(rows, (1 - LAST) * rows["epoch"].max())
 
 
 def valley(rows: DataFrame) -> Verdict:
@@ -373,7 +363,7 @@ def _printed(network: str) -> tuple[Claim, ...]:
             network,
             "kappa at initialisation is larger at every rate than unpruned",
             WORSE,
-            _larger_at_start(network),
+            _above_unpruned(network, KAPPA, "kappa", _kappas, measured=True, epoch=0),
         ),
         _claim(
             network,
@@ -386,13 +376,13 @@ def _printed(network: str) -> tuple[Claim, ...]:
             network,
             "the loss, averaged over the epochs, is larger at every rate than unpruned",
             HARDER,
-            _slows(network),
+            _above_unpruned(network, "loss", "loss over all epochs", _losses, _later),
         ),
         _claim(
             network,
             "the final loss is larger at every rate than unpruned",
             HARDER,
-            _ends_higher(network),
+            _above_unpruned(network, "loss", "final loss", _losses, _last),
         ),
     )
 

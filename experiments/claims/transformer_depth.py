@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from pandas import DataFrame
 
 from sweeps import effects
 from sweeps.claims import BEYOND, Claim, Source, Verdict, not_testable
+from sweeps.comparisons import Compare, Prepare, Trend
 from sweeps.rows import where
 
 PAPER = "paper A (arXiv 2411.02139)"
@@ -19,40 +18,48 @@ def carried(place: str) -> Source:
     return Source("carried over", f"{PAPER}, {place}")
 
 
-def _kind(frame: DataFrame, kind: str, since: int = 1) -> DataFrame:
-    shown = where(frame, panel="kappa", network=kind)
-    return shown[shown["depth"] >= since]
+def _from_two_blocks(frame: DataFrame, kind: str) -> DataFrame:
+    rows = where(frame, panel="kappa", network=kind)
+    return rows[rows["depth"] > 1]
 
 
-def _below(first: str, second: str, since: int = 1) -> Callable[[DataFrame], Verdict]:
+def _deepest(rows: DataFrame) -> DataFrame:
+    return rows[rows["depth"] == rows["depth"].max()]
+
+
+def _below(first: str, second: str, prepare: Prepare | None = None) -> Compare:
     """Whether kappa of one kind lies below that of another at every depth."""
-
-    def check(frame: DataFrame) -> Verdict:
-        one, other = _kind(frame, first, since), _kind(frame, second, since)
-        if one.empty or other.empty:
-            return not_testable("no network of one of the kinds")
-        found = effects.compared(one, other, "depth", "L")
-        return effects.decide(found, f"kappa of {first} over that of {second}", below=1.0)
-
-    return check
+    return Compare(
+        "kappa",
+        {"panel": "kappa", "network": first},
+        over={"network": second},
+        each="depth",
+        name=f"kappa of {first} over that of {second}",
+        below=1.0,
+        prepare=prepare,
+        missing="no network of one of the kinds",
+    )
 
 
 def _lowest(frame: DataFrame) -> Verdict:
     """Whether the full skip has the lowest kappa of all skips at every depth from 2 on."""
-    full = _kind(frame, "none", 2)
+    full = _from_two_blocks(frame, "none")
     others = [kind for kind in np.unique(frame["network"]) if kind.startswith("none, ")]
     if full.empty or not others:
         return not_testable("fewer than 2 blocks, or no other skip")
     found = {
         f"{label} of {kind}": effect
         for kind in others
-        for label, effect in effects.compared(full, _kind(frame, kind, 2), "depth", "L").items()
+        for label, effect in effects.compared(
+            full, _from_two_blocks(frame, kind), "depth", "L"
+        ).items()
     }
     return effects.decide(found, "kappa of the full skip over others'", below=1.0)
 
 
-def _trend(kind: str, *, rises: bool) -> Callable[[DataFrame], Verdict]:
-    return lambda frame: effects.trend(_kind(frame, kind), "depth", "L", rises=rises)
+def _trend(kind: str, *, rises: bool) -> Trend:
+    rows = {"panel": "kappa", "network": kind}
+    return Trend("kappa", "depth", "L", rises=rises, rows=rows)
 
 
 CLAIMS = (
@@ -95,6 +102,6 @@ CLAIMS = (
         "T1",
         "at the largest depth kappa is lower with a LayerNorm before the branches than behind",
         BEYOND,
-        lambda frame: _below("pre", "post", int(frame["depth"].max()))(frame),
+        _below("pre", "post", _deepest),
     ),
 )

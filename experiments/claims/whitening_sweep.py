@@ -18,21 +18,14 @@ from sweeps.claims import (
     implied,
     not_testable,
 )
-from sweeps.effects import Effect, bound_holds
+from sweeps.comparisons import Bounded, Compare
+from sweeps.effects import Effect
 from sweeps.rows import where
 
 WHITENED, RAW = "whitened", "raw"
 FULL, SMALL = "19", "19-triangle"
 LOWEST, HIGHEST = 0.75, 1.5  # exponents nearer to 1 than to 1/2 and to 2
 FEWEST = 3  # covariances that an exponent is fitted to
-
-
-def _lowers(frame: DataFrame) -> Verdict:
-    white, raw = (where(frame, figure=FULL, whitening=kind) for kind in (WHITENED, RAW))
-    if white.empty:
-        return not_testable("no network on raw and on whitened inputs")
-    found = effects.compared(raw, white, "depth", "L")
-    return effects.decide(found, "kappa(raw) / kappa(whitened)", above=1.0)
 
 
 def _proportional(frame: DataFrame) -> Verdict:
@@ -130,7 +123,15 @@ CLAIMS = (
         "19",
         "whitening lowers kappa at every L",
         _ESSENTIAL,
-        _lowers,
+        Compare(
+            "kappa",
+            {"figure": FULL, "whitening": RAW},
+            over={"whitening": WHITENED},
+            each="depth",
+            above=1.0,
+            name="kappa(raw) / kappa(whitened)",
+            missing="no network on raw and on whitened inputs",
+        ),
         panel=(("figure", FULL),),
     ),
     *(
@@ -166,5 +167,5 @@ CLAIMS = (
         column=CERTIFIED,
         mechanism=_SLOWER,
     ),
-    Claim("19", "kappa <= first bound in every cell", implied("Lemma 2"), bound_holds()),
+    Claim("19", "kappa <= first bound in every cell", implied("Lemma 2"), Bounded()),
 )
