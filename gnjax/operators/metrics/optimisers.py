@@ -122,7 +122,7 @@ def _not_alone(has: str) -> str:
         "the state alone tells a metric only where it has Adam's, RMSprop's or Adagrad's second "
         f"moments in one place, and this one has {has}; pass the optimiser beside its state, "
         "gnjax.preconditioned(op, state, optimizer=optimizer), or make the metric of a SOAP by "
-        "gnjax.metrics.soap(op, state)"
+        "gnjax.metrics.soap(op, state, optimizer)"
     )
 
 
@@ -150,13 +150,18 @@ def _guessed(state: Any) -> PyTree:
 
 
 def soap_state(state: Any) -> Any:
-    """The state of SOAP inside of an optimiser's state."""
+    """The state of SOAP inside of an optimiser's state, known by its fields."""
     _check_no_optimizer(state)
     states = [
-        node for node, _ in _nodes(state, {}) if type(node).__name__ in ("SoapState", "SOAPState")
+        node
+        for node, _ in _nodes(state, {})
+        if hasattr(node, "exp_avg_sq") and (hasattr(node, "q") or hasattr(node, "Q"))
     ]
     if len(states) != 1:
-        msg = f"a state of SOAP is needed, in one place, got {len(states)} of them in this state"
+        msg = (
+            "a state of SOAP is needed, with the fields exp_avg_sq and q or Q, in one place, got "
+            f"{len(states)} of them in this state"
+        )
         raise ValueError(msg)
     return states[0]
 

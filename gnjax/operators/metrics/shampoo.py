@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import reduce
-from typing import Any
+from dataclasses import replace
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +15,13 @@ import numpy as np
 from gnjax.networks.forms.frameworks import PyTree
 from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import indices_of
+from gnjax.numerics.certificate import MEASURED, Error, unknown
 from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.validation import check_damping
 from gnjax.operators.metrics.exact import on_parameters
 from gnjax.operators.metrics.metric import (
     ONE,
+    SAID,
     Block,
     Factor,
     Metric,
@@ -26,8 +29,18 @@ from gnjax.operators.metrics.metric import (
     symmetric_factor,
 )
 from gnjax.operators.metrics.optimisers import soap_state
+from gnjax.operators.metrics.update_response import Basis, response_in_basis
 from gnjax.operators.protocol import Operator
 from gnjax.operators.trees import network_of
+
+if TYPE_CHECKING:
+    import optax
+
+_B2, _EPS = 0.95, 1e-8  # of SOAP, where nobody says others
+_GUESSED = (
+    "P is a guess with b2 = 0.95 and eps = 1e-8; pass the optimiser beside its state, "
+    "gnjax.metrics.soap(op, state, optimizer), or its b2= and eps="
+)
 
 
 def shampoo(
@@ -115,21 +128,32 @@ def shampoo_factors(gradients: PyTree) -> PyTree:
 
 
 def soap(
-    op: Operator, state: PyTree, *, b2: float = 0.95, eps: float = 1e-8, steps: int | None = None
+    op: Operator,
+    state: PyTree,
+    optimizer: optax.GradientTransformation | None = None,
+    *,
+    b2: float | None = None,
+    eps: float | None = None,
+    steps: int | None = None,
 ) -> Metric:
-    """SOAP's metric: P = Q diag((v^{1/2} + eps) / (1 - b2^t)^{1/2}) Q^T with Q = Q_1 (x) Q_2 ..
+    """SOAP's metric: P = Q diag(d) Q^T with Q = Q_1 (x) Q_2 .., the eigenvectors in its state.
 
-    SOAP (Vyas et al. 2024) is Adam in the eigenvectors Q_i of Shampoo's factors; v is its second
-    moment there, after t updates. The next step uses the same basis, and a v that includes one
-    more gradient. Bases are made orthogonal in float64.
+    SOAP (Vyas et al. 2024) is Adam in the eigenvectors Q_i of Shampoo's factors. The optimiser is
+    asked for d, as in :func:`optimizer_metric`: a change dg of the gradient changes its next update
+    by -P^{-1} dg. Its rate and its share of the gradient in a mean are in d, and an optimiser that
+    does not divide in this basis is refused. Bases are made orthogonal in float64.
+
+    Without the optimiser d = (v^{1/2} + eps) / (1 - b2^t)^{1/2}, for its second moment v in this
+    basis after t updates. Answers are uncertified where b2 and eps are not given.
 
     Args:
       op: an operator on the parameters, which says where they are.
       state: with the fields ``count``, ``exp_avg_sq`` and ``q`` or ``Q``, trees like the parameters
         with the bases of each array in a tuple or list, None for the identity: the states of the
         public implementations for optax, which has none itself up to 0.2.8.
-      b2: the decay of v.
-      eps: what is added to the root of v.
+      optimizer: the optimiser itself, which has made this state.
+      b2: the decay of v, 0.95 by default; with eps and steps only where no optimizer is given.
+      eps: what is added to the root of v, 1e-8 by default.
       steps: t; by default ``count`` - 1, because the first call only makes the basis.
 
     >>> from collections import namedtuple
@@ -139,13 +163,16 @@ def soap(
     >>> gnjax.metrics.soap(op, held, b2=0.0, eps=0.0).as_matrix().diagonal()
     array([2., 3.])
     """
+    if optimizer is not None and not (b2 is eps is steps is None):
+        msg = "b2=, eps= and steps= are for a state alone; the optimizer is asked for its own"
+        raise ValueError(msg)
     soap_part = soap_state(state)
     t = int(np.asarray(soap_part.count)) - 1 if steps is None else steps
     if t < 1:
         msg = "the optimiser has made no step yet, so that it has no second moments"
         raise ValueError(msg)
     bases = soap_part.q if hasattr(soap_part, "q") else soap_part.Q
-    correction = (1 - b2**t) ** 0.5
+    added, correction = _EPS if eps is None else eps, (1 - (_B2 if b2 is None else b2) ** t) ** 0.5
     blocks: list[Block] = []
     leaves = _leaves_with_indices(op, bases, soap_part.exp_avg_sq)
     for name, indices, shape, bases_of_leaf, v in leaves:
@@ -153,7 +180,7 @@ def soap(
             msg = f"{name} {shape} needs second moments of the same shape, got {np.shape(v)}"
             raise ValueError(msg)
         a, b = _sides(shape)
-        values = (np.sqrt(np.asarray(v, np.float64)) + eps) / correction
+        values = (np.sqrt(np.asarray(v, np.float64)) + added) / correction
         # One basis Q_i for each axis. The array is read as a matrix (a, b) of its last axis and all
         # others, so that the bases of these others are joined to one of size a.
         # Some implementations keep the bases as they are, others in an attribute ``matrices``.
@@ -161,12 +188,37 @@ def soap(
         sizes = zip(matrices, shape or (1,), strict=True)
         *first, last = [np.eye(m) if q is None else _orthogonal(q) for q, m in sizes]
         left, right = (reduce(np.kron, first), last) if first else (last, np.eye(1))
-        # a factor of one group with these eigenvectors, whose eigenvalues are of no importance
+        # factors of one group with these eigenvectors; their own eigenvalues are of no importance
         factors = [Factor(q[None], np.ones((1, len(q))), q[None]) for q in (left, right)]
         places = indices.reshape(1, a, b)
         values = values.reshape(places.shape)
         blocks.append(kronecker_block(name, places, *factors, values=values))
-    return Metric("SOAP", tuple(blocks))
+    if optimizer is not None:
+        return _asked_in_basis(op, blocks, optimizer, state)
+    said = SAID if b2 is not None and eps is not None else unknown(_GUESSED)
+    return Metric("SOAP", tuple(blocks), evidence=said)
+
+
+def _asked_in_basis(op: Any, blocks: Sequence[Block], optimizer: Any, state: Any) -> Metric:
+    """The metric with the eigenvectors of the blocks, and eigenvalues by asking the optimiser."""
+
+    def turned(v: np.ndarray, *, back: bool = False) -> np.ndarray:
+        """W v for the eigenvectors W of all blocks, or W^T v."""
+        image = np.zeros(len(v))
+        for block in blocks:
+            left, right = block.left.matrix[0], block.right.matrix[0]  # orthogonal, of one group
+            if back:
+                left, right = left.T, right.T
+            image[block.indices] = left @ v[block.indices] @ right.T
+        return image
+
+    basis = Basis(turned, partial(turned, back=True))
+    values = response_in_basis(
+        network_of(on_parameters(op), "a metric is"), optimizer, state, basis
+    )
+    asked = tuple(replace(block, values=values[block.indices]) for block in blocks)
+    reason = "P is how the next update of the optimiser responds to a gradient near zero"
+    return Metric("SOAP", asked, evidence=Error(0.0, MEASURED, reason=reason))
 
 
 def _leaves_with_indices(op: Any, *trees: Any) -> Iterator[tuple[Any, ...]]:

@@ -18,7 +18,7 @@ from flax import nnx
 
 from gnjax.networks.forms.real_form import complex_form, real_form
 from gnjax.networks.forms.refusals import RAISED
-from gnjax.networks.network import Network, gather, parameter_names
+from gnjax.networks.network import Network, gather, parameter_names, scatter
 from gnjax.networks.parameters import paths
 
 
@@ -43,6 +43,16 @@ class TrainedPart:
         pairs = zip(paths(params), jax.tree.leaves(params), strict=True)
         whole = [by_name.get(name, jnp.zeros_like(leaf)) for name, leaf in pairs]
         return np.asarray(gather(net, jax.tree.leaves(real_form(whole))), np.float64)
+
+    def tree(self, net: Network, vector: np.ndarray) -> Any:
+        """The entries (p,) of real parameters in a tree like ``params``, zero where none is chosen.
+
+        This is the inverse of :meth:`vector`.
+        """
+        leaves = scatter(net, jnp.asarray(vector))
+        by_name = dict(zip(paths(whole_params(net)), leaves, strict=True))
+        structure = jax.tree.structure(self.params)
+        return jax.tree.unflatten(structure, [by_name[name] for name in self.names])
 
 
 def whole_params(net: Network) -> Any:

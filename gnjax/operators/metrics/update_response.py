@@ -12,7 +12,7 @@ gradients, too (AdaBelief, centred RMSprop), it is taken at the mean, where P is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -32,6 +32,14 @@ _MOST_UPDATES = 128  # that may be zero, while gradients accumulate or a rate wa
 _SAME = 1e-4  # ratios of responses that are apart by so much are equal, in float32 too
 _OF_MEANS = ("ScaleByBeliefState", "ScaleByRStdDevState", "ScaleByRStdDevWithCountState")
 _AS_A_TREE = "pass P as a tree of positive entries like the parameters"
+
+
+@dataclass(frozen=True)
+class Basis:
+    """A matrix W of orthonormal columns: ``turned(v)`` is W v (p,), ``turned_back(v)`` is W^T v."""
+
+    turned: Callable[[np.ndarray], np.ndarray]
+    turned_back: Callable[[np.ndarray], np.ndarray]
 
 
 class NoMomentsError(ValueError):
@@ -70,6 +78,26 @@ def update_response(net: Network, optimizer: Any, state: Any) -> UpdateResponse:
         msg = f"the optimizer steps down in some parameters and up in others; {_AS_A_TREE}"
         raise ValueError(msg)
     return UpdateResponse(1 / positive, where)
+
+
+def response_in_basis(net: Network, optimizer: Any, state: Any, basis: Basis) -> np.ndarray:
+    """The eigenvalues d (p,) of P = W diag(d) W^T, for an optimiser that divides in a basis W.
+
+    The change of the update along W s, for random signs s, is -W (s / d). Refused is an optimiser
+    whose update is not of this form, which another s tells.
+    """
+    asked = _Asked(net, optimizer, state)
+    response = asked.response(basis=basis)
+    eps = max(float(jnp.finfo(leaf.dtype).eps) for leaf in _floats(state))
+    if not (response > 0).all() or not asked.agree(
+        response, asked.response(seed=1, basis=basis), eps
+    ):
+        msg = (
+            "the optimizer does not divide by positive numbers in the basis that its state holds; "
+            "pass the optimizer of this state"
+        )
+        raise ValueError(msg)
+    return 1 / response
 
 
 def stability_limit(net: Network, optimizer: Any, state: Any) -> float | None:
@@ -163,14 +191,24 @@ class _Asked:
         return response
 
     def response(
-        self, *, seed: int = 0, centre: PyTree | None = None, without_means: bool = False
+        self,
+        *,
+        seed: int = 0,
+        centre: PyTree | None = None,
+        without_means: bool = False,
+        basis: Basis | None = None,
     ) -> np.ndarray:
         """The entries (p,) of the derivative of -u along a direction of signs, over the signs.
 
         It is taken at a nearly zero gradient, or near ``centre``; ``without_means`` at a state in
-        which all that changes with the gradient to first order, such as means, is zero.
+        which all that changes with the gradient to first order, such as means, is zero. Entries are
+        those in a ``basis``, if there is one.
         """
         gradient, direction = self._signs(2 * seed), self._signs(2 * seed + 1, 1.0)
+        signs = self._part.vector(self._net, direction)
+        if basis is not None:
+            turned = self._part.tree(self._net, basis.turned(signs))
+            direction = jax.tree.map(lambda a, like: a.astype(like.dtype), turned, direction)
         if centre is not None:
             gradient = jax.tree.map(jnp.add, gradient, centre)
         state, moving = self._state_of_update(gradient, direction)
@@ -178,8 +216,8 @@ class _Asked:
             _, _, moved = derivative(self._update, state, moving, gradient, direction, self._params)
             state = _without(state, moved)
         change, _, _ = derivative(self._update, state, moving, gradient, direction, self._params)
-        changed, signs = (self._part.vector(self._net, tree) for tree in (change, direction))
-        return -changed * signs
+        changed = self._part.vector(self._net, change)
+        return -(changed if basis is None else basis.turned_back(changed)) * signs
 
     def stability_limit(self) -> float | None:
         """See :func:`stability_limit`: from the first four responses, which decide all others."""
@@ -239,10 +277,13 @@ class _Asked:
 
         return jax.tree.map(signs_like, self._params)
 
-    def agree(self, response: np.ndarray, other: np.ndarray) -> bool:
-        """Whether two responses are equal, up to rounding in the precision of the optimiser."""
+    def agree(self, response: np.ndarray, other: np.ndarray, eps: float = 0.0) -> bool:
+        """Whether two responses are equal, up to rounding in the precision of the optimiser.
+
+        ``eps`` is that of numbers which the optimiser has rounded earlier, where it matters.
+        """
         floats = [*jax.tree.leaves(self._params), *_floats(self._state)]
-        eps = max(float(jnp.finfo(leaf.dtype).eps) for leaf in floats)
+        eps = max(eps, *(float(jnp.finfo(leaf.dtype).eps) for leaf in floats))
         return bool((np.abs(other - response) <= eps**0.6 * np.abs(response)).all())
 
     def check_seen_gradients(self) -> None:

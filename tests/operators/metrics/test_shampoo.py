@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 import scipy.linalg
 
@@ -165,6 +166,92 @@ def test_the_step_of_soap():
     found = gnjax.eigenvalues(gnjax.preconditioned(OP, metric))
     wanted = scipy.linalg.eigvalsh(_dense(), exact)[::-1]
     assert (np.abs(found.values - wanted) <= found.errors + 1e-12 * wanted[0]).all()
+
+
+class _Held(NamedTuple):  # a name that no implementation uses
+    count: Any
+    exp_avg: Any
+    exp_avg_sq: Any
+    gg: Any
+    Q: Any
+
+
+def _along(matrix, array, axis):
+    return jnp.moveaxis(jnp.tensordot(matrix, array, (1, axis)), 0, axis)
+
+
+def _turned_by(bases, array, *, back=False):
+    for axis, q in enumerate(bases):
+        array = _along(q if back else q.T, array, axis)
+    return array
+
+
+def _soap_of_optax(rate=1e-2, b1=0.9, b2=0.95, eps=1e-3, every=2):
+    """SOAP for optax: the first call makes the basis, which is made again in every second one."""
+
+    def squares(g):
+        rows = [jnp.moveaxis(g, i, 0).reshape(g.shape[i], -1) for i in range(g.ndim)]
+        return tuple(m @ m.T for m in rows)
+
+    def init(params):
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        gg = jax.tree.map(lambda p: tuple(jnp.eye(m) for m in p.shape), params)
+        return _Held(jnp.zeros((), int), zeros, zeros, gg, gg)
+
+    def update(gradient, state, params=None):
+        t = state.count
+        mean = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.exp_avg, gradient)
+        mean = jax.tree.map(lambda m: jnp.where(t > 0, m, 0.0), mean)
+        turned = jax.tree.map(lambda g, q: _turned_by(q, g), gradient, state.Q)
+        square = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g**2, state.exp_avg_sq, turned)
+        square = jax.tree.map(lambda v: jnp.where(t > 0, v, 0.0), square)
+        correction = jnp.where(t > 0, jnp.sqrt(1 - b2**t) / (1 - b1**t), 0.0)
+
+        def step(m, v, q):
+            scaled = _turned_by(q, m) / (jnp.sqrt(v) + eps)
+            return -rate * correction * _turned_by(q, scaled, back=True)
+
+        updates = jax.tree.map(step, mean, square, state.Q)
+        gg = jax.tree.map(lambda g, held: tuple(
+            b2 * a + (1 - b2) * b for a, b in zip(held, squares(g), strict=True)
+        ), gradient, state.gg)  # fmt: skip
+        bases = jax.tree.map(
+            lambda a, q: jnp.where(t % every == 0, jnp.linalg.eigh(a)[1], q), gg, state.Q
+        )
+        return updates, _Held(t + 1, mean, square, gg, bases)
+
+    return optax.GradientTransformation(init, update)
+
+
+@pytest.mark.parametrize("steps", [2, 5])
+def test_soap_is_asked_in_its_basis(steps):
+    """P^{-1} is the dense derivative of the next update; its basis is not that of the entries."""
+    optimizer = _soap_of_optax()
+    state = optimizer.init(PARAMS)
+    for step in range(steps):
+        gradient = jax.tree.map(lambda g, step=step: g[step], GRADIENTS)
+        _, state = optimizer.update(gradient, state)
+    metric = gnjax.metrics.soap(OP, state, optimizer)
+
+    def update(vector):
+        return OP.ravel(optimizer.update(OP.unravel(vector), state)[0])
+
+    response = -jax.jacfwd(update)(jnp.full(40, 1e-60))
+    _close(jnp.linalg.inv(response), metric.as_matrix(), 1e-8)
+    assert np.abs(response - np.diag(np.diag(response))).max() > 0.1 * np.abs(response).max()
+    assert gnjax.trace(metric).certificate.kind == "measured"
+    alone = gnjax.metrics.soap(OP, state)
+    assert gnjax.trace(alone).certificate.kind == "unknown"
+    assert "pass the optimiser beside its state" in str(gnjax.trace(alone).certificate)
+    assert (
+        gnjax.trace(gnjax.metrics.soap(OP, state, b2=0.95, eps=1e-3)).certificate.kind != "unknown"
+    )
+    with pytest.raises(ValueError, match="are for a state alone"):
+        gnjax.metrics.soap(OP, state, optimizer, b2=0.9)
+    limited = optax.chain(optimizer, optax.scale_by_trust_ratio())
+    _, held = limited.update(gradient, (state, optax.ScaleByTrustRatioState()), PARAMS)
+    with pytest.raises(ValueError, match="does not divide by positive numbers in the basis"):
+        gnjax.metrics.soap(OP, held, limited)
 
 
 def _turned(name, new_shape):
