@@ -58,7 +58,7 @@ class Compare:
       each: the column of which each value is a place with a number of its own; or columns with the
         values that count, each of which must be there.
       at: how such a place is told: a text with the columns in braces, or a function of them.
-        Without it :data:`AT` tells the column.
+        Without it as :data:`AT` tells the column, else as "at share=0.1".
       above: the limit below every number; with ``below``, too, every number lies between them.
       below: the limit above every number.
       from_one_seed: whether one seed can decide (:func:`sweeps.effects.decide`), or a function of
@@ -94,6 +94,9 @@ class Compare:
             raise ValueError(msg)
         if self.above is None and self.below is None:
             msg = f"{self.name!r} has no limit; give above, below or both"
+            raise ValueError(msg)
+        if self.above is not None and self.below is not None and self.from_one_seed:
+            msg = f"{self.name!r} lies between two limits, which one seed does not decide"
             raise ValueError(msg)
 
     def __call__(self, frame: DataFrame) -> Verdict:
@@ -138,12 +141,16 @@ def _sides(
 
 
 def _comparable(asked: Compare, first: DataFrame, second: DataFrame) -> bool:
-    points = first[asked.along].nunique() if asked.along else 2
-    return bool(len(first) and len(second) and points > 1)
+    """Whether there is a number: rows, two points of an exponent, a seed of both sides."""
+    if asked.along:
+        return first[asked.along].nunique() > 1
+    return bool(set(first["seed"]) & set(second["seed"]))
 
 
 def _told(asked: Compare, place: Mapping[str, Any]) -> str:
-    at = "".join(AT[name] for name in place) if asked.at is None else asked.at
+    at = asked.at
+    if at is None:
+        at = ", ".join(AT.get(name, f"at {name}={{{name}}}") for name in place)
     return at.format(**place) if isinstance(at, str) else at(**place)
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from pandas import DataFrame
 
 from sweeps import effects
@@ -18,6 +17,7 @@ from sweeps.claims import (
     OTHER,
     Check,
     Claim,
+    NotTestableError,
     Sentence,
     Verdict,
     implied,
@@ -142,43 +142,44 @@ def _slope_of_the_gap(rows: DataFrame, narrow: int, wide: int) -> float:
     return float((ends[1].mean() - ends[0].mean()) / np.log(wide / narrow))
 
 
-def _slopes_help(rows: Rows) -> Check:
+def _slopes_help(rows: Rows) -> Compare:
     """Whether kappa falls at every width with every step to a smaller slope.
 
     For each seed and width the step counts that helps least: the smallest quotient of kappa at one
     slope and at the next smaller one.
     """
-
-    def check(frame: DataFrame) -> Verdict:
-        found = rows(frame)
-        if found["slope"].nunique() < 2:
-            return not_testable("fewer than 2 slopes")
-        if not found["resolved"].to_numpy().all():
-            return not_testable("a kappa that is not resolved")
-        widths = list(found.groupby("width"))
-        steps = {f"at m={m}": effects.mean(_least_steps(of_m)).exponential() for m, of_m in widths}
-        decision = effects.decide(
-            steps,
-            "kappa over kappa at the next smaller slope, for the step that helps least",
-            above=1.0,
-        )
-        return replace(decision, text=f"{decision.text}; {_over_slopes(widths[-1][1])}")
-
-    return check
+    return Compare(
+        _least_step,
+        each="width",
+        above=1.0,
+        name="kappa over kappa at the next smaller slope, for the step that helps least",
+        prepare=lambda frame: _resolved_slopes(rows(frame)),
+        beside=_over_slopes,
+    )
 
 
-def _least_steps(rows: DataFrame) -> NDArray:
-    """For each seed the smallest step of log kappa over the slopes."""
-    ordered = rows.sort_values("slope")
-    logs = [np.log(one["kappa"].to_numpy()) for _, one in ordered.groupby("seed")]
-    return np.array([np.diff(one).min() for one in logs])
+def _resolved_slopes(rows: DataFrame) -> DataFrame:
+    if rows["slope"].nunique() < 2:
+        msg = "fewer than 2 slopes"
+        raise NotTestableError(msg)
+    if not rows["resolved"].all():
+        msg = "a kappa that is not resolved"
+        raise NotTestableError(msg)
+    return rows
+
+
+def _least_step(network: DataFrame) -> float:
+    """The smallest quotient of kappa at a slope and at the next smaller one."""
+    logs = np.log(network.sort_values("slope")["kappa"].to_numpy())
+    return float(np.exp(np.diff(logs).min()))
 
 
 def _over_slopes(rows: DataFrame) -> str:
-    """The geometric means over the seeds at each slope of one width."""
+    """The geometric means over the seeds at each slope of the largest width."""
+    rows = rows[rows["width"] == rows["width"].max()]
     means = [(a, np.exp(np.log(r["kappa"].to_numpy()).mean())) for a, r in rows.groupby("slope")]
     listed = ", ".join(f"{mean:.4g} at {slope:g}" for slope, mean in means)
-    return f"kappa over the slopes at m={rows['width'].iloc[0]}: {listed}"
+    return f"; kappa over the slopes at m={rows['width'].iloc[0]}: {listed}"
 
 
 def _relu_helps(rows: Rows) -> Compare:

@@ -9,9 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import scipy.stats
-from numpy.typing import NDArray
 from pandas import DataFrame
 
 from sweeps import effects
@@ -92,13 +90,12 @@ def _start(frame: DataFrame) -> DataFrame:
     return where(frame, panel="kappa", step=0)
 
 
-def _correlation(run: DataFrame, damping: float) -> NDArray:
+def _correlation(run: DataFrame, damping: float) -> float:
     """Spearman's correlation, over the metrics, of kappa at the start with the number of steps.
 
-    It is nan if all kappas or all numbers of steps are equal.
-
     Raises:
-      NotTestableError: kappa or the number of steps of a metric is unknown, which the text names.
+      NotTestableError: kappa or the number of steps of a metric is unknown, which the text names,
+        or all of them are equal.
     """
     kappas, steps = [], []
     for metric in METRICS:
@@ -113,20 +110,22 @@ def _correlation(run: DataFrame, damping: float) -> NDArray:
             raise NotTestableError(msg)
         kappas.append(at["kappa"][0])
         steps.append(took["steps"][0] if took["reached"][0] else math.inf)
-    return np.asarray(scipy.stats.spearmanr(kappas, steps).statistic)
+    found = float(scipy.stats.spearmanr(kappas, steps).statistic)
+    if not math.isfinite(found):
+        msg = "all kappas or all numbers of steps are equal"
+        raise NotTestableError(msg)
+    return found
 
 
-def _goes_with_steps(network: str, damping: float) -> Check:
-    def check(frame: DataFrame) -> Verdict:
-        runs = where(frame, network=network).groupby("seed")
-        found = np.array([_correlation(run, damping) for _, run in runs])
-        if not len(found):
-            return not_testable(f"no row of the network {network}")
-        if not np.isfinite(found).all():
-            return not_testable("all kappas or all numbers of steps are equal")
-        return effects.decide({"": effects.mean(found)}, "rank correlation", above=0.0)
-
-    return check
+def _goes_with_steps(network: str, damping: float) -> Compare:
+    return Compare(
+        lambda run: _correlation(run, damping),
+        {"network": network},
+        geometric=False,
+        above=0.0,
+        name="rank correlation",
+        missing=f"no row of the network {network}",
+    )
 
 
 def _less_damping(network: str) -> Check:

@@ -11,10 +11,8 @@ from jax.flatten_util import ravel_pytree
 
 import gnjax
 from experiments import block_alignment as experiment
-from experiments.claims import block_alignment as claims
 from experiments.shared import alignment
 from figures import t7
-from sweeps.claims import UNDECIDED
 from tests.experiments.configs import records
 from tests.figures.drawing import drawn, published
 
@@ -162,17 +160,6 @@ def test_a_matrix_that_is_its_blocks_is_matched():
     gained = alignment.decrease(matrix, 0.1, gradient, 0.0, steps)
     assert gained.low == pytest.approx(1, abs=1e-12) == gained.high
     assert alignment.of_steps(*steps).value == pytest.approx(1, abs=1e-12)
-
-
-def _statuses(table):
-    return {claim.statement: claim.check(table).status for claim in claims.CLAIMS}
-
-
-def test_what_is_known_of_the_values_enters_the_verdict():
-    """Wide intervals of the numbers themselves decide nothing."""
-    table = published("t7")
-    wide = table.assign(value_low=0.0, value_high=table["value"] + 1)
-    assert set(_statuses(wide).values()) == {UNDECIDED}
 
 
 def test_the_figure_shows_every_comparison():

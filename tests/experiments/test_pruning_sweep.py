@@ -465,13 +465,6 @@ def test_a_valley_is_a_failure_of_moderate_rates_alone():
     assert [verdict.status for verdict in found] == [HOLDS] * 5 + [FAILS, HOLDS]
 
 
-def test_noise_over_the_seeds_and_a_single_seed_leave_claims_undecided():
-    noisy = _verdicts(_table(lambda rate, epoch: 1 + 0.01 * rate, _grows, noise=0.5))
-    assert noisy[0].status == noisy[1].status == noisy[4].status == UNDECIDED
-    alone = _verdicts(_table(_grows, _grows, seeds=1))
-    assert [verdict.status for verdict in alone] == [UNDECIDED] * 7
-
-
 def test_claims_at_another_number_of_parameters_are_not_testable():
     table = _table(_grows, _grows)
     table["parameters"] = 10 * table["parameters"]

@@ -70,6 +70,10 @@ def test_every_other_value_is_put_over_the_one_that_is_given():
     assert "at rate=0.8" in found.text
     assert "at rate=0 " not in f"{found.text} "
     assert asked(frame[frame["pruned"] == 0]).status == NOT_TESTABLE
+    assert asked(frame[(frame["pruned"] > 0) == frame["seed"]]).status == NOT_TESTABLE  # no pair
+    of_share = frame.rename(columns={"pruned": "share"})
+    told = Compare("kappa", over={"share": 0.0}, each="share", above=1.0, name="x")(of_share).text
+    assert "at share=0.2, " in told
 
 
 @settings(max_examples=20, deadline=None)
@@ -195,6 +199,7 @@ def test_one_seed_decides_where_it_is_asked_to_or_the_rows_say_so():
         ({"above": 1.0, "over": {"way": 1}, "along": "depth"}, "one of over and along"),
         ({"along": "depth", "of": len, "above": 1.0}, "give its name"),
         ({}, "above, below or both"),
+        ({"above": 1.0, "below": 2.0, "from_one_seed": True}, "one seed does not decide"),
     ],
 )
 def test_a_comparison_that_says_two_things_or_none_is_refused(options, words):
