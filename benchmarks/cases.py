@@ -30,14 +30,14 @@ def ntk(samples: int) -> Case:
     return Case(weights, data.inputs, data.labels)
 
 
-def hessian(samples: int) -> Case:
+def hessian(samples: int, hidden: int = _TANH_HIDDEN) -> Case:
     """An MLP 64-100-10 with tanh and biases, cross-entropy, on the digits; float64."""
     rng = np.random.default_rng(0)
     data = gnjax.data.load("digits", samples=samples)
     weights = {
-        "layer1_dense": _gaussian(rng, (_TANH_HIDDEN, data.inputs.shape[1]), 1.0),
-        "layer1_bias": 0.1 * rng.standard_normal(_TANH_HIDDEN),
-        "layer2_dense": _gaussian(rng, (CLASSES, _TANH_HIDDEN), 1.0),
+        "layer1_dense": _gaussian(rng, (hidden, data.inputs.shape[1]), 1.0),
+        "layer1_bias": 0.1 * rng.standard_normal(hidden),
+        "layer2_dense": _gaussian(rng, (CLASSES, hidden), 1.0),
         "layer2_bias": 0.1 * rng.standard_normal(CLASSES),
     }
     return Case(weights, data.inputs, data.labels)

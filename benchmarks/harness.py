@@ -28,11 +28,13 @@ import numpy as np
 
 EIGENVALUES = 10  # the largest, of a Hessian
 TOLERANCE = 1e-6  # of the largest eigenvalue: a residual |H v - lambda v| to stop at
+RESIDUAL = 1e-10  # of a solution, relative to the right side
 _TURN = "next run"  # a process prints this before each run, and waits for a line
 _STEPS = range(20, 501, 10)
 
 Arrays = dict[str, np.ndarray]
 Timed = tuple[list[float], Any]
+Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
@@ -54,15 +56,18 @@ class NoAnswerError(Exception):
     """A process gave no answer; the text says why."""
 
 
-def once(call: Callable[[], Any]) -> tuple[float, Any]:
+def once(call: Callable[[], Any], clock: Clock = time.perf_counter) -> tuple[float, Any]:
     """Seconds of one run, and its result."""
-    began = time.perf_counter()
+    began = clock()
     result = call()
-    return time.perf_counter() - began, result
+    return clock() - began, result
 
 
 def timed(
-    call: Callable[[], Any], repeats: int, before: Callable[[], object] | None = None
+    call: Callable[[], Any],
+    repeats: int,
+    before: Callable[[], object] | None = None,
+    clock: Clock = time.perf_counter,
 ) -> Timed:
     """Seconds of every run after one to warm up, and the last result."""
     result = call()
@@ -70,19 +75,19 @@ def timed(
     for _ in range(repeats):
         if before is not None:
             before()
-        elapsed, result = once(call)
+        elapsed, result = once(call, clock)
         seconds.append(elapsed)
     return seconds, result
 
 
-def in_turn(call: Callable[[], Any], repeats: int) -> Timed:
+def in_turn(call: Callable[[], Any], repeats: int, clock: Clock = time.perf_counter) -> Timed:
     """:func:`timed` in a process apart: before each run, ``ours`` runs in the process beside it."""
 
     def wait() -> None:
         print(_TURN, flush=True)
         sys.stdin.readline()
 
-    return timed(call, repeats, wait)
+    return timed(call, repeats, wait, clock)
 
 
 def fewest_steps(residual: Callable[[int], float]) -> int:
@@ -127,6 +132,7 @@ def apart(
     threads: int | None = None,
     patience: float = threading.TIMEOUT_MAX,
     ours: Callable[[], Any] = lambda: None,
+    clock: Clock = time.perf_counter,
 ) -> dict[str, Any]:
     """The dictionary that a function (``module:name``) returns in a process of its own.
 
@@ -137,12 +143,16 @@ def apart(
         store(Path(folder, "given.npz"), given)
         command = [str(python), "-m", "benchmarks.harness", function, folder]
         command += [] if threads is None else [str(threads)]
-        seconds = _followed(command, threads, patience, ours)
+        seconds = _followed(command, threads, patience, ours, clock)
         return {**load(Path(folder, "found.npz")), "ours": seconds}
 
 
 def _followed(
-    command: list[str], threads: int | None, patience: float, ours: Callable[[], Any]
+    command: list[str],
+    threads: int | None,
+    patience: float,
+    ours: Callable[[], Any],
+    clock: Clock,
 ) -> list[float]:
     """The seconds of ``ours``, which runs whenever the command waits for its turn."""
     names = () if threads is None else ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -166,7 +176,7 @@ def _followed(
         timer.start()
         for line in process.stdout:
             if line.strip() == _TURN:
-                seconds.append(once(ours)[0])
+                seconds.append(once(ours, clock)[0])
                 with suppress(BrokenPipeError):  # it was stopped meanwhile
                     print(file=process.stdin, flush=True)
         code, in_time = process.wait(), timer.is_alive()

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import scipy.sparse.linalg
 import torch
-from curvlinops import GGNLinearOperator, HessianLinearOperator
+from curvlinops import (
+    CGInverseLinearOperator,
+    GGNLinearOperator,
+    HessianLinearOperator,
+)
+from curvlinops.examples import IdentityLinearOperator
 
 from benchmarks import harness
 from benchmarks.rivals import public_modules, torch_models
 
 _BATCHES = (1000, 250, 50)
 _BASIS = 40
+_STEPS = 2_000  # of conjugate gradients at most
+_TINY = 1e-30
 _MOST_ROWS = 6_000  # parameters of a matrix that is formed by products
 
 
@@ -66,6 +74,23 @@ def _largest(operator: Any) -> dict[str, Any]:
     values, vectors = scipy.sparse.linalg.eigsh(linear, harness.EIGENVALUES, **options)
     order = np.argsort(-values)
     return {"values": values[order], "vectors": vectors[:, order], "products": calls[0]}
+
+
+def solve(case: harness.Case, repeats: int) -> dict[str, Any]:
+    """x with (N G + I) x = b by conjugate gradients."""
+    model = torch_models.network(case)
+    x, y = torch_models.data(case)
+    ggn = _operator(GGNLinearOperator, model, model.parameters(), [(x, y)])
+    matrix = len(x) * ggn + IdentityLinearOperator(
+        [p.shape for p in model.parameters()], torch.device("cpu"), torch.float64
+    )
+    # With its usual eps of 1e-10, below which it takes v^T A v for zero, it ends at 1e-5.
+    options = {"eps": _TINY, "stop_updating_after": _TINY, "max_iter": _STEPS}
+    inverse = CGInverseLinearOperator(matrix, tolerance=harness.RESIDUAL, **options)
+    right = torch.from_numpy(case.vectors[:, 0])
+    runs, found = harness.in_turn(lambda: inverse @ right, repeats, time.process_time)
+    note = "conjugate gradients"
+    return {"tool": _signed(), "runs": runs, "solution": found.detach().numpy(), "note": note}
 
 
 def module(name: str, task: str, repeats: int) -> dict[str, Any]:

@@ -86,6 +86,23 @@ def hessian_product(case: Case) -> tuple[jax.Array, Callable[[jax.Array], jax.Ar
     return flat, lambda v: jax.jvp(jax.grad(risk), (flat,), (v,))[1]
 
 
+def gauss_newton_product(case: Case) -> tuple[jax.Array, Callable[[jax.Array], jax.Array]]:
+    """The same for the Gauss-Newton matrix, 1/n sum_i J_i^T (diag p - p p^T) J_i."""
+    flat, unravel = ravel_pytree(to_jax(case.weights))
+    x = jnp.asarray(case.x)
+
+    def outputs(flat: jax.Array) -> jax.Array:
+        return tanh_mlp(unravel(flat), x)
+
+    def product(v: jax.Array) -> jax.Array:
+        f, pushed = jax.jvp(outputs, (flat,), (v,))
+        p = jax.nn.softmax(f)
+        weighted = p * (pushed - (p * pushed).sum(1, keepdims=True))
+        return jax.vjp(outputs, flat)[1](weighted)[0] / len(x)
+
+    return flat, product
+
+
 def to_jax(weights: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
     """A case's arrays with the outputs of every layer last, as is usual in JAX."""
     return {name: jnp.asarray(_moved(name, a)) for name, a in weights.items()}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from matfree import decomp, eig
+from matfree import decomp, eig, funm, stochtrace
 
 from benchmarks import harness
 from benchmarks.rivals import jax_models
@@ -42,6 +43,27 @@ def hessian(case: harness.Case, repeats: int) -> dict[str, Any]:
         "vectors": in_case,
         "products": steps,
         "note": "fewest steps, found beforehand",
+    }
+
+
+def logdet(case: harness.Case, repeats: int, vectors: int, steps: int) -> dict[str, Any]:
+    """log det (N G + I) by stochastic Lanczos quadrature, with two standard errors as its error."""
+    jax.config.update("jax_enable_x64", True)
+    flat, product = jax_models.gauss_newton_product(case)
+    integrand = funm.monte_carlo_funm_sym_logdet(decomp.tridiag_sym(steps))
+    sampler = stochtrace.sampler_signs(flat, num=vectors)
+    estimate = stochtrace.estimator_monte_carlo_mean_and_sem(integrand, sampler)
+    solve = jax.jit(lambda key: estimate(lambda v: len(case.x) * product(v) + v, key))
+    key = jax.random.key(0)
+    runs, (value, error) = harness.in_turn(
+        lambda: jax.block_until_ready(solve(key)), repeats, time.process_time
+    )
+    return {
+        "tool": harness.signed("matfree"),
+        "runs": runs,
+        "value": value,
+        "stated": 2 * error,
+        "note": f"{vectors} vectors of {steps} steps",
     }
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.answers.result import Result
-from gnjax.numerics.certificate import MEASURED, UNKNOWN, Certificate, Error, certificate
+from gnjax.numerics.certificate import MEASURED, UNKNOWN, Certificate, Error, certificate, unknown
 from gnjax.numerics.evidence import with_evidence
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import raised
@@ -36,22 +36,23 @@ from gnjax.operators.facts import facts_of, positivity_of, rank_of, symmetry_of,
 from gnjax.operators.near_one import check_near_one
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.eigenvalues import operator_norm
-from gnjax.spectra.functions.bracket import NOISE, Sample, sample
+from gnjax.spectra.functions.bracket import NOISE, sample
 from gnjax.spectra.functions.definite import (
     checked_shift,
     damped,
     definite_of,
     refuse_indefinite,
 )
+from gnjax.spectra.functions.largest_aside import Drawing
 from gnjax.spectra.functions.scalar_functions import LOG, ScalarFunction, scalar_function, share_of
 from gnjax.spectra.krylov.host_products import beside_xla, host_product
 from gnjax.spectra.stochastic.probes import FEWEST, half_width, standard_error
-from gnjax.spectra.stochastic.quadratures import quadratures
 from gnjax.spectra.stochastic.tolerance import looks
 from gnjax.spectra.watch import Progress, Watch, watching
 from gnjax.spectra.whole import dense_error, whole_spectrum
 
 _FIRST = 20  # random vectors at the first look; the looks double
+_ASIDE = 2  # times the steps from a vector: the most eigenvectors that are set aside
 
 Function = str | Callable[[np.ndarray], np.ndarray]
 
@@ -125,7 +126,9 @@ def trace_of(
       method: "exact", from all eigenvalues of the smaller side; "quadrature", from random vectors,
         each of which takes ``steps`` products; or "auto", which is exact where the smaller side has
         at most ``limits.whole_rows`` rows.
-      rtol: random vectors are added until the error is at most ``rtol`` times the value.
+      rtol: random vectors are added until the error is at most ``rtol`` times the value. Where the
+        first ones say that many more are needed, the largest eigenvectors, up to twice ``steps`` of
+        them, are taken out and are no longer random.
       probes: the largest number of random vectors, at least 10.
       steps: of Lanczos from each of them. For "log", "inverse", "sqrt" and the effective dimension
         the error of the quadrature is bounded; for a function of your own it is measured.
@@ -268,53 +271,64 @@ def _from_quadratures(
     """tr f(A + s I) from random vectors, until the error is small enough.
 
     The work is done on the twin, which leaves zeros of A out. It is longer than for A itself in no
-    case, and its samples spread less.
+    case, and its samples spread less. Where the first vectors say that many more are needed, others
+    are drawn outside of the largest eigenvectors.
     """
-    limits, small = options.limits, twin_of(op)
+    limits, small, probes = options.limits, twin_of(op), int(options.probes)
     size, zeros = small.shape[0], op.shape[0] - small.shape[0]
     least: float = -math.inf
     evidence: tuple[Error, ...] = (symmetry_of(op),)
     if f.positive or f.bends:
         least, evidence = _lower_bound(op, shift, f, limits)
-    product = watch(host_product(small))
     norm = operator_norm(small, limits)
     error = dense_error(small, norm)
     is_known = error.kind != UNKNOWN
     floor = error.value if is_known else spectral_error(size, small.dtype) * norm
-    of_zero = float(f.values(np.array([shift]))[0]) if zeros else 0.0
-    samples: list[Sample] = []
-    products, cut = 0, False
-    counts = looks(int(options.probes), options.rtol, first=_FIRST)
-    waiting = counts  # the looks that are still to come
+    drawing = Drawing(
+        watch(host_product(small)),
+        size,
+        lambda rule: sample(rule, f, shift, least, floor),
+        probes,
+        int(options.steps),
+        NOISE * floor,
+        options.seed,
+        limits,
+        watch.is_stopped,
+    )
+    first = min(_FIRST, probes)
+    counts = looks(probes - first, options.rtol, first=_FIRST) if probes > first else []
+    of_zeros = zeros * float(f.values(np.array([shift]))[0]) if zeros else 0.0
 
     def answered() -> FunctionTrace:
-        """The answer from the samples so far."""
-        return _estimate(samples, size, zeros * of_zero, error, f, products, evidence, len(counts))
+        return _estimate(drawing, of_zeros, error, f, evidence, 1 + len(counts))
 
-    def is_good(answer: FunctionTrace) -> bool:
-        return answer.error <= options.rtol * abs(answer.value)
+    def finished(answer: FunctionTrace) -> bool:
+        return answer.error <= options.rtol * abs(answer.value) and not drawing.cut
 
     with beside_xla():  # BLAS on one thread, so that XLA has the cores
-        batches = quadratures(
-            product,
-            size,
-            probes=int(options.probes),
-            steps=int(options.steps),
-            noise=NOISE * floor,
-            seed=options.seed,
-            limits=limits,
-            stop=watch.is_stopped,
-        )
-        for batch in batches:
-            samples += [sample(rule, f, shift, least, floor) for rule in batch]
-            products += sum(rule.products for rule in batch)
-            cut = cut or not all(rule.finished for rule in batch)
-            if len(samples) >= waiting[0]:
-                waiting = [count for count in waiting if count > len(samples)]
-                if not waiting or is_good(answered()):
-                    break
-    answer = answered()
-    return replace(answer, finished=is_good(answer) and not cut)
+        drawing.draw(first)
+        before = answer = answered()
+        if _pays(answer, options.rtol, counts) and not drawing.cut:
+            drawing.set_largest_aside(_ASIDE * int(options.steps))
+        at_start = len(drawing.samples)
+        for count in counts:
+            if finished(answer) or drawing.cut:
+                break
+            drawing.draw(at_start + count - len(drawing.samples))
+            answer = answered()
+    # All looks hold together, so that the first one may be taken, too.
+    best = min(answer, before, key=lambda each: each.error)
+    return replace(best, products=drawing.products, finished=finished(best))
+
+
+def _pays(answer: FunctionTrace, rtol: float, counts: list[int]) -> bool:
+    """Whether setting the largest eigenvectors aside pays after the first random vectors.
+
+    It takes half as many products as these, and theirs are lost. So it pays where three times as
+    many are needed, and where enough are left.
+    """
+    needed = (2 * answer.standard_error) ** 2 > 3 * (rtol * answer.value) ** 2
+    return needed and bool(counts) and counts[-1] >= _FIRST
 
 
 def _lower_bound(
@@ -330,22 +344,26 @@ def _lower_bound(
 
 
 def _estimate(
-    samples: list[Sample],
-    size: int,
+    drawing: Drawing,
     of_zeros: float,
     error: Error,
     f: ScalarFunction,
-    products: int,
     evidence: tuple[Error, ...],
     looks_in_all: int,
 ) -> FunctionTrace:
-    """The mean of the samples times ``size``, plus f of the zeros that the twin leaves out.
+    """The mean of the samples times their dimension, what is aside, and f of the twin's zeros.
 
     The half-widths of all looks at the samples hold together, so that it may end at any of them.
     """
-    count = len(samples)
-    values, gaps, moved = (size * np.array(column) for column in zip(*samples, strict=True))
-    value = float(values.mean()) + of_zeros
+    count, room = len(drawing.samples), drawing.size - len(drawing.of_aside)
+    if not count:  # Ctrl-C came before the first one
+        nothing = certificate(unknown("no random vector was drawn"))
+        return FunctionTrace(
+            math.nan, math.inf, math.inf, f.name, "quadrature", drawing.products, nothing
+        )
+    values, gaps, moved = (room * np.array(column) for column in zip(*drawing.samples, strict=True))
+    aside = np.array(drawing.of_aside, float).reshape(-1, 3)
+    value = float(values.mean()) + math.fsum(aside[:, 0]) + of_zeros
     spread = standard_error(values)
     of_vectors = Error(
         half_width(values, looks_in_all),
@@ -353,14 +371,16 @@ def _estimate(
         reason=f"the spread of {count} random vectors",
     )
     of_quadrature = Error(
-        float(gaps.mean()),
+        float(gaps.mean()) + float(aside[:, 1].sum()),
         *((MEASURED, 0.0, "quadratures of fewer steps") if not f.bends else ()),
     )
-    of_matrix = error.to(float(moved.mean()))
+    # The rows aside are orthonormal up to rounding.
+    rounding = spectral_error(drawing.size, np.dtype(float)) * float(np.abs(aside[:, 0]).sum())
+    of_matrix = error.to(float(moved.mean()) + float(aside[:, 2].sum()) + rounding)
     parts = of_vectors, of_quadrature, of_matrix
     rests_on = certificate(*parts, *evidence)
     total = raised(sum(part.value for part in parts))
-    return FunctionTrace(value, total, spread, f.name, "quadrature", products, rests_on)
+    return FunctionTrace(value, total, spread, f.name, "quadrature", drawing.products, rests_on)
 
 
 class _Known(NamedTuple):
@@ -414,7 +434,8 @@ def _check_positive(known: _Known, shift: float) -> None:
         )
         raise ValueError(msg)
     at = int(np.argmin(known.low))
-    refuse_indefinite(known.values[at], known.high[at] - known.values[at], shift)
+    if known.low[at] + shift <= 0:
+        refuse_indefinite(known.values[at], known.high[at] - known.values[at], shift)
 
 
 def _refuse_undefined(

@@ -22,9 +22,12 @@ _SYMMETRIC = 1e-6  # a skewness that changes nothing
 _BY_CHANCE = 2e-6  # the chance of equal samples that may be taken for a number without an error
 
 
-def probe_stream(seed: int) -> np.random.Generator:
-    """A generator that differs from ``default_rng(seed)``, which the caller may have used."""
-    return np.random.default_rng([_STREAM, seed])
+def probe_stream(seed: int, part: int = 0) -> np.random.Generator:
+    """A generator that differs from ``default_rng(seed)``, which the caller may have used.
+
+    Every ``part`` of a seed has random numbers of its own.
+    """
+    return np.random.default_rng([_STREAM, seed, part] if part else [_STREAM, seed])
 
 
 def together(op: Operator, limits: Limits) -> int:

@@ -48,6 +48,7 @@ def quadratures(
     steps: int,
     noise: float,
     seed: int = 0,
+    outside_of: np.ndarray | None = None,
     limits: Limits = LIMITS,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[list[Quadrature]]:
@@ -56,7 +57,8 @@ def quadratures(
     A probe is a random unit vector of length ``size``, from which a Lanczos run makes ``steps``
     steps with ``product``, A on rows. A direction shorter than ``noise`` is rounding, and ends the
     run. Nothing of a run but its quadrature is kept, and no work is done for batches that the
-    caller does not ask for, so that a loop over them may end as soon as it has enough.
+    caller does not ask for, so that a loop over them may end as soon as it has enough. Probes are
+    orthogonal to the orthonormal rows ``outside_of``, and are then others than without.
 
     A batch has up to ten probes that fit in memory and are multiplied at once; the last ones come
     one by one. A product with another number of columns would round them differently, and the
@@ -64,26 +66,60 @@ def quadratures(
     probes were given that have made all of their steps; if none has, the first ones with the steps
     that they have made.
     """
-    rng, done = probe_stream(seed), 0
-    together = int(np.clip(limits.basis_bytes / (8 * min(steps, size) * size), 1, _TOGETHER))
+    rng = probe_stream(seed, part=0 if outside_of is None else 1)
+
+    def start() -> np.ndarray:
+        row = rng.standard_normal((1, size))
+        row = row if outside_of is None else krylov.outside(row, outside_of)
+        unit: np.ndarray = row / np.linalg.norm(row)
+        return unit
+
+    done, together = 0, _together(size, steps, limits)
     while done < probes and not (done and stop()):
         count = together if probes - done >= together else 1
-        starts = [rng.standard_normal((1, size)) for _ in range(count)]
-        runs = krylov.side_by_side(
-            product,
-            [start / np.linalg.norm(start) for start in starts],
-            max_steps=steps,
-            noise=noise,
-            enough=lambda run: _exhausted(run) or stop(),
-            check_every=1,
-        )
-        batch = [_quadrature(run, min(steps, size)) for run in runs]
-        del runs  # their bases, before the next ones are made
+        starts = [start() for _ in range(count)]
+        batch = _from(product, starts, steps, noise, stop)
         # Runs that ``stop`` cut short do not count, unless there are no others.
         if done and not all(rule.finished for rule in batch):
             break
         done += count
         yield batch
+
+
+def quadratures_from(
+    product: HostProduct, rows: np.ndarray, *, steps: int, noise: float, limits: Limits = LIMITS
+) -> list[Quadrature]:
+    """The Gauss quadratures of the unit vectors ``rows`` (k, n) in place of random ones."""
+    together = _together(rows.shape[1], steps, limits)
+    found: list[Quadrature] = []
+    for first in range(0, len(rows), together):
+        starts = [row[None] for row in rows[first : first + together]]
+        found += _from(product, starts, steps, noise, lambda: False)
+    return found
+
+
+def _together(size: int, steps: int, limits: Limits) -> int:
+    """From how many starts of a length runs fit in memory side by side, ten at most."""
+    return int(np.clip(limits.basis_bytes / (8 * min(steps, size) * size), 1, _TOGETHER))
+
+
+def _from(
+    product: HostProduct,
+    starts: list[np.ndarray],
+    steps: int,
+    noise: float,
+    stop: Callable[[], bool],
+) -> list[Quadrature]:
+    """The quadratures of one run from each start, side by side."""
+    runs = krylov.side_by_side(
+        product,
+        starts,
+        max_steps=steps,
+        noise=noise,
+        enough=lambda run: _exhausted(run) or stop(),
+        check_every=1,
+    )
+    return [_quadrature(run, min(steps, starts[0].size)) for run in runs]
 
 
 def _quadrature(run: krylov.Run, steps: int) -> Quadrature:

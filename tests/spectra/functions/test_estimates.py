@@ -9,7 +9,7 @@ import gnjax
 from gnjax.spectra.functions.bracket import sample
 from gnjax.spectra.functions.scalar_functions import scalar_function
 from gnjax.spectra.stochastic.probes import half_width, standard_error, student
-from gnjax.spectra.stochastic.quadratures import quadratures
+from gnjax.spectra.stochastic.quadratures import quadratures, quadratures_from
 from tests.held_out.matrices import rotated
 
 _VALUES = {
@@ -111,6 +111,39 @@ def test_estimated_variances_cover_the_truth_as_often_as_they_state():
     ]
     assert np.sum(inside, axis=0).min() >= _COVERED
     assert np.sum(inside, axis=0).min() <= 999
+
+
+_STEEP = 10.0 ** -np.linspace(0, 8, 200)
+
+
+@pytest.mark.parametrize("shift", [1e-1, 1e-3])
+def test_few_large_eigenvalues_are_set_aside_where_random_vectors_spread(shift):
+    """An effective dimension to 1%, which five times as many random vectors alone would reach."""
+    op, f = _psd(_STEEP), _STEEP / (_STEEP + shift)
+    variance = 2 * 200 / 202 * ((f**2).sum() - f.sum() ** 2 / 200)  # of n sum_i f_i v_i^2
+    assert (2 / 0.01) ** 2 * variance / f.sum() ** 2 > 500  # vectors for 1%, at two deviations
+    found = gnjax.effective_dimension(op, damping=shift, method="quadrature")
+    assert found.finished
+    assert found.products < 5000
+    assert abs(found.value - f.sum()) <= found.error <= 0.01 * f.sum()
+
+
+def test_rows_aside_change_no_trace_whatever_they_are():
+    """Two parts of tr f(A) by rows that have nothing to do with A, with all of the complement."""
+    op, rng = _psd(_VALUES["decay"]), np.random.default_rng(0)
+    rows = np.linalg.qr(rng.standard_normal((40, 40)))[0].T
+    matrix = np.asarray(op.as_matrix())
+    rules = quadratures_from(lambda v: v @ matrix, rows, steps=8, noise=1e-14)
+    least = _SHIFT
+    parts = [sample(rule, scalar_function("log"), _SHIFT, least, 1e-14) for rule in rules]
+    error = sum(part.gap + part.moved for part in parts)
+    exact = _exact("log", _VALUES["decay"])
+    assert abs(sum(part.value for part in parts) - exact) <= error < 0.1 * abs(exact)
+    batches = quadratures(
+        lambda v: v @ matrix, 40, probes=3, steps=2, noise=1e-14, outside_of=rows[:39]
+    )
+    inside = [rule.nodes @ rule.weights for batch in batches for rule in batch]
+    np.testing.assert_allclose(inside, rows[39] @ matrix @ rows[39], rtol=1e-9)
 
 
 def test_more_vectors_are_drawn_until_the_tolerance_is_reached():

@@ -1,6 +1,7 @@
 """Solutions: shapes in and out, preconditioners, what is refused, and metrics as operators."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -141,6 +142,23 @@ def test_a_hessian_without_stated_sign_is_asked_for_its_smallest_eigenvalue():
         x = gnjax.solve(op, np.ones(44), damping=0.1 - least, limits=limits)
         exact = np.linalg.solve(_matrix(op) + (0.1 - least) * np.eye(44), np.ones(44))
         assert np.linalg.norm(x.value - exact) <= x.error < 1e-6
+
+
+def test_a_large_error_of_a_semidefinite_matrix_is_no_reason_to_refuse():
+    """Numbers of 8 bits inside leave eigenvalues in doubt, but none can be negative."""
+
+    def model(w, x):
+        return jnp.tanh((x @ w).astype(jnp.bfloat16)).astype(x.dtype)
+
+    rng = np.random.default_rng(0)
+    w, x = rng.standard_normal((3, 2)), rng.standard_normal((12, 3))
+    op = 12 * gnjax.gauss_newton((model, w), x)
+    spectrum = gnjax.eigenvalues(op)
+    damping = 0.1 * (spectrum.errors[-1] - spectrum.values[-1])
+    assert damping > 0
+    for f in ("log", "inverse", "sqrt"):
+        exact = gnjax.trace_of(f, op, damping=damping)
+        assert np.isfinite(exact.error)
 
 
 def test_evidence_is_asked_for_by_limits():
