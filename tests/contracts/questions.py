@@ -75,7 +75,7 @@ QUESTIONS = {
     "solution": Question(gnjax.solve, _solved),
     "log determinant": _of(gnjax.logdet, damping=0.5),
     "log determinant by Lanczos": _of(
-        gnjax.logdet, damping=0.5, method="quadrature", probes=2, steps=2, rtol=0.5
+        gnjax.logdet, damping=0.5, method="quadrature", probes=10, steps=2, rtol=0.5
     ),
     "effective dimension": _of(gnjax.effective_dimension, damping=0.5),
     "trace of a function": Question(gnjax.trace_of, partial(gnjax.trace_of, "sqrt", damping=0.5)),
