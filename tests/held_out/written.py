@@ -1,6 +1,7 @@
 """A campaign of models as people write them, with their losses, beside plain JAX in float64.
 
-The Jacobian is that of ``jax.jacrev``, the Hessian that of ``jax.hessian``, each in one program.
+The Jacobian is that of ``jax.jacrev``, the Hessian that of ``jax.hessian``, each in one program,
+and the metric of an optimiser that of differences of its updates.
 Their own rounding is allowed for by :data:`_SLACK`.
 """
 
@@ -16,11 +17,13 @@ import flint
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jax.flatten_util import ravel_pytree
 
 import gnjax
 from tests.held_out.verdicts import ASSUMED, Judge, Row, asked, spectrum_judge
 from tests.held_out.written_models import FAMILIES, Written
+from tests.held_out.written_optimisers import OPTIMISERS, Trained, trained
 
 _SLACK = 1e-11  # of the reference, relative to the norm of the matrix
 _HESSIANS_UP_TO = 120  # parameters
@@ -35,6 +38,7 @@ class Loss:
     plain: Callable[..., jax.Array]
     targets: Callable[[np.random.Generator, tuple[int, ...]], Any]
     classes: bool = False  # the last axis is of classes, two at least
+    weights: Callable[[np.ndarray], np.ndarray] | None = None  # of labels, for an entropy
 
 
 def _squared(f: jax.Array, y: jax.Array) -> jax.Array:
@@ -82,8 +86,8 @@ def _with_mask(rng: np.random.Generator, shape: tuple[int, ...]) -> dict[str, np
 
 LOSSES = {
     "squared_error": Loss("squared_error", _squared, _numbers),
-    "cross_entropy": Loss("cross_entropy", _entropy, _labels, classes=True),
-    "weighted classes": Loss(_of_classes, _of_classes, _labels, classes=True),
+    "cross_entropy": Loss("cross_entropy", _entropy, _labels, True, lambda y: np.ones(y.shape)),
+    "weighted classes": Loss(_of_classes, _of_classes, _labels, True, lambda y: _CLASSES[y]),
     "Huber": Loss(_huber, _huber, _numbers),
     "quantile": Loss(_quantile, _quantile, _numbers),
     "masked": Loss(_masked, _masked, _with_mask),
@@ -126,15 +130,12 @@ def _asked(
     yield from _spectrum_and_kappa(
         replace(row, what="ntk"), partial(gnjax.ntk, model, case.x), jacobian, options
     )
-    curvatures = np.asarray(
-        jax.jit(jax.vmap(jax.hessian(loss.plain)))(jnp.asarray(f), jax.tree.map(jnp.asarray, y))
-    ).reshape(n, f[0].size, f[0].size)
-    values, vectors = np.linalg.eigh(curvatures)
-    if values.min() > -1e-12 and name != "heteroscedastic":  # convex at these outputs
-        # a zero comes out as 1e-17, of which the root would count as a direction of its own
-        values[values < 1e-13 * values.max(axis=1, keepdims=True)] = 0.0
-        roots = np.sqrt(np.maximum(values, 0.0) / n)[:, :, None] * np.swapaxes(vectors, 1, 2)
-        factor = np.einsum("nrk,nkp->nrp", roots, jacobian.reshape(n, f[0].size, -1))
+    roots = _roots(loss, f, y)
+    # the mean of an entropy by name is over the tokens
+    total = f[..., 0].size if name == "cross_entropy" else n
+    if roots is not None and name != "heteroscedastic":  # convex at these outputs
+        blocks = jacobian.reshape(n, f[0].size, -1) / total**0.5
+        factor = np.einsum("nrk,nkp->nrp", roots, blocks)
         question = partial(gnjax.gauss_newton, model, case.x, y, loss=loss.given)
         yield from _spectrum_and_kappa(
             replace(row, what="gauss_newton"),
@@ -143,21 +144,92 @@ def _asked(
             options,
         )
     if vector.size <= _HESSIANS_UP_TO:
-        mean = lambda v: jax.vmap(loss.plain)(outputs(v), y).mean()  # noqa: E731
+        mean = lambda v: jax.vmap(loss.plain)(outputs(v), y).sum() / total  # noqa: E731
         # forward over reverse by hand, since a loop of Equinox has no other second derivative
         columns = jax.vmap(lambda e: jax.jvp(jax.grad(mean), (vector,), (e,))[1])
         matrix = np.asarray(jax.jit(columns)(jnp.eye(vector.size)))
-        truth = np.linalg.eigvalsh((matrix + matrix.T) / 2)[::-1]
-        question = lambda: gnjax.eigenvalues(  # noqa: E731
-            gnjax.hessian(model, case.x, y, loss=loss.given), **options
-        )
+        matrix = (matrix + matrix.T) / 2
+        hessian = partial(gnjax.hessian, model, case.x, y, loss=loss.given)
+        question = lambda: gnjax.eigenvalues(hessian(), **options)  # noqa: E731
         named = replace(row, what="eigenvalues of hessian", method="all")
-        yield asked(named, question, _judge(truth))
+        yield asked(named, question, _judge(np.linalg.eigvalsh(matrix)[::-1]))
+        if isinstance(model, tuple):  # the parameters are a tree, as an optimiser takes them
+            ntk = partial(gnjax.ntk, model, case.x, side="parameters")
+            matrices = {"ntk": (ntk, jacobian.T), "hessian": (hessian, matrix)}
+            made = trained(rng, str(rng.choice(list(OPTIMISERS))), case.params)
+            yield from preconditioned_by(made, row, matrices, options)
 
 
-def _judge(truth: np.ndarray) -> Judge:
+def preconditioned_by(
+    made: Trained,
+    row: Row,
+    matrices: dict[str, tuple[Callable[[], Any], np.ndarray]],
+    options: dict[str, Any],
+) -> Iterator[Row]:
+    """P^{-1/2} A P^{-1/2} for the P of an optimiser, which is asked for it.
+
+    ``matrices`` are functions that make operators, each with its A (p, p), or for "ntk" with a
+    factor (p, r) of it. An optimiser that has no diagonal P is to be refused.
+    """
+    row = replace(row, draw=f"{row.draw}, {made.name}")
+    for name, (make, dense) in matrices.items():
+        ops: list[Any] = []
+        row = replace(row, what=f"preconditioned {name}", method="operator")
+
+        def question(make: Callable[[], Any] = make, ops: list[Any] = ops) -> None:
+            ops.append(gnjax.preconditioned(make(), made.state, optimizer=made.optimizer))
+
+        note = "" if made.metric is not None else "the updates are those of no diagonal P"
+        yield asked(
+            row, question, lambda row, _, note=note: replace(row, inside=not note, note=note)
+        )
+        if not ops or made.metric is None:
+            continue
+        slack, root = 10 * made.apart + _SLACK, np.sqrt(made.metric)
+        if name == "ntk":
+            singular = np.linalg.svd(dense / root[:, None], compute_uv=False)
+            truth = np.zeros(len(root))
+            truth[: len(singular)] = singular**2
+            of_kappa = partial(gnjax.condition_number, ops[0], **options)
+            kappa = replace(row, what=f"kappa of {row.what}", method="auto")
+            yield asked(kappa, of_kappa, _kappa_judge(singular, slack))
+        else:
+            truth = np.linalg.eigvalsh(dense / np.outer(root, root))[::-1]
+        spectrum = replace(row, what=f"eigenvalues of {row.what}", method="all")
+        yield asked(spectrum, partial(gnjax.eigenvalues, ops[0], **options), _judge(truth, slack))
+
+
+def _roots(loss: Loss, f: np.ndarray, y: Any) -> np.ndarray | None:
+    """R_i^T (n, r, k) with R_i R_i^T the output Hessian of each sample; None where one is concave.
+
+    That of an entropy with the weight w and p = softmax(f) is, by Lagrange's identity,
+    sum_{i < j} w p_i p_j (e_i - e_j) (e_i - e_j)^T, of which no digits are lost however sure the
+    classes are. The others are those of ``jax.hessian``.
+    """
+    n, k = len(f), f[0].size
+    if loss.weights is not None:
+        p, w = scipy.special.softmax(f, axis=-1), loss.weights(np.asarray(y))
+        i, j = np.triu_indices(f.shape[-1], 1)
+        lengths = np.sqrt(w[..., None] * p[..., i] * p[..., j])[..., None]
+        rows = lengths * (np.eye(f.shape[-1])[i] - np.eye(f.shape[-1])[j])  # (n, .., pairs, c)
+        tokens = rows.reshape(n, -1, *rows.shape[-2:])
+        roots = np.zeros((n, *tokens.shape[1:3], tokens.shape[1], tokens.shape[3]))
+        for token in range(tokens.shape[1]):
+            roots[:, token, :, token] = tokens[:, token]
+        return roots.reshape(n, -1, k)
+    hessians = jax.jit(jax.vmap(jax.hessian(loss.plain)))
+    curvatures = np.asarray(hessians(jnp.asarray(f), jax.tree.map(jnp.asarray, y)))
+    values, vectors = np.linalg.eigh(curvatures.reshape(n, k, k))
+    if values.min() <= -1e-12:
+        return None
+    # a zero comes out as 1e-17, of which the root would count as a direction of its own
+    values[values < 1e-13 * values.max(axis=1, keepdims=True)] = 0.0
+    return np.sqrt(np.maximum(values, 0.0))[:, :, None] * np.swapaxes(vectors, 1, 2)
+
+
+def _judge(truth: np.ndarray, slack: float = _SLACK) -> Judge:
     norm = float(np.abs(truth).max(initial=0.0))
-    return spectrum_judge([flint.arb(float(v)) for v in truth], slack=_SLACK * norm + 1e-300)
+    return spectrum_judge([flint.arb(float(v)) for v in truth], slack=slack * norm + 1e-300)
 
 
 def _spectrum_and_kappa(
@@ -179,8 +251,10 @@ def _spectrum_and_kappa(
     yield asked(named, partial(gnjax.condition_number, op, **options), _kappa_judge(singular))
 
 
-def _kappa_judge(singular: np.ndarray) -> Judge:
+def _kappa_judge(singular: np.ndarray, slack: float = 1e-10) -> Judge:
     """kappa is (s_1 / s_r)^2 at the rank r of the answer, where the reference can tell.
+
+    Both ends of the reference are known up to ``slack``, and 1e-12 of the largest.
 
     Singular values beyond r must be zero to rounding, but for an answer that says it is not
     resolved.
@@ -211,8 +285,8 @@ def _kappa_judge(singular: np.ndarray) -> Judge:
         if smallest < 1e-9:  # the reference cannot tell
             return replace(row, inside=None)
         kappa = smallest**-2
-        slack = 1e-10 + 1e-12 / smallest
-        inside = low * (1 - slack) <= kappa <= high * (1 + slack)
+        apart = slack + 1e-12 / smallest
+        inside = low * (1 - apart) <= kappa <= high * (1 + apart)
         complete = rank >= true or (not answer.resolved and answer.rank_source in ASSUMED)
         return replace(row, truth=f"{kappa:.17g}", inside=bool(inside and complete))
 
