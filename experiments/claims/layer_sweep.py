@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from pandas import DataFrame
+from pandas import DataFrame, Series
 
 from sweeps.claims import AS_PRINTED, FAILS, Check, Claim, Sentence, Verdict, every, not_testable
 from sweeps.claims import OTHER as OTHER_SETTINGS
@@ -94,25 +94,24 @@ def _factor(rows: DataFrame, column: str) -> Effect:
     return mean(np.array(slopes)).exponential()
 
 
-def _self_balancing(frame: DataFrame) -> Verdict:
-    """Whether max / min over l of Lemma 2's terms is larger without gamma_l than with it."""
-    gains = np.unique(frame["gain"])
-    deepest = _deepest(frame, gains[0]) if len(gains) else frame
-    if deepest.empty:
-        return not_testable("no rows")
-    plain, weighted = [], []
-    for _, one in deepest.groupby("seed"):
-        plain.append(np.ptp(np.log(one["term"])))
-        weighted.append(np.ptp(np.log(one["term"] * one["weight"])))
-    effect = mean(np.array(plain) - np.array(weighted)).exponential()
-    found = decide(
-        {"": effect}, "spread of the terms over l without gamma, over that with it", above=1.0
+def _deepest_of_first_gain(frame: DataFrame) -> DataFrame:
+    return _deepest(frame, frame["gain"].min())
+
+
+def _spread(values: Series) -> float:
+    """The largest over the smallest value."""
+    return values.max() / values.min()
+
+
+def _spreads(rows: DataFrame) -> str:
+    plain, weighted = (
+        np.exp(np.mean([np.log(_spread(one)) for _, one in terms.groupby(rows["seed"])]))
+        for terms in (rows["term"], rows["term"] * rows["weight"])
     )
-    text = (
-        f"{found.text}; max/min over l {np.exp(np.mean(plain)):.1f} without gamma and "
-        f"{np.exp(np.mean(weighted)):.1f} with it, at L={deepest['depth'].iloc[0]}"
+    return (
+        f"; max/min over l {plain:.1f} without gamma and {weighted:.1f} with it, at"
+        f" L={rows['depth'].iloc[0]}"
     )
-    return replace(found, text=text)
 
 
 def _dominates(gain: float) -> Compare:
@@ -130,22 +129,6 @@ def _dominates(gain: float) -> Compare:
 def _inner(rows: DataFrame) -> DataFrame:
     rows = rows.assign(quotient=rows["right_kappa2"] / rows["left_kappa2"])
     return rows[(rows["layer"] > 1) & (rows["layer"] < rows["depth"])]
-
-
-def _driven_by_the_smallest(frame: DataFrame) -> Verdict:
-    """Whether sigma_min^2 of the products W^{1:l-1} varies more over l than their sigma_max^2."""
-    gains = np.unique(frame["gain"])
-    deepest = _deepest(frame, gains[0]) if len(gains) else frame
-    rows = _products(deepest, "right_kappa2") if len(deepest) else deepest
-    if rows.empty:
-        return not_testable("no rows")
-    shares = []
-    for _, one in rows.groupby("seed"):
-        least = np.log(one["right_smallest2"])
-        shares.append(np.ptp(least) - np.ptp(least + np.log(one["right_kappa2"])))
-    effect = mean(np.array(shares)).exponential()
-    name = "largest / smallest sigma_min^2 over l, over the same of sigma_max^2"
-    return decide({f"at L={rows['depth'].iloc[0]}": effect}, name, above=1.0)
 
 
 LEFT, RIGHT = "W^{L:l+1}", "W^{1:l-1}"
@@ -251,14 +234,31 @@ CLAIMS = (
         "12",
         "the weights gamma_l balance the terms: their spread over the layers is smaller with them",
         _BALANCES,
-        _self_balancing,
+        Compare(
+            lambda one: _spread(one["term"]) / _spread(one["term"] * one["weight"]),
+            above=1.0,
+            name="spread of the terms over l without gamma, over that with it",
+            prepare=_deepest_of_first_gain,
+            missing="no rows",
+            beside=_spreads,
+        ),
         panel=(("sizes", PRINTED),),
     ),
     Claim(
         "12",
         f"sigma_min^2({RIGHT}) varies more over l than sigma_max^2({RIGHT})",
         _DRIVEN,
-        _driven_by_the_smallest,
+        Compare(
+            lambda one: (
+                _spread(one["right_smallest2"])
+                / _spread(one["right_smallest2"] * one["right_kappa2"])
+            ),
+            each="depth",
+            above=1.0,
+            name="largest / smallest sigma_min^2 over l, over the same of sigma_max^2",
+            prepare=lambda frame: _products(_deepest_of_first_gain(frame), "right_kappa2"),
+            missing="no rows",
+        ),
         panel=(("sizes", PRINTED),),
     ),
 )

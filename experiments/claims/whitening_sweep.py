@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from pandas import DataFrame
 
-from sweeps import effects
 from sweeps.claims import (
     AS_COMPUTED,
     CERTIFIED,
     Claim,
+    NotTestableError,
     Sentence,
-    Verdict,
     implied,
-    not_testable,
 )
-from sweeps.comparisons import Bounded, Compare
-from sweeps.effects import Effect
+from sweeps.comparisons import Bounded, Compare, Prepare
 from sweeps.rows import where
 
 WHITENED, RAW = "whitened", "raw"
@@ -28,26 +24,33 @@ LOWEST, HIGHEST = 0.75, 1.5  # exponents nearer to 1 than to 1/2 and to 2
 FEWEST = 3  # covariances that an exponent is fitted to
 
 
-def _proportional(frame: DataFrame) -> Verdict:
-    """Whether e in kappa(G) ~ kappa(Sigma^t)^e is near 1 at every L, over the powers t of Sigma.
+def _near_one(figure: str, prepare: Prepare, **asked: Any) -> Compare:
+    """Whether e in kappa(G) ~ kappa(Sigma)^e is nearer to 1 than to 1/2 and to 2, at every L."""
+    return Compare(
+        "power",
+        {"figure": figure},
+        geometric=False,
+        each="depth",
+        above=LOWEST,
+        below=HIGHEST,
+        name="kappa(G) goes like kappa(Sigma) to the power",
+        prepare=prepare,
+        **asked,
+    )
 
-    Near means nearer to 1 than to 1/2 and to 2. Networks whose kappa is not resolved are left out,
-    and the interval of each other one counts whole.
+
+def _slopes(rows: DataFrame) -> DataFrame:
+    """The exponent of each network over the powers t of Sigma, with the ends of its interval.
+
+    Networks whose kappa is not resolved are left out, and the interval of each other one counts
+    whole.
     """
-    rows = where(frame, figure=FULL, resolved=True)
-    found = {}
-    depths = np.unique(rows["depth"])
-    for depth in depths:
-        of_seeds = [one for _, one in where(rows, depth=depth).groupby("seed")]
-        seeds = [one for one in of_seeds if one["whitening"].nunique() >= FEWEST]
-        if seeds:
-            value, low, high = np.array([_slope(one) for one in seeds]).T
-            found[f"at L={depth}"] = effects.mean(value, lows=low, highs=high)
-    if where(frame, figure=FULL)["whitening"].nunique() < FEWEST:
-        return not_testable(f"fewer than {FEWEST} powers of Sigma")
-    if not found:
-        return not_testable(f"kappa is resolved at fewer than {FEWEST} powers of Sigma")
-    return _near_one(found)
+    runs = where(rows, resolved=True).groupby(["depth", "seed"])
+    found = [(*run, *_slope(one)) for run, one in runs if one["whitening"].nunique() >= FEWEST]
+    if rows["whitening"].nunique() < FEWEST:
+        msg = f"fewer than {FEWEST} powers of Sigma"
+        raise NotTestableError(msg)
+    return DataFrame(found, columns=["depth", "seed", "power", "power_low", "power_high"])
 
 
 def _slope(rows: DataFrame) -> tuple[float, float, float]:
@@ -59,42 +62,26 @@ def _slope(rows: DataFrame) -> tuple[float, float, float]:
     return float(weights @ value), float(ends[0]), float(ends[1])
 
 
-def _from_two(of: str) -> Callable[[DataFrame], Verdict]:
-    """The same of small images, raw and whitened alone, by one triangle or by the whole matrix."""
+def _two_points(of: str) -> Prepare:
+    """log(raw / whitened) / log kappa(Sigma) of each network of small images, by its seed."""
 
-    def check(frame: DataFrame) -> Verdict:
-        white, raw = (where(frame, figure=SMALL, whitening=kind) for kind in (WHITENED, RAW))
-        if raw.empty:
-            return not_testable("no small networks")
-        found = _near_one(_two_points(white, raw, of))
-        return replace(found, text=f"{found.text}; {_medians(raw)}")
+    def prepare(rows: DataFrame) -> DataFrame:
+        white = where(rows, whitening=WHITENED)[["depth", "seed", "kappa"]]
+        both = where(rows, whitening=RAW).merge(
+            white, on=["depth", "seed"], suffixes=("", "_whitened")
+        )
+        logs = np.log(both[of] / both["kappa_whitened"])
+        return both.assign(power=logs / np.log(both["covariance_condition"]))
 
-    return check
-
-
-def _two_points(white: DataFrame, raw: DataFrame, of: str) -> dict[str, Effect]:
-    """log(raw / whitened) / log kappa(Sigma) at each depth, a mean over the seeds."""
-    depths = np.unique(raw["depth"])
-    found = {}
-    for depth in depths:
-        one, other = (where(rows, depth=depth) for rows in (white, raw))
-        above, below = other[of].to_numpy(), one["kappa"].to_numpy()
-        logs = np.log(above / below) / np.log(other["covariance_condition"].to_numpy())
-        found[f"at L={depth}"] = effects.mean(logs)
-    return found
+    return prepare
 
 
 def _medians(raw: DataFrame) -> str:
     read, right = (np.exp(np.log(raw[of].to_numpy()).mean()) for of in ("one_triangle", "kappa"))
     return (
-        f"geometric means over all depths: kappa {read:.3g} from one triangle, {right:.3g} right,"
+        f"; geometric means over all depths: kappa {read:.3g} from one triangle, {right:.3g} right,"
         f" kappa(Sigma) {raw['covariance_condition'].max():.3g}"
     )
-
-
-def _near_one(found: dict[str, Effect]) -> Verdict:
-    name = "kappa(G) goes like kappa(Sigma) to the power"
-    return effects.between(found, name, LOWEST, HIGHEST)
 
 
 _SIZES = ("d/k", "m/d")
@@ -140,7 +127,7 @@ CLAIMS = (
             f"on small images, raw over whitened, {how} gives a power of kappa(Sigma) from"
             f" {LOWEST:g} to {HIGHEST:g}",
             _NEARLY,
-            _from_two(of),
+            _near_one(SMALL, _two_points(of), missing="no small networks", beside=_medians),
             panel=(("figure", SMALL),),
             column=column,
             mended=mended,
@@ -162,7 +149,9 @@ CLAIMS = (
         f"over inputs of covariance Sigma^t kappa is a power of kappa(Sigma^t) from {LOWEST:g} to"
         f" {HIGHEST:g}",
         _NEARLY,
-        _proportional,
+        _near_one(
+            FULL, _slopes, missing=f"kappa is resolved at fewer than {FEWEST} powers of Sigma"
+        ),
         panel=(("figure", FULL),),
         column=CERTIFIED,
         mechanism=_SLOWER,

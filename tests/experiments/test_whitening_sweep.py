@@ -68,3 +68,16 @@ def test_kappa_is_the_larger_of_a_floor_and_a_multiple_of_kappa_of_sigma(
     assert max(floors) == pytest.approx(within, abs=5e-3)
     assert (min(powers), max(powers)) == pytest.approx(power, abs=5e-3)
     assert max(proportions) == pytest.approx(flat, abs=5e-3)
+
+
+def test_small_networks_are_paired_by_their_seeds_and_one_without_a_partner_is_left_out():
+    """Class: a table that is computed in part ends in a traceback, or pairs two other seeds."""
+    (reading,) = [claim for claim in CLAIMS if "kappa of the whole matrix" in claim.statement]
+    table = _table(1.0, 10)
+    table["kappa"] *= 1 + table["seed"]  # which only pairs of one seed take away again
+    whole = reading.check(table)
+    mixed = table.sample(frac=1, random_state=0)
+    lacks = table[(table["whitening"] == RAW) | (table["seed"] > 0)]
+    for found in (whole, reading.check(mixed), reading.check(lacks)):
+        assert (found.status, found.number) == (HOLDS, pytest.approx(1))
+    assert reading.check(table[table["whitening"] == RAW]).status == NOT_TESTABLE
