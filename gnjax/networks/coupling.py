@@ -30,6 +30,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.networks.alike import found_for_alike
 from gnjax.networks.equations.apart import arguments_of, keeps_apart
 from gnjax.networks.equations.forward_mode import pushforward
 from gnjax.networks.forms.refusals import RAISED
@@ -113,26 +114,36 @@ def evaluated_apart(
     rules of their own for derivatives are seen as well. Some samples are evaluated with NumPy, for
     ``check`` as in :func:`coupling_of`, and the first one alone, too, which shows a model that
     reads how many samples there are. No more than ``together`` go at once. Nothing is compiled. It
-    is 0 where that is not possible.
+    is 0 where that is not possible. What was found for a network that is nearly this one serves
+    here as well.
     """
     fine = coarsest <= float(jnp.finfo(jnp.float32).eps)
     on_cpus = all(map(on_cpu, (*net.leaves, *jax.tree.leaves(net.x))))
     if not (net.forward == "own" and fine and on_cpus):
         return 0
     few = int(np.clip(_EVALUATED / net.written, _FEWEST, together))
+    outputs = found_for_alike("apart", net, lambda: _outputs_apart(net, few, coarsest))
+    if outputs is None:
+        return 0
+    check(on_device(outputs), slice(0, few))
+    return few
+
+
+def _outputs_apart(net: Network, few: int, coarsest: float) -> np.ndarray | None:
+    """The outputs of the ``few`` first samples, or None if they may be coupled."""
     x = net.x if few == net.samples else take(net.x, slice(0, few))
     try:
         if net.samples > 1 and not _kept_apart(net, x):
-            return 0
+            return None
         outputs, derivatives = _by_numpy(net, x)
         of_first = _by_numpy(net, take(net.x, slice(0, 1))) if few > 1 else (outputs, derivatives)
     except RAISED:  # of a model that takes its samples only all at once
-        return 0
-    check(on_device(outputs), slice(0, few))
-    _check_derivatives(derivatives)
+        return None
+    if all_finite(outputs):  # the caller has a sentence of its own for outputs that are not
+        _check_derivatives(derivatives)
     limit = min(_ROUNDING * coarsest, _COARSE)
     gaps = _gaps((outputs[:1], derivatives[:1]), of_first, limit)
-    return few if gaps.outputs <= limit else 0
+    return outputs if gaps.outputs <= limit else None
 
 
 @by_shapes

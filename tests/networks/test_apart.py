@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gnjax
+from gnjax.networks import alike, coupling
 from gnjax.networks.equations.apart import arguments_of, keeps_apart
 
 _N, _T, _D = 4, 3, 6
@@ -178,3 +179,22 @@ def test_making_an_operator_compiles_no_network():
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
     assert not [name for name in names if "jit(<lambda>)" in name or "_responses" in name]
+
+
+def test_a_network_that_is_nearly_the_same_is_not_evaluated_again(monkeypatch):
+    alike._seen.clear()
+    evaluated, by_numpy = [], coupling._by_numpy
+    monkeypatch.setattr(
+        coupling, "_by_numpy", lambda net, x: evaluated.append(len(x)) or by_numpy(net, x)
+    )
+    x, w = np.random.default_rng(0).standard_normal((5, 3)), np.ones((3, 2))
+    model = lambda p, x: jax.nn.softmax(x @ p)  # noqa: E731
+    gnjax.ntk((model, w), x)
+    assert evaluated == [5, 1]  # all samples, and the first one alone
+    gnjax.ntk((model, 1.01 * w), x)
+    assert evaluated == [5, 1]
+    gnjax.ntk((model, 1.2 * w), x)
+    assert evaluated == [5, 1, 5, 1]
+    with pytest.raises(ValueError, match="logits"):  # what was found is checked for every loss
+        gnjax.gauss_newton((model, 1.2 * w), x, [0, 1, 0, 1, 1], loss="cross_entropy")
+    assert evaluated == [5, 1, 5, 1]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gnjax
+from gnjax.networks import alike
 from gnjax.networks.rounding import chosen_samples, looks
 from gnjax.numerics.evidence import evidence, gathering
 
@@ -24,7 +25,7 @@ _Y = np.arange(_N) % _K
 def _large_at_any_size(monkeypatch):
     """Every network counts as large, and nothing is remembered from other tests."""
     monkeypatch.setattr(chosen_samples, "_SMALL", 0.0)
-    looks._seen.clear()
+    alike._seen.clear()
 
 
 def _tanh(p, x):
@@ -109,12 +110,12 @@ def test_a_sure_classifier_is_seen_by_the_second_look_alone():
 
 
 def test_what_was_seen_serves_a_network_that_has_moved_little(monkeypatch):
-    calls, look = [], looks.remembered
+    calls, look = [], alike.found_for_alike
 
     def counted(name, net, second_look):
         return look(name, net, lambda: calls.append(name) or second_look())
 
-    monkeypatch.setattr("gnjax.networks.rounding.errors.remembered", counted)
+    monkeypatch.setattr("gnjax.networks.rounding.errors.found_for_alike", counted)
     x = jnp.asarray(_X)
     for factor, count in ((1.0, 1), (1.01, 1), (1.2, 2), (1.21, 2)):
         weights = [factor * w for w in _weights(float)]

@@ -34,7 +34,6 @@ from gnjax.networks.rounding.looks import (
     SecondLook,
     look_at_all,
     moved_network,
-    remembered,
     second_look,
 )
 
@@ -67,7 +66,6 @@ __all__ = [
     "product_error",
     "product_probes",
     "reason_of",
-    "remembered",
     "second_look",
     "watched",
     "with_sums",

@@ -30,6 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
+from gnjax.networks.alike import found_for_alike
 from gnjax.networks.equations.rewritten import is_widened
 from gnjax.networks.forms.samples import sample_count, take
 from gnjax.networks.jacobians import SMALL, jacobian
@@ -49,7 +50,7 @@ from gnjax.networks.rounding.formed import (
     probe_rows,
     root_mean_square,
 )
-from gnjax.networks.rounding.looks import SecondLook, first_look, remembered, some_samples
+from gnjax.networks.rounding.looks import SecondLook, first_look, some_samples
 from gnjax.networks.rounding.monte_carlo import products_and_changes
 from gnjax.networks.rounding.random_signs import Loops
 from gnjax.numerics.certificate import MEASURED, Error, unknown
@@ -337,7 +338,7 @@ def product_by_looks(
     first = first_look(images, moved_product, probes)
     products = probes.T.astype(np.float64) @ images.astype(np.float64)  # <x, A y>
     asymmetry = root_mean_square((products - products.T)[~np.eye(len(products), dtype=bool)])
-    second: SecondLook = remembered(name, net, second_look)
+    second: SecondLook = found_for_alike(name, net, second_look)
     loops = Loops()
     loops.lost = second.loops
     largest = _SAFETY_OF_FEW / SAFETY * max(first, second.of_all(size), asymmetry)

@@ -8,8 +8,8 @@ weights and inputs are rounded, so that the distance of both products is about t
 (:mod:`gnjax.networks.rounding.monte_carlo`). It sees what the first one cannot: rounding inside of
 the network that no change of its numbers makes, as behind saturated units, in a softmax that is
 nearly one-hot, in sums that cancel and in formats of few bits. Relative to the size of the product
-a few samples show what all of them show. What it saw serves the next operator of the same network,
-while parameters and inputs have moved little.
+a few samples show what all of them show. What it saw serves the next operator of a network that is
+:mod:`nearly the same <gnjax.networks.alike>`.
 
 The largest relative error of both looks is taken, times a factor of safety, as the error of the
 matrix in the Frobenius norm. What neither of them sees is a fault of a few samples only, which are
@@ -18,8 +18,7 @@ not among those of the second look.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,10 +39,6 @@ from gnjax.numerics.host import by_numpy, dot, length, on_device, on_host
 PROBES_SEED = 0
 _FEWEST = 1  # samples of the second look
 _TOGETHER = 8  # samples at least where one depends on the others, as for statistics of a batch
-_MOVED = 0.05  # parameters that moved by more, relative to their length, are looked at again
-_RESIZED = 2.0  # so are inputs whose size has changed by more than this factor
-_SAMPLED = 256  # entries of every array by which that is seen
-_REMEMBERED = 16  # networks
 _VECTORS = 3  # that a second look at some samples multiplies
 _MANY = 1_000_000  # parameters, from which on it is one vector
 _TRIES = 3  # draws of samples until one of them has a part of the matrix that is not zero
@@ -130,7 +125,6 @@ def second_look(product: Partial, net: Network, evaluations: int) -> SecondLook:
 
     A product writes as much as so many ``evaluations`` of the network. The samples are drawn at
     random, others where the product with the first ones is zero.
-    random, others where the product with the first ones is zero.
     """
     rng, loops = np.random.default_rng(PROBES_SEED), Loops()
     sizes, changes, share = [0.0], [0.0], 1.0
@@ -193,65 +187,3 @@ def some_samples(
         except RAISED:  # as of a graph network, whose nodes are the samples
             return (net.x, net.target), 1.0
     return few, count / net.samples
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """What a second look saw, and entries of the parameters and sizes of the inputs there."""
-
-    answer: Any
-    parameters: tuple[np.ndarray, ...]
-    input_sizes: tuple[float, ...]
-
-
-_seen: OrderedDict[Hashable, _Seen] = OrderedDict()
-
-
-def remembered(name: str, net: Network, look: Callable[[], Any]) -> Any:
-    """What ``look()`` returns, or what it returned for a network like this one.
-
-    Alike are networks of the same functions and shapes whose parameters differ by at most 5% of
-    their length, and whose inputs have about the same size. The last 16 networks are remembered.
-    """
-    leaves, structure = jax.tree.flatten((net.target, net))
-    key = name, structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves if _is_array(leaf))
-    parameters = tuple(_some_entries(leaf) for leaf in net.leaves)
-    sizes = tuple(_size(leaf) for leaf in jax.tree.leaves(net.x))
-    before = _seen.get(key)
-    if before is not None and _alike(before, parameters, sizes):
-        _seen.move_to_end(key)
-        return before.answer
-    answer = look()
-    _seen[key] = _Seen(answer, parameters, sizes)
-    if len(_seen) > _REMEMBERED:
-        _seen.popitem(last=False)
-    return answer
-
-
-def _is_array(leaf: Any) -> bool:
-    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
-
-
-def _some_entries(leaf: Any) -> np.ndarray:
-    """Up to 256 entries of an array, at even distances."""
-    flat = by_numpy(leaf).reshape(-1)
-    return np.array(on_host(flat[:: max(1, flat.size // _SAMPLED)]), np.float64)
-
-
-def _size(leaf: Any) -> float:
-    """The root mean square of the entries of floating inputs that are looked at; else 0."""
-    if not jnp.issubdtype(leaf.dtype, jnp.floating) or not leaf.size:
-        return 0.0
-    entries = _some_entries(leaf)
-    return float(np.sqrt(np.mean(entries**2)))
-
-
-def _alike(before: _Seen, parameters: Sequence[np.ndarray], sizes: Sequence[float]) -> bool:
-    """Whether parameters and inputs are near those that were looked at."""
-    old, new = np.concatenate(before.parameters), np.concatenate(parameters)
-    if not float(np.linalg.norm(new - old)) <= _MOVED * float(np.linalg.norm(old)):
-        return False
-    return all(
-        old == new or (old and new and max(old / new, new / old) <= _RESIZED)
-        for old, new in zip(before.input_sizes, sizes, strict=True)
-    )

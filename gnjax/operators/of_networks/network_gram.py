@@ -16,6 +16,7 @@ import numpy as np
 from jax.tree_util import Partial
 
 from gnjax.networks import jacobians, kernels
+from gnjax.networks.alike import found_for_alike
 from gnjax.networks.network import (
     GRAM,
     Network,
@@ -52,7 +53,6 @@ from gnjax.networks.rounding import (
     product_by_looks,
     product_probes,
     reason_of,
-    remembered,
     watched,
     with_sums,
 )
@@ -440,7 +440,7 @@ class NetworkGram(Algebra, ParameterTrees):
     def _error_and_size(self) -> tuple[Error, float]:
         """The error of J and an estimate of ||J||_F, also from a network that is nearly this."""
         net = self.net
-        return remembered("J", net, lambda: (self.measured.whole, self.measured.size))
+        return found_for_alike("J", net, lambda: (self.measured.whole, self.measured.size))
 
 
 @dataclass(frozen=True)
