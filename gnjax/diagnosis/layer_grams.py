@@ -108,7 +108,10 @@ def _spectrum(gram: Gram, error: Error, limit: Callable[[], RankBound]) -> Spect
         values < delta, math.sqrt(2 * delta), delta / np.maximum(sigma, np.finfo(float).tiny)
     )
     is_told = lost <= np.maximum(error.value, _LOST * sigma)
-    if not is_told.all() and not is_told[: limit().value].all():
-        return None
+    if not is_told.all():
+        first = int(np.argmin(is_told))  # the largest that is not told
+        # One above delta is no zero, so that the rank, which takes work to bound, does not matter.
+        if values[first] > delta or not is_told[: limit().value].all():
+            return None
     rests_on = certificate(LAPACK_ROUNDING.to(float(lost[0])) + error)
     return squares(sigma, lost + error.value, "factored", rests_on)

@@ -15,6 +15,7 @@ from gnjax.networks.network import parameter_names
 from gnjax.networks.null_space.ranks import entry_rank_bounds
 from gnjax.networks.parameters import layer_name, natural_order
 from gnjax.numerics.answers.result import Result
+from gnjax.numerics.evidence import THOROUGH, evidence
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.operators.of_networks.network_gram import NetworkGram
 
@@ -99,7 +100,9 @@ def with_blocks(
       longest: the longest smaller side of a J_l.
     """
     columns = layer_columns(op)
-    rank_bounds = cache(partial(entry_rank_bounds, op.net, columns))  # of all layers together
+    quickly = evidence() != THOROUGH
+    # of all layers together
+    rank_bounds = cache(partial(entry_rank_bounds, op.net, columns, only_quickly=quickly))
     found = []
     for index, (layer, of_layer) in enumerate(zip(layers, columns, strict=True)):
         rows, block = part_of_columns(jacobian, of_layer), None

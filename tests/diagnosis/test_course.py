@@ -12,9 +12,11 @@ import pytest
 import gnjax
 from gnjax.conditioning.condition_number import condition_of_spectrum
 from gnjax.diagnosis import diagnose as module
+from gnjax.diagnosis import layer_shares
 from gnjax.diagnosis.course import NO_TIME, STOPPED, Course
 from gnjax.diagnosis.layer_grams import Gram, condition_by_gram, gram_of
 from gnjax.diagnosis.remedies import tried
+from gnjax.networks.null_space import ranks
 from gnjax.numerics.certificate import certificate
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.spectra.spectrum import Spectrum
@@ -256,3 +258,18 @@ def test_a_bound_on_the_rank_is_asked_only_where_eigenvalues_end_above_their_err
     assert bool(bounds) == bool(asked)
     assert kappa.resolved == bool(asked)
     assert kappa.rank == 3
+
+
+def test_layers_of_a_large_network_are_not_followed_modulo_a_prime(monkeypatch):
+    """What it takes is out of proportion there, unless all evidence is asked for."""
+    followed = []
+    monkeypatch.setattr(ranks, "_bounds", lambda *args: followed.append(args) or [RankBound(0)] * 2)
+    monkeypatch.setattr(ranks, "_bound_by_rows", lambda net, part, bound: bound)
+    model = gnjax.models.MLP((4, 16, 3), activation="tanh", key=jax.random.key(0))
+    op = gnjax.ntk(model, np.random.default_rng(0).standard_normal((5, 4)))
+    parts = layer_shares.layer_columns(op)
+    assert [b.value for b in ranks.entry_rank_bounds(op.net, parts, only_quickly=True)] == [0, 0]
+    monkeypatch.setattr(ranks, "_A_SECOND", 10.0)
+    assert [b.value for b in ranks.entry_rank_bounds(op.net, parts, only_quickly=True)] == [15, 15]
+    assert len(followed) == 1
+    assert [b.value for b in ranks.entry_rank_bounds(op.net, parts)] == [0, 0]

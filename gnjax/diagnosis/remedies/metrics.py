@@ -20,6 +20,7 @@ from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.protocol import Operator
 
 _DAMPING = 1e-4  # of lambda_max
+_COST = 4.0  # of its kappa: P, the matrix, and where that is not enough its factor
 
 
 def diagonal_metric(problem: ModelOnData, baseline: Baseline) -> Remedy:
@@ -61,4 +62,4 @@ def _in_metric(
         return condition_number(op, rtol=RTOL, seed=problem.seed)
 
     reason = f"steps along P^-1 g: {steps}, damped by {_DAMPING:g} lambda_max"
-    return Remedy(name, reason, (("", kappa),))
+    return Remedy(name, reason, (("", kappa),), cost=_COST)

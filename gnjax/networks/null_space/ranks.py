@@ -41,6 +41,7 @@ ALGEBRA = Error(
     "for which masks of -1e4 or less are -inf",
 )
 _LOOKED_FOR = 2  # the rank is looked for if at most so many times the rows of J are nonzero columns
+_A_SECOND = 5e6  # such numbers, which take about a second
 _QUICK = 1e6  # numbers on the way to all rows of J, up to which it is looked for in any case
 _WORK = 1e10  # multiplications, up to which J is formed modulo a prime and its rank found
 _LARGEST = 2e7  # numbers of a network and its values, up to which its equations are followed
@@ -55,18 +56,22 @@ def rank_bounds(net: Network, groups: Sequence[Sequence[int]]) -> list[RankBound
     return entry_rank_bounds(net, [indices_of(net.counts, group) for group in groups])
 
 
-def entry_rank_bounds(net: Network, parts: Sequence[np.ndarray]) -> list[RankBound]:
+def entry_rank_bounds(
+    net: Network, parts: Sequence[np.ndarray], *, only_quickly: bool = False
+) -> list[RankBound]:
     """For each group of columns of J an upper bound on its rank; ``parts`` lists their indices.
 
     Three bounds are proved: the number of columns, the number of rows of samples that differ, and
     the number of rows whose weight in the loss is not zero (a label of -1 has the weight zero). If
     the network is small enough that its equations can be computed modulo a prime, they may give
-    smaller bounds, which are measured.
+    smaller bounds, which are measured; with ``only_quickly`` where that takes about a second.
     """
     terms = _weighted_terms(net, net.rows)
     rows_of_a_term = net.rows // terms.shape[1]
     rows = min(_different_samples(net) * net.rows, np.count_nonzero(terms) * rows_of_a_term)
     quick = rows * _size(net) <= _QUICK
+    if only_quickly and rows * _size(net) > _A_SECOND:
+        return [least(RankBound(len(part)), RankBound(rows)) for part in parts]
     most_columns = math.inf if quick else _LOOKED_FOR * rows
     bounds = _bounds(net, lambda: iter((net,)), parts, rows, most_columns)
     if not _can_be_followed(net):
