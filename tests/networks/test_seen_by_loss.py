@@ -17,6 +17,7 @@ from jax.flatten_util import ravel_pytree
 
 import gnjax
 from gnjax.networks.null_space.seen_by_loss import seen_by_loss
+from gnjax.numerics import modular
 from gnjax.operators.facts import rank_of
 
 CLASS_WEIGHTS = np.array([0.5, 2.0, 1.0, 3.0])
@@ -119,10 +120,35 @@ def test_the_ranks_are_those_of_each_sample() -> None:
     op = gnjax.gauss_newton(model, x, np.zeros((5, 4)), loss=_huber)
     seen = seen_by_loss(op.net)
     assert seen.ranks.tolist() == [4, 3, 2, 1, 0]
-    np.testing.assert_array_equal(seen.projections, jax.vmap(jnp.diag)(x == 0))
+    np.testing.assert_array_equal(seen.hessians, jax.vmap(jnp.diag)(x == 0))
     weights = np.array([1.0, 0.0, 1.0, 1.0, 1.0])
     op = gnjax.gauss_newton(model, x, np.zeros((5, 4)), loss=_huber, weights=weights)
     assert seen_by_loss(op.net).ranks.tolist() == [4, 0, 2, 1, 0]
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "cross_entropy", _weighted_classes, _huber])
+def test_products_with_what_is_seen_are_those_of_its_matrices(loss: Any) -> None:
+    model, x = _network(3, 5)
+    y = _targets("Huber" if loss in ("squared_error", _huber) else "weights", 5)
+    seen = seen_by_loss(gnjax.gauss_newton(model, x, y, loss=loss).net)
+    places, u = np.array([3, 1, 4]), modular.drawn(0, 3, 4)
+    matrices = seen.projections(places)
+    for row, matrix, product in zip(u, matrices, seen.times(u, places), strict=True):
+        np.testing.assert_array_equal(modular.product(matrix, row[:, None])[:, 0], product)
+    if loss == "cross_entropy":
+        assert not modular.product(matrices[0], np.ones((4, 1), np.int64)).any()
+        assert modular.rank(matrices[0]) == 3
+
+
+def test_a_large_vocabulary_forms_no_matrix_of_it() -> None:
+    """60,000 classes: a matrix of them would take 29 GB."""
+    rng = np.random.default_rng(5)
+    params = {"w": rng.standard_normal((2, 60_000))}
+    y = rng.integers(0, 60_000, 3)
+    op = gnjax.gauss_newton(
+        (lambda p, x: x @ p["w"], params), rng.standard_normal((3, 2)), y, loss="cross_entropy"
+    )
+    assert rank_of(op).value <= 3 * 59_999
 
 
 def test_samples_that_meet_and_samples_in_batches_have_the_same_rows() -> None:

@@ -205,22 +205,25 @@ def _blocks_of_rows(first: Network, batches: _Batches) -> Iterator[np.ndarray]:
     of_batch, of_samples = Followed(partial(_together, first)), Followed(partial(_apart, first))
     for net in batches():
         leaves, weighted = list(net.leaves), _weighted(net, net.k)  # a mask (n, k)
-        projections = seen_by_loss(net).projections
+        seen = seen_by_loss(net)
         # numbers that one row takes: its entries, or the values on the way to it
         width = max(net.parameters, net.written * (net.samples if net.coupled else 1))
         if net.coupled:
             samples, outputs = np.nonzero(weighted)
             pieces = math.ceil(len(samples) * width / _ENTRIES)
             for places in np.array_split(np.arange(len(samples)), pieces):
+                i, row = samples[places], np.arange(len(places))
+                unit_vectors = np.zeros((len(places), net.k), np.int64)
+                unit_vectors[row, outputs[places]] = 1
                 u = np.zeros((len(places), net.samples, net.k), np.int64)
-                i, j = samples[places], outputs[places]
-                u[np.arange(len(places)), i] = projections[i, j]
+                u[row, i] = seen.times(unit_vectors, i)
                 yield of_batch(leaves, net.x, Number(u.reshape(len(places), -1)))
             continue
         samples_at_once = max(1, int(_ENTRIES / (net.k * width)))
         for (x, at), seen_before in windows((net.x, np.arange(net.samples)), samples_at_once):
             new = np.asarray(at)[seen_before:]  # the last window may overlap the one before
-            rows = of_samples(leaves, x, Number(projections[np.asarray(at)]))  # (n, k, p)
+            projections = Number(seen.projections(np.asarray(at)))
+            rows = of_samples(leaves, x, projections)  # (n, k, p)
             yield rows[seen_before:][weighted[new]]
 
 
@@ -250,18 +253,13 @@ def _exact_columns(first: Network, batches: _Batches) -> np.ndarray:
     """
     follow, nonzero = Followed(partial(_together, first)), np.zeros(first.parameters, bool)
     for net in batches():
-        projections, weighted = seen_by_loss(net).projections, _weighted(net, net.k)
+        seen, weighted = seen_by_loss(net), _weighted(net, net.k)
         for (x, at), _ in windows((net.x, np.arange(net.samples)), _samples_at_once(net)):
             places = np.asarray(at)
             random = modular.drawn(0, *weighted[places].shape) * weighted[places]  # (n, k)
-            u = modular.bilinear(_each_times, random, projections[places]).reshape(1, -1)
+            u = seen.times(random, places).reshape(1, -1)
             nonzero |= follow(list(net.leaves), x, Number(u))[0] != 0
     return nonzero
-
-
-def _each_times(rows: np.ndarray, matrices: np.ndarray) -> np.ndarray:
-    """u_i P_i (n, k) for the rows u (n, k) and the matrices P (n, k, k)."""
-    return np.matmul(rows[:, None], matrices)[:, 0]
 
 
 def _nonzero_columns(batches: _Batches, parts: Sequence[np.ndarray], most: float) -> np.ndarray:

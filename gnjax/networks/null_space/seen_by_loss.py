@@ -27,36 +27,61 @@ FORMED = 5e5  # entries of the B_i of all samples, up to which they are formed m
 
 @dataclass(frozen=True)
 class Seen:
-    """What the loss sees of the outputs of n samples.
+    """What the loss sees of the outputs of n samples, by symmetric P_i (k, k) of residues.
 
     Attributes:
-      projections: P_i (n, k, k), symmetric matrices of residues.
+      k: the outputs of a sample.
       ranks: (n,), what the rank of P_i is at most.
+      hessians: P_i (n, k, k) where they are formed, as the output Hessians of a caller's loss.
+      classes: of the cross-entropy, of which P_i f are the logits minus their mean over the
+        classes; else 0, and where nothing is formed P_i is the identity.
     """
 
-    projections: np.ndarray
+    k: int
     ranks: np.ndarray
+    hessians: np.ndarray | None = None
+    classes: int = 0
+
+    def projections(self, places: np.ndarray) -> np.ndarray:
+        """P_i (b, k, k) of the samples at the indices ``places`` (b,)."""
+        if self.hessians is not None:
+            return self.hessians[places]
+        identity = np.eye(self.k, dtype=np.int64)
+        return np.broadcast_to(self._less_mean(identity), (len(places), self.k, self.k))
+
+    def times(self, u: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """P_i u_i (b, k) for the residues u (b, k) and the samples at the indices ``places``."""
+        if self.hessians is None:
+            return self._less_mean(u)
+        return modular.bilinear(_each_times, self.hessians[places], u)
+
+    def _less_mean(self, u: np.ndarray) -> np.ndarray:
+        """Rows (b, k) of residues minus their mean over the classes, if the loss has classes."""
+        if not self.classes:
+            return u
+        of_tokens = u.reshape(-1, self.classes)
+        means = of_tokens.sum(axis=1, keepdims=True) % modular.PRIME
+        means = means * modular.inverses(np.asarray(self.classes)) % modular.PRIME
+        return ((of_tokens - means) % modular.PRIME).reshape(u.shape)
+
+
+def _each_times(matrices: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """P_i u_i (n, k) for the matrices P (n, k, k) and the rows u (n, k)."""
+    return np.matmul(matrices, rows[:, :, None])[:, :, 0]
 
 
 def seen_by_loss(net: Network) -> Seen:
-    """The P_i (n, k, k) of the loss at the outputs of a network, and their ranks.
+    """The P_i of the loss at the outputs of a network, and their ranks.
 
     They are the output Hessians of a loss of the caller's, if its equations and those of the
-    network can be followed. For the cross-entropy P_i f are the logits minus their mean over the
-    classes. Else P_i is the identity.
+    network can be followed, and else the identity, or that less the mean over the classes.
     """
-    identity = np.eye(net.k, dtype=np.int64)
-    ranks = np.full(net.samples, net.rows)
-    target, shape = net.target, (net.samples, net.k, net.k)
+    target, ranks = net.target, np.full(net.samples, net.rows)
     if target is not None and callable(target.loss):
         formed = net.once("seen by the loss", lambda: _of_callers(net, target))
-        return formed or Seen(np.broadcast_to(identity, shape), ranks)
-    if target is not None and target.loss == "cross_entropy":
-        classes = net.shapes.shape[-1]
-        ones = np.ones((classes, classes), np.int64)
-        mean = modular.inverses(np.asarray(classes)) * np.kron(identity[::classes, ::classes], ones)
-        identity = (identity - mean) % modular.PRIME
-    return Seen(np.broadcast_to(identity, shape), ranks)
+        return formed or Seen(net.k, ranks)
+    is_entropy = target is not None and target.loss == "cross_entropy"
+    return Seen(net.k, ranks, classes=net.shapes.shape[-1] if is_entropy else 0)
 
 
 def _of_callers(net: Network, target: Target) -> Seen | None:
@@ -74,7 +99,7 @@ def _of_callers(net: Network, target: Target) -> Seen | None:
     except (NotFollowedError, OverflowError):  # an equation has no residues, or a sum is too long
         return None
     hessians = np.concatenate(parts)
-    return Seen(hessians, modular.ranks(hessians))
+    return Seen(net.k, modular.ranks(hessians), hessians)
 
 
 def _curvatures(
