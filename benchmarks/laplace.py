@@ -81,13 +81,14 @@ def _solutions(case: Case, dense: np.ndarray, repeats: int) -> Iterator[Row]:
     exact = scipy.linalg.solve(dense, right, assume_a="pos")
     in_case = np.empty_like(exact)
     in_case[order] = exact
+    size = float(np.linalg.norm(exact))
 
     def ask(limits: gnjax.Limits, run: int) -> Any:
         op = _operator(case, run)
         return gnjax.solve(op, right, damping=1.0, rtol=harness.RESIDUAL, limits=limits)
 
     def remark(answer: Any) -> str:
-        far, size = np.linalg.norm(answer.value - exact), np.linalg.norm(exact)
+        far = float(np.linalg.norm(answer.value - exact))
         return f"{answer.method}, {_off(far / size, answer.error / size)}"
 
     by_products = Question(_SOLVE, partial(ask, gnjax.Limits(whole_rows=1)), remark)
@@ -100,7 +101,7 @@ def _solutions(case: Case, dense: np.ndarray, repeats: int) -> Iterator[Row]:
         "solve",
         case,
         repeats,
-        lambda found: _off(np.linalg.norm(found["solution"] - in_case) / np.linalg.norm(exact)),
+        lambda found: _off(float(np.linalg.norm(found["solution"] - in_case) / size)),
     )
 
 
@@ -118,7 +119,7 @@ def _log_determinants(case: Case, dense: np.ndarray, repeats: int) -> Iterator[R
     question = Question(_LOGDET, partial(ask, "exact"), remark)
     yield _own(question, repeats)
     yield _own(Question(_LOGDET, partial(ask, "quadrature"), remark), repeats)
-    more = {"vectors": _VECTORS, "steps": _STEPS}
+    more: dict[str, Any] = {"vectors": _VECTORS, "steps": _STEPS}
 
     def of_rival(found: dict[str, Any]) -> str:
         stated = found["stated"] / abs(exact) if "stated" in found else None

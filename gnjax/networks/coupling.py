@@ -153,7 +153,7 @@ def _kept_apart(net: Network, x: Any) -> bool:
     return keeps_apart(closed_jaxpr, arguments_of((net, False), (net.leaves, False), (x, True)))
 
 
-def _by_numpy(net: Network, x: Any) -> Response:
+def _by_numpy(net: Network, x: Any) -> tuple[np.ndarray, np.ndarray]:
     """The outputs F (n, k) of samples x, and their derivative T (n, k), computed with NumPy."""
     direction = _as_numbers(net)
     closed_jaxpr = _outputs_and_derivatives.of(net).trace(net, direction, x).jaxpr
