@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,10 +31,11 @@ from gnjax.diagnosis.layer_shares import (
     most_sensitive,
     with_blocks,
 )
+from gnjax.diagnosis.monitor_row import NO_STEP
 from gnjax.diagnosis.remedies.learning_rate import own_rate
 from gnjax.diagnosis.remedies.suggestion import HELPS, Baseline, LeftOut, ModelOnData, Suggestion
-from gnjax.diagnosis.remedies.tried import REMEDIES, suggestions
-from gnjax.diagnosis.report import OF_HESSIAN, report
+from gnjax.diagnosis.remedies.tried import Tried, remedies_of, suggestions
+from gnjax.diagnosis.report import IN_FLOAT64, OF_HESSIAN, report
 from gnjax.diagnosis.subset import part_of_samples
 from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.forms.frameworks import InputTree, Model, PyTree
@@ -45,11 +46,19 @@ from gnjax.networks.parameters import Only
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.evidence import with_evidence
 from gnjax.numerics.limits import LIMITS, Limits
+from gnjax.numerics.precision import x64
 from gnjax.operators.facts import rank_of
+from gnjax.operators.metrics.metric import Metric
+from gnjax.operators.metrics.optimisers import limit_of_optimizer, optimizer_metric
+from gnjax.operators.metrics.update_response import NoMomentsError
+from gnjax.operators.metrics.with_metric import preconditioned
 from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.protocol import Operator
 from gnjax.spectra import eigenvalues as spectrum
 from gnjax.spectra.watch import Progress, Watch, watching
+
+if TYPE_CHECKING:
+    import optax
 
 __all__ = ["Diagnosis", "LayerShare", "diagnose"]
 
@@ -62,6 +71,7 @@ _PRODUCTS = 20  # with G for its largest eigenvalue, at least
 _EIGENVALUES, _EIGENPAIRS = 5, 12
 _ENTRY = 3e-8  # seconds for each entry of J
 _COMPILED = 0.5  # of the time of the largest eigenvalue: to compile what forms J
+_WIDER = 4.0  # times that a kappa in float64 takes of one in float32, with its compilation
 _TOLD = 4  # layers of which the progress says a share
 _AFTER_KAPPA = "kappa of each layer by itself", "all remedies"
 
@@ -91,6 +101,16 @@ class Diagnosis(Result):
         left out for lack of time.
       differentiated: the paths of the parameters that belong to no layer of a known type. Their
         part of the Jacobian is computed by automatic differentiation.
+      dtype: the precision of the products, "float32" or "float64".
+      in_float64: kappa of the same weights and data in float64; it is computed where kappa is not
+        resolved in float32.
+      preconditioned: the largest eigenvalue of P^{-1/2} H P^{-1/2} for the metric P of the
+        optimiser whose state was given; G stands in place of H where no targets were given. P
+        contains the rate, see :func:`gnjax.metrics.optimizer_metric`.
+      preconditioned_threshold: the optimiser is unstable on the quadratic model where
+        ``preconditioned`` exceeds it, if P is held fixed: 2 in gradient descent, 3.8 for Adam with
+        b1 = 0.9. None where it is not known.
+      without: why there is no ``preconditioned`` although a state was given; else "".
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
@@ -102,7 +122,13 @@ class Diagnosis(Result):
     """
 
     _rows = ("layers",)
-    _also = ("learning_rate", "hessian_learning_rate", "best_learning_rate", "steps_per_decade")
+    _also = (
+        "learning_rate",
+        "hessian_learning_rate",
+        "best_learning_rate",
+        "steps_per_decade",
+        "rate_to_limit",
+    )
 
     condition: ConditionNumber | None
     samples: int
@@ -119,6 +145,11 @@ class Diagnosis(Result):
     rescaling: float | None = None
     part: str = ""
     loss: str = ""
+    dtype: str = ""
+    in_float64: ConditionNumber | None = None
+    preconditioned: float | None = None
+    preconditioned_threshold: float | None = None
+    without: str = ""
 
     @property
     def learning_rate(self) -> float:
@@ -134,6 +165,18 @@ class Diagnosis(Result):
         if self.sharpness is None or self.sharpness <= 0:
             return None
         return 2 / self.sharpness
+
+    @property
+    def rate_to_limit(self) -> float | None:
+        """By how much the optimiser's rate may be multiplied until its quadratic model is unstable.
+
+        P is proportional to 1 / rate, so that it is ``preconditioned_threshold / preconditioned``,
+        with P held fixed otherwise. None where one of them is not known.
+        """
+        limit, value = self.preconditioned_threshold, self.preconditioned
+        if limit is None or value is None or value <= 0:
+            return None
+        return limit / value
 
     @property
     def best_learning_rate(self) -> float | None:
@@ -188,6 +231,8 @@ def diagnose(
     loss: Loss = UNNAMED,
     only: Only | None = None,
     batch_size: int | None = None,
+    optimizer_state: PyTree | None = None,
+    optimizer: optax.GradientTransformation | None = None,
     seconds: float = SECONDS,
     seed: int = 0,
     progress: Progress = None,
@@ -200,6 +245,10 @@ def diagnose(
       x: inputs (n, ...), or a pytree of them.
       y: targets; with them the Hessian's largest eigenvalue is computed too.
       loss: see :func:`gnjax.gauss_newton`, as for ``only`` and ``batch_size``.
+      optimizer_state, optimizer: the state of your optimiser at this model, and the optimiser of
+        optax that it belongs to; or an ``nnx.Optimizer`` or ``TrainState``, which hold both. The
+        report then has the limit of that optimiser beside those of gradient descent, and kappa in
+        its metric. See :func:`gnjax.metrics.optimizer_metric`.
       seconds: about how much time there is, of the processor where other programs keep it busy. The
         largest eigenvalues and the shares of the layers in them are computed in any case, and what
         follows while its forecast is within the time. What was left out is in ``left_out``;
@@ -237,23 +286,47 @@ def diagnose(
         msg = f"seconds={seconds!r} is not a positive number; math.inf sets no limit"
         raise ValueError(msg)
     check_order(model, x)
+    if optimizer is not None and optimizer_state is None:
+        msg = (
+            "the metric of an optimizer is in its state: pass optimizer_state= beside optimizer=, "
+            "the opt_state of the step that the model is at"
+        )
+        raise ValueError(msg)
     options = {"loss": loss, "only": only, "batch_size": batch_size}
+    asked = None if optimizer_state is None else (optimizer_state, optimizer)
     whole = ModelOnData(functional(model), x, y, seed, options)
-    with watching(progress, _OWN_STAGES + len(REMEDIES), unit="stages") as watch:
-        return _Stages(whole, limits, Course(watch, seconds), watch).diagnosis()
+    remedies = remedies_of(with_optimizer=asked is not None)
+    with watching(progress, _OWN_STAGES + len(remedies), unit="stages") as watch:
+        return _Stages(whole, limits, Course(watch, seconds), watch, remedies, asked).diagnosis()
 
 
 class _Stages:
     """The stages of a diagnosis, one after the other, and what is known after each."""
 
-    def __init__(self, whole: ModelOnData, limits: Limits, course: Course, watch: Watch) -> None:
-        """Make the Gauss-Newton matrix of all data; that of a part is made when its turn comes."""
+    def __init__(
+        self,
+        whole: ModelOnData,
+        limits: Limits,
+        course: Course,
+        watch: Watch,
+        remedies: dict[str, Tried],
+        asked: tuple[Any, Any] | None,
+    ) -> None:
+        """Make the Gauss-Newton matrix of all data; that of a part is made when its turn comes.
+
+        ``asked`` is the state of an optimiser and the optimiser, whose metric is made here.
+        """
         self.whole, self.limits, self.course, self.watch = whole, limits, course, watch
         self.whole_gram = course.first("reading the equations of the model", whole.gram)
         self.of_equations = course.last  # seconds
         self.problem, self.part, self.op = whole, "", self.whole_gram
         self.sharpness: float | None = None
         self.layers: tuple[LayerShare, ...] = ()
+        self.of_optimizer: dict[str, Any] = {}  # the fields of the answer about the optimiser
+        self.in_float64: ConditionNumber | None = None
+        self.remedies = remedies
+        if asked is not None:
+            self._ask(*asked)
 
     def diagnosis(self) -> Diagnosis:
         """The numbers of a small Jacobian at once; of a larger one what takes least time first."""
@@ -270,6 +343,7 @@ class _Stages:
         seconds = course.last
         self._advance(str(condition))
         self._measure_sharpness()
+        self._measure_float64(condition, seconds)
         self._advance()
         jacobian = course.stage("the layers", partial(_rows_of, op))
         if jacobian is None:
@@ -320,6 +394,7 @@ class _Stages:
         condition, (values, top, bottom), jacobian, gram, grams = found
         seconds = course.last
         self._advance(str(condition))
+        self._measure_float64(condition, seconds)
         self.layers = layer_shares(op, top, bottom)
         course.say(f"shares of lambda_min: {_shares(self.layers, 'bottom')}")
         shorter = [min(rows, layer.parameters) for layer in self.layers]
@@ -336,7 +411,7 @@ class _Stages:
         forecast = of_product * min(rows, self.limits.basis_rows(rows))
         condition = self.course.stage("kappa by Lanczos", self._kappa, forecast)
         self._advance("" if condition is None else str(condition))
-        self._advance(units=len(REMEDIES))
+        self._advance(units=len(self.remedies))
         side = self.limits.whole_rows
         reason = f"measured while the smaller side of the Jacobian is at most {side}"
         return self._answer(condition, largest, {"left_out": (LeftOut("all remedies", reason),)})
@@ -357,15 +432,53 @@ class _Stages:
         self._advance()
         return largest
 
-    def _measure_sharpness(self, forecast: float | None = None) -> None:
-        """lambda_max of the Hessian over all samples, where there are targets."""
+    def _ask(self, state: Any, optimizer: Any) -> None:
+        """The metric of the optimiser and its limit, which do not depend on the data."""
+        op = replace(self.whole_gram, side="parameters")
+        try:
+            metric = optimizer_metric(op, state, optimizer)
+        except NoMomentsError:
+            self.of_optimizer["without"] = NO_STEP
+            return
+        self.whole = self.problem = replace(self.whole, metric=metric)
+        self.of_optimizer["preconditioned_threshold"] = limit_of_optimizer(op, state, optimizer)
+
+    def _measure_preconditioned(self, forecast: float | None) -> None:
+        """lambda_max of P^{-1/2} H P^{-1/2}, or with G where there are no targets."""
+        metric = self.whole.metric
+        if metric is None:
+            return
+        make = partial(self._in_metric, metric)
+        name = "lambda_max in the metric of the optimiser"
+        value = self.course.stage(name, partial(_largest, make, self.limits), forecast, always=True)
+        self.of_optimizer["preconditioned"] = value
+
+    def _in_metric(self, metric: Metric) -> Operator:
         if self.whole.y is None:
+            return preconditioned(replace(self.whole_gram, side="parameters"), metric)
+        return preconditioned(self.whole.hessian(), metric)
+
+    def _measure_float64(self, condition: ConditionNumber, seconds: float) -> None:
+        """kappa in float64, where it is not resolved in float32 and took so many ``seconds``."""
+        if condition.resolved or self.op.dtype != np.float32:
+            return
+        self.in_float64 = self.course.stage(IN_FLOAT64, self._kappa_in_float64, _WIDER * seconds)
+
+    def _kappa_in_float64(self) -> ConditionNumber:
+        with x64():
+            return condition_number(self.problem.gram(), seed=self.whole.seed, limits=self.limits)
+
+    def _measure_sharpness(self, forecast: float | None = None) -> None:
+        """lambda_max of the Hessian over all samples, where there are targets, and in a metric."""
+        if self.whole.y is None:
+            self._measure_preconditioned(forecast)
             return
         work = partial(_largest, self.whole.hessian, self.limits)
         self.sharpness = self.course.stage(OF_HESSIAN, work, forecast, always=True)
         if self.sharpness is not None:
             stable = f": stable below {2 / self.sharpness:.4g}" if self.sharpness > 0 else ""
             self.course.say(f"lambda_max(H) = {self.sharpness:.4g}{stable}")
+        self._measure_preconditioned(forecast)
 
     def _kappa(self) -> ConditionNumber:
         return condition_number(self.op, seed=self.whole.seed, limits=self.limits)
@@ -407,7 +520,9 @@ class _Stages:
         self, baseline: Baseline, values: np.ndarray, top: np.ndarray, bottom: np.ndarray
     ) -> dict[str, Any]:
         """The fields that follow from eigenvectors of both ends, and the measured remedies."""
-        measured, left_out = suggestions(self.problem, baseline, self.course, self._advance)
+        measured, left_out = suggestions(
+            self.problem, baseline, self.course, self._advance, self.remedies
+        )
         y, jacobian = self.problem.y, baseline.jacobian
         return {
             "classes": () if y is None else class_shares(y, jacobian, top, bottom),
@@ -427,7 +542,7 @@ class _Stages:
         """Leave out what needs a stage that was left out."""
         last = self.course.left_out[-1]
         self.course.left_out += [LeftOut(name, last.reason) for name in names]
-        self._advance(units=len(REMEDIES))
+        self._advance(units=len(self.remedies))
 
     def _answer(
         self, condition: ConditionNumber | None, largest: float, fields: dict[str, Any]
@@ -447,6 +562,9 @@ class _Stages:
             differentiated=tuple(differentiated(net)),
             part=self.part,
             loss=self.op.loss,
+            dtype=str(self.op.dtype),
+            in_float64=self.in_float64,
+            **self.of_optimizer,
         )
 
 

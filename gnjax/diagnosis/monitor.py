@@ -24,7 +24,7 @@ from gnjax.diagnosis.monitor_products import (
     quadratic_forms,
     scaled_product,
 )
-from gnjax.diagnosis.monitor_row import NO_STEP, MonitorRow
+from gnjax.diagnosis.monitor_row import NO_STATE, NO_STEP, MonitorRow
 from gnjax.networks.construct import at_parameters_of
 from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.forms.frameworks import InputTree, Model, PyTree
@@ -253,7 +253,7 @@ class Monitor:
             row,
             threshold=None if rate is None else 2 / float(rate),
             preconditioned_threshold=self._limit(metric, optimizer) if root else None,
-            without=NO_STEP if root is None and metric is not None else "",
+            without="" if root else _why_no_metric(metric, optimizer),
         )
         return self._with_condition(row)
 
@@ -394,6 +394,13 @@ class Monitor:
         return replace(
             row, kappa=condition.value, kappa_low=low, kappa_high=high, certificate=rests_on
         )
+
+
+def _why_no_metric(metric: PyTree | None, optimizer: Any) -> str:
+    """Why a row has no preconditioned value, in words; "" where nobody asked for one."""
+    if metric is not None:
+        return NO_STEP
+    return "" if optimizer is None else NO_STATE
 
 
 def _check(x: Any, *, every: int, rtol: float, probes: int, steps: int, warm_steps: int) -> None:

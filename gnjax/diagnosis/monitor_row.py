@@ -10,6 +10,7 @@ from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import Certificate
 
 NO_STEP = "the optimiser has made no step yet, and has no metric"
+NO_STATE = "optimizer= came without metric=, which is the optimiser's state"
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,7 +36,8 @@ class MonitorRow(Result):
       preconditioned_threshold: the optimiser is unstable where ``preconditioned`` exceeds it, if P
         is held fixed: 2 in gradient descent, 3.8 for Adam with b1 = 0.9. The optimiser is asked how
         its later updates respond to a gradient; None where it is not given.
-      without: why the row has no preconditioned value although a metric was given; else "".
+      without: why the row has no preconditioned value although a metric or an optimiser was given;
+        else "".
       at_least: a lower bound on the largest eigenvalue of the Hessian.
       products: how many products with the Hessian and with the Gauss-Newton matrix were made.
       certificate: what the errors rest on.

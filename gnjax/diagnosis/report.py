@@ -12,7 +12,7 @@ from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.diagnosis.course import NO_TIME
 from gnjax.diagnosis.layer_shares import shortened
 from gnjax.diagnosis.remedies.learning_rate import own_rate
-from gnjax.diagnosis.remedies.suggestion import HELPS, LeftOut, Suggestion, count_of
+from gnjax.diagnosis.remedies.suggestion import HELPS, UNKNOWN, LeftOut, Suggestion, count_of
 from gnjax.numerics.stages import in_words
 
 if TYPE_CHECKING:
@@ -22,13 +22,16 @@ _FOUR_DIGITS = 1e-4  # four digits are certain if the relative width of the inte
 _WIDTH = 80
 _FAR_BELOW = 0.01  # a curvature up to this share of the eigenvalue above a gap lies below the gap
 OF_HESSIAN = "lambda_max of the Hessian"  # the stage that needs targets
+IN_FLOAT64 = "kappa of the same weights in float64"  # the stage
 _COLUMNS = 50  # letters of a row behind the name of its layer
+_CALL = "write with gnjax.x64(): gnjax.diagnose(..)"
+_FALLS = 10.0  # times that a lower bound of kappa is smaller, to be told
 _LAYERS = 8  # how many layers have a line of their own
 
 
 def report(diagnosis: Diagnosis) -> str:
     """The whole report, its parts separated by empty lines."""
-    parts = (_heading, _kappa, _rates, _layers, _classes, _remedies, _mark)
+    parts = (_heading, _kappa, _rates, _optimizer, _layers, _classes, _remedies, _mark)
     return "\n\n".join(text for text in (part(diagnosis) for part in parts) if text)
 
 
@@ -134,6 +137,10 @@ def _rates(diagnosis: Diagnosis) -> str:
         left_out.name == OF_HESSIAN for left_out in diagnosis.left_out
     ):
         lines += _filled("the limit by the Hessian, which may be lower, needs targets y")
+    lines += _filled(
+        "these are facts about the quadratic models at these weights, and no orders: the curvature "
+        "changes while the weights do, and training may go on, and end lower, above a limit"
+    )
     return "\n".join(lines)
 
 
@@ -158,10 +165,35 @@ def _best_rate(
         if best > limit:
             lines += _filled(
                 f"that rate is above 2 / lambda_max({matrix})"
-                f"{' of all data' if matrix == 'G' else ''}, where gradient descent on the model "
-                f"with {matrix} diverges: take less than {limit:.4g}"
+                f"{' of all data' if matrix == 'G' else ''} = {limit:.4g}, from which on gradient "
+                f"descent on the model with {matrix} diverges"
             )
     return lines
+
+
+def _optimizer(diagnosis: Diagnosis) -> str:
+    """The limit of the optimiser whose state was given, as lines of the report; "" without one."""
+    if diagnosis.without:
+        return "\n".join(["your optimiser", *_filled(f"no limit: {diagnosis.without}")])
+    value, limit = diagnosis.preconditioned, diagnosis.preconditioned_threshold
+    if value is None:
+        return ""
+    matrix = "G" if diagnosis.sharpness is None else "H"
+    text = f"lambda_max(P^-1/2 {matrix} P^-1/2) = {value:.4g} for the metric P of its next update"
+    if limit is None:
+        text += "; from which value on it is unstable is not known: "
+        text += "pass optimizer= beside its state, or it keeps gradients in more than one mean"
+        return "\n".join(["your optimiser", *_filled(text)])
+    text += f", and it is unstable from {limit:.4g} on, on the quadratic model with P held fixed"
+    lines = ["your optimiser, on the same quadratic model", *_filled(text)]
+    factor = diagnosis.rate_to_limit
+    if factor is None:
+        lines += _filled("no positive eigenvalue, and no limit of its rate")
+    elif factor > 1:
+        lines += _filled(f"its rate is below its limit, by a factor of {factor:.3g}")
+    else:
+        lines += _filled(f"its rate is above its limit, by a factor of {1 / factor:.3g}")
+    return "\n".join(lines)
 
 
 def _layers(diagnosis: Diagnosis) -> str:
@@ -227,6 +259,12 @@ def _verdict(diagnosis: Diagnosis) -> str:
             f"{suspect.name} contributes most to kappa: it makes {shares}, and a lower learning "
             f"rate for it changed kappa {_change(own_rates[0])} when it was tried"
         )
+    if own_rates and own_rates[0].verdict == UNKNOWN:
+        return (
+            f"{suspect.name} has the most uneven shares, {shares}, and it cannot be told whether "
+            f"it is the cause of kappa: with a learning rate of its own the bound went "
+            f"{_change(own_rates[0])}"
+        )
     outcome = f"changed kappa only {_change(own_rates[0])}" if own_rates else "was not tried"
     return (
         f"{suspect.name} has the most uneven shares, {shares}, but it is not the cause of kappa: "
@@ -256,14 +294,21 @@ def _remedies(diagnosis: Diagnosis) -> str:
     """The remedies as lines: those that help by their effect, the others, those not measured."""
     helping = [s for s in diagnosis.suggestions if s.verdict == HELPS]
     helping.sort(key=lambda s: s.after.value / s.before.value)
-    not_helping = [s for s in diagnosis.suggestions if s.verdict != HELPS]
+    unknown = [s for s in diagnosis.suggestions if s.verdict == UNKNOWN]
+    not_helping = [s for s in diagnosis.suggestions if s.verdict not in (HELPS, UNKNOWN)]
     lines = ["what would help (measured on this model, without training)"]
-    if not helping:
+    in_float64 = _float64(diagnosis)
+    lines += in_float64
+    if not helping and not in_float64:
         lines.append(
             "  nothing that was tried" if diagnosis.suggestions else "  nothing could be tried"
         )
     for suggestion in helping:
         lines += [*_filled(_numbers(suggestion)), *_filled(suggestion.reason, 4)]
+    for suggestion in unknown:
+        lines += _filled(f"cannot be told: {_numbers(suggestion)}{_fall(suggestion)}")
+    if unknown and diagnosis.dtype == "float32" and not in_float64:
+        lines += _filled(f"in float64 this may be told: {_CALL}", 4)
     for suggestion in not_helping:
         lines += _filled(f"does not help here ({suggestion.verdict}): {_numbers(suggestion)}")
     left_out: dict[str, list[LeftOut]] = {}  # by the reason
@@ -278,6 +323,34 @@ def _remedies(diagnosis: Diagnosis) -> str:
     if any(part.reason == NO_TIME for part in diagnosis.left_out):
         lines += _filled("diagnose(.., seconds=math.inf) measures all that was left out for time")
     return "\n".join(lines)
+
+
+def _float64(diagnosis: Diagnosis) -> list[str]:
+    """The first remedy where float32 decides what is resolved: the same weights in float64."""
+    condition, wider = diagnosis.condition, diagnosis.in_float64
+    if condition is None or condition.resolved or diagnosis.dtype != "float32":
+        return []
+    outcome = "it was not measured what kappa is then"
+    if wider is not None:
+        state = "resolved" if wider.resolved else "not resolved there, either"
+        outcome = f"kappa {_within(condition)} -> {_within(wider)}, {state}"
+    return [
+        *_filled(f"the same weights in float64: {outcome}"),
+        *_filled(
+            f"the floor {condition.floor:.2g} is that of float32 and not of the model: {_CALL}", 4
+        ),
+    ]
+
+
+def _fall(suggestion: Suggestion) -> str:
+    """What the lower bounds of kappa say where it has no upper one, as the end of a sentence."""
+    before, after = suggestion.before.at_rank[0], suggestion.after.at_rank[0]
+    if before >= _FALLS * after and not suggestion.after.bounded:
+        return (
+            f"; the lower bound fell {before / after:.2g} times and no upper one is known, so that "
+            "this may help much"
+        )
+    return ""
 
 
 def _mark(diagnosis: Diagnosis) -> str:

@@ -3,12 +3,15 @@
 import dataclasses
 import math
 import sys
+import warnings
 from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
+from jax.flatten_util import ravel_pytree
 
 import gnjax
 from gnjax import papers
@@ -26,6 +29,7 @@ from gnjax.diagnosis.remedies.suggestion import (
 )
 from gnjax.models import MLP, LinearNet
 from gnjax.models.linear import weights
+from tests.precision import single_precision
 
 _N, _WIDTHS = 12, (4, 6, 6, 3)
 
@@ -396,8 +400,11 @@ def test_a_best_rate_above_a_limit_is_said_to_be(found):
         return " ".join(text.split())
 
     limit = found.condition.lambda_max
-    warned = "that rate is above 2 / lambda_max(H), where gradient descent on the model with H"
-    assert f"{warned} diverges: take less than {1 / limit:.4g}" in said(sharpness=2 * limit)
+    warned = f"that rate is above 2 / lambda_max(H) = {1 / limit:.4g}, from which on gradient"
+    text = said(sharpness=2 * limit)
+    assert f"{warned} descent on the model with H diverges" in text
+    assert "take less" not in text  # a limit of a quadratic model is no order
+    assert "facts about the quadratic models at these weights, and no orders" in text
     assert "that rate is above" not in said(sharpness=0.9 * limit)
     assert "lambda_max(H)" not in said(sharpness=-1.0)  # no limit, and nothing that is missing
     assert "needs targets" not in said(sharpness=-1.0)
@@ -531,3 +538,97 @@ def test_an_empty_parameter_changes_nothing():
     for name in ("m", "zz"):
         found = gnjax.diagnose((model, {"a": a, "z": z, name: np.zeros((0, 3))}), x)
         assert found.rescaling == pytest.approx(without.rescaling, rel=1e-9)
+
+
+@pytest.fixture(scope="module")
+def stepped(targets):
+    """Parameters after ten steps of Adam, the optimiser and its state, and P by its formula."""
+    apply, params = gnjax.functional(_mlp())
+    loss = lambda p: jnp.square(apply(p, _inputs()) - targets).sum() / (2 * _N)  # noqa: E731
+    optimizer, beta = optax.adam(0.05), 0.9
+    state = optimizer.init(params)
+    gradient_of = jax.jit(jax.grad(loss))
+    for _ in range(10):
+        update, state = optimizer.update(gradient_of(params), state, params)
+        params = optax.apply_updates(params, update)
+    nu, count = (np.asarray(a) for a in (ravel_pytree(state[0].nu)[0], state[0].count))
+    root = np.sqrt(0.999 * nu / (1 - 0.999 ** (count + 1))) + 1e-8  # the next nu, at g = 0
+    flat, unravel = ravel_pytree(params)
+    hessian = np.asarray(jax.jit(jax.hessian(lambda v: loss(unravel(v))))(flat))
+    share = (1 - beta) / (1 - beta ** (count + 1))  # of the next gradient in the mean of gradients
+    return (apply, params), optimizer, state, root, hessian, share
+
+
+def test_the_optimisers_limit_is_that_of_its_own_recursion(stepped, targets):
+    """lambda_max by numpy from Adam's formula, and 38 / rate for P without rate and mean."""
+    model, optimizer, state, root, hessian, share = stepped
+    found = diagnose(model, _inputs(), targets, optimizer_state=state, optimizer=optimizer)
+    largest = np.linalg.eigvalsh(hessian / np.sqrt(root[:, None] * root[None]))[-1]
+    assert found.preconditioned == pytest.approx(0.05 * share * largest, rel=1e-3)
+    assert found.preconditioned_threshold == pytest.approx(3.8, rel=1e-6)
+    # after many steps the share is 1 - b1 = 0.1, and 3.8 / (0.1 rate) = 38 / rate
+    limit_without_rate = found.preconditioned_threshold / (0.05 * share)
+    assert limit_without_rate == pytest.approx(38 / 0.05 * 0.1 / share, rel=1e-6)
+    assert found.rate_to_limit == pytest.approx(3.8 / found.preconditioned, rel=1e-6)
+    text = " ".join(str(found).split())
+    assert f"= {found.preconditioned:.4g} for the metric P of its next update" in text
+    assert "unstable from 3.8 on, on the quadratic model with P held fixed" in text
+    own = _suggestion(found, "the metric of your optimiser")
+    scaled = gnjax.preconditioned(gnjax.gauss_newton(model, _inputs()), state, optimizer=optimizer)
+    assert own.after.value == pytest.approx(gnjax.condition_number(scaled).value, rel=1e-2)
+
+
+def test_an_optimiser_says_why_it_has_no_limit(stepped, targets):
+    model, optimizer, state, *_ = stepped
+    first = diagnose(
+        model, _inputs(), targets, optimizer_state=optimizer.init(model[1]), optimizer=optimizer
+    )
+    assert first.preconditioned is None
+    assert "no limit: the optimiser has made no step yet" in str(first)
+    assert "no step yet" in _left_out(first, "the metric of your optimiser")
+    guessed = diagnose(model, _inputs(), optimizer_state=state)  # and no targets: G
+    assert guessed.preconditioned > 0
+    assert guessed.preconditioned_threshold is guessed.rate_to_limit is None
+    text = " ".join(str(guessed).split())
+    assert "lambda_max(P^-1/2 G P^-1/2)" in text
+    assert "is not known: pass optimizer= beside its state" in text
+    with pytest.raises(ValueError, match="pass optimizer_state= beside optimizer="):
+        diagnose(model, _inputs(), optimizer=optimizer)
+    above = dataclasses.replace(first, preconditioned=7.6, preconditioned_threshold=3.8, without="")
+    assert "above its limit, by a factor of 2" in str(above)
+
+
+def test_float64_comes_first_where_float32_decides_what_is_resolved():
+    """Inputs whose scales go down to 1e-9: the same call in float64 has kappa."""
+    x = _inputs() * np.geomspace(1, 1e-9, 4)
+    apply, params = gnjax.functional(_mlp())
+    single = lambda tree: jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), tree)  # noqa: E731
+    params, x = single(params), np.asarray(x, np.float32)
+    with single_precision(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "JAX is in 32-bit mode")
+        found = diagnose((apply, params), x)
+    assert found.dtype == "float32"
+    assert not found.condition.resolved
+    with gnjax.x64():
+        wide = diagnose((apply, params), x)
+    assert (wide.dtype, wide.in_float64) == ("float64", None)
+    assert wide.condition.resolved
+    assert found.in_float64.value == pytest.approx(wide.condition.value, rel=1e-9)
+    assert found.condition.value <= wide.condition.value
+    remedies = str(found).partition("what would help")[2].splitlines()[1:]
+    assert remedies[0].strip().startswith("the same weights in float64: kappa")
+    assert "with gnjax.x64(): gnjax.diagnose(..)" in " ".join(str(found).split())
+    assert "same weights in float64" not in str(wide)
+    unmeasured = str(dataclasses.replace(found, in_float64=None))
+    assert "the same weights in float64: it was not measured" in unmeasured
+
+
+def test_a_lower_bound_that_falls_is_no_refusal(found):
+    """Between two lower bounds nothing is decided, and the report does not say that it is."""
+    before, after = _certain(1e9, math.inf, False), _certain(1e6, math.inf, False)
+    own = Suggestion(f"learning rate of {found.suspect.name}", before, after, "")
+    text = " ".join(str(dataclasses.replace(found, suggestions=(own,))).split())
+    assert "does not help here" not in text
+    assert f"cannot be told: {own.name}" in text
+    assert "the lower bound fell 1e+03 times and no upper one is known" in text
+    assert "it cannot be told whether it is the cause of kappa" in text

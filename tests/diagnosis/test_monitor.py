@@ -212,6 +212,13 @@ def test_before_the_first_step_of_the_optimiser_a_row_has_no_preconditioned_shar
     assert not row.without
 
 
+def test_a_row_with_an_optimiser_and_no_state_says_that_the_state_is_missing():
+    row = gnjax.Monitor(X, Y, **OPTIONS)(0, mlp(), optimizer=optax.adam(1e-2))
+    assert row.preconditioned is None
+    assert "no preconditioned: optimizer= came without metric=" in str(row)
+    assert gnjax.Monitor(X, Y, **OPTIONS)(0, mlp()).without == ""
+
+
 def test_kappa_is_there_where_it_is_asked_for():
     row = gnjax.Monitor(X, Y, kappa=True, gauss_newton=False, **OPTIONS)(0, mlp())
     assert row.kappa is not None

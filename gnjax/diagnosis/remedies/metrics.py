@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
+from gnjax.diagnosis.monitor_row import NO_STEP
 from gnjax.diagnosis.remedies.suggestion import (
     RTOL,
     Baseline,
@@ -21,15 +22,15 @@ from gnjax.operators.protocol import Operator
 
 _DAMPING = 1e-4  # of lambda_max
 _COST = 4.0  # of its kappa: P, the matrix, and where that is not enough its factor
+_DAMPED = f"damped by {_DAMPING:g} lambda_max"
 
 
 def diagonal_metric(problem: ModelOnData, baseline: Baseline) -> Remedy:
     """P = diag(G) + damping I, approximated by methods with a learning rate for each parameter."""
     damping = _DAMPING * baseline.condition.lambda_max
     metric = partial(preconditioned, metric="diagonal", damping=damping)
-    return _in_metric(
-        "the metric diag(G)", "one rate for each parameter", metric, problem, baseline
-    )
+    reason = f"steps along P^-1 g: one rate for each parameter, {_DAMPED}"
+    return _in_metric("the metric diag(G)", reason, metric, problem, baseline)
 
 
 def kronecker_metric(problem: ModelOnData, baseline: Baseline) -> Remedy:
@@ -44,13 +45,24 @@ def kronecker_metric(problem: ModelOnData, baseline: Baseline) -> Remedy:
     def metric(op: NetworkGram) -> Operator:
         return preconditioned(op, kfac(op, damping=_DAMPING * baseline.condition.lambda_max))
 
-    steps = "Kronecker factors of every layer, as K-FAC and Shampoo have them"
-    return _in_metric("the metric of K-FAC", steps, metric, problem, baseline)
+    factors = "Kronecker factors of every layer, as K-FAC and Shampoo have them"
+    reason = f"steps along P^-1 g: {factors}, {_DAMPED}"
+    return _in_metric("the metric of K-FAC", reason, metric, problem, baseline)
+
+
+def optimizers_metric(problem: ModelOnData, baseline: Baseline) -> Remedy:
+    """The metric P of the optimiser whose state was given: what it does for kappa already."""
+    metric = problem.metric
+    if metric is None:
+        raise NotMeasurableError(NO_STEP)
+    scaled = partial(preconditioned, metric=metric)
+    reason = "how the next update of your optimiser responds to the gradient, P^-1 g"
+    return _in_metric("the metric of your optimiser", reason, scaled, problem, baseline)
 
 
 def _in_metric(
     name: str,
-    steps: str,
+    reason: str,
     metric: Callable[[NetworkGram], Operator],
     problem: ModelOnData,
     baseline: Baseline,
@@ -61,5 +73,4 @@ def _in_metric(
         op = metric(replace(baseline.op, side="parameters"))
         return condition_number(op, rtol=RTOL, seed=problem.seed)
 
-    reason = f"steps along P^-1 g: {steps}, damped by {_DAMPING:g} lambda_max"
     return Remedy(name, reason, (("", kappa),), cost=_COST)

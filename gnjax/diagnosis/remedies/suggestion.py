@@ -18,6 +18,7 @@ from gnjax.networks.model import Apply, Params
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.operators.curvature import gauss_newton, hessian
+from gnjax.operators.metrics.metric import Metric
 from gnjax.operators.of_networks.network_gram import NetworkGram
 from gnjax.operators.protocol import Operator
 from gnjax.operators.stored.matrices import factored
@@ -77,6 +78,7 @@ class ModelOnData:
     y: ArrayLike | None
     seed: int
     options: dict[str, Any]
+    metric: Metric | None = None  # of the optimiser whose state was given
 
     def gram(self) -> NetworkGram:
         """The Gauss-Newton matrix, on the side of parameters or outputs that is smaller."""

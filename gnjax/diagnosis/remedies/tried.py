@@ -13,7 +13,11 @@ from gnjax.conditioning.answer import short
 from gnjax.diagnosis.course import Course
 from gnjax.diagnosis.remedies.inputs import standardised, whitened
 from gnjax.diagnosis.remedies.learning_rate import own_learning_rate
-from gnjax.diagnosis.remedies.metrics import diagonal_metric, kronecker_metric
+from gnjax.diagnosis.remedies.metrics import (
+    diagonal_metric,
+    kronecker_metric,
+    optimizers_metric,
+)
 from gnjax.diagnosis.remedies.suggestion import (
     Baseline,
     LeftOut,
@@ -24,17 +28,23 @@ from gnjax.diagnosis.remedies.suggestion import (
 )
 from gnjax.diagnosis.remedies.weights import skips, wider
 
+Tried = Callable[[ModelOnData, Baseline], Remedy]
+
 
 def suggestions(
-    problem: ModelOnData, baseline: Baseline, course: Course, advance: Callable[[], None]
+    problem: ModelOnData,
+    baseline: Baseline,
+    course: Course,
+    advance: Callable[[], None],
+    remedies: dict[str, Tried],
 ) -> tuple[tuple[Suggestion, ...], tuple[LeftOut, ...]]:
     """The remedies measured on this model, and those that cannot be measured, with the reason.
 
     Each is a stage of the ``course``, which keeps those for which there is no time. ``advance`` is
-    called after each of the :data:`REMEDIES`.
+    called after each of the ``remedies``, see :func:`remedies_of`.
     """
     measurements, left_out = [], []
-    for name, remedy in REMEDIES.items():
+    for name, remedy in remedies.items():
         try:
             tried = remedy(problem, baseline)
             variants = len(tried.variants) + (tried.before is not None)
@@ -57,7 +67,13 @@ def told(found: Suggestion) -> str:
     return f"{found.name}: {found.verdict}, kappa {before} -> {after}"
 
 
-REMEDIES: dict[str, Callable[[ModelOnData, Baseline], Remedy]] = {
+def remedies_of(*, with_optimizer: bool) -> dict[str, Tried]:
+    """The remedies that are tried, by name, and the metric of an optimiser where one was given."""
+    added = {"the metric of your optimiser": optimizers_metric} if with_optimizer else {}
+    return REMEDIES | added
+
+
+REMEDIES: dict[str, Tried] = {
     "standardised inputs": standardised,
     "whitened inputs": whitened,
     "skip connections": skips,
