@@ -33,7 +33,7 @@ from sweeps.sentences import judged
 from sweeps.storage import archive as archives
 from sweeps.storage import store as stores
 from sweeps.storage.environment import environment
-from sweeps.storage.files import StoreError, write_atomically
+from sweeps.storage.files import StoreError, replacing, write_atomically
 from sweeps.storage.store import Finished, Store, open_store
 
 MISTAKES = (
@@ -63,6 +63,7 @@ class Job:
     published: bool = False  # take cells from the archive
     archive: bool = False  # put cells into the archive
     compute: bool = True
+    plot: bool = False  # draw the table
     cells: Path = archives.FOLDER  # where archives are
 
 
@@ -91,6 +92,7 @@ def _main(experiment: Experiment, arguments: Sequence[str] | None) -> int:
         job = _job(experiment, sys.argv[1:] if arguments is None else arguments)
         done = run(job, console)
         if done.collected:
+            _draw(console, job)
             _report(console, job, done.seconds)
         return 1 if done.failures else 0
     except MISTAKES as error:
@@ -215,6 +217,12 @@ def load(argument: str, overrides: Sequence[str] = ()) -> tuple[FrozenConfigDict
 def _job(experiment: Experiment, arguments: Sequence[str]) -> Job:
     name = experiment.name
     options, overrides = _parsed(name, arguments)
+    if options.plot and experiment.draw is None:
+        msg = (
+            "--plot draws what the experiment says, and this one says nothing: give its Experiment "
+            "draw=curves(x, y), from figures.shared.own, or draw its figure by python -m figures"
+        )
+        raise configs.ConfigError(msg)
     config, profile = load(options.config, overrides)
     is_usual = Path(options.config.rpartition(":")[0]).stem == name and not overrides
     return Job(
@@ -229,6 +237,7 @@ def _job(experiment: Experiment, arguments: Sequence[str]) -> Job:
         options.published,
         options.archive,
         not options.no_compute,
+        options.plot,
     )
 
 
@@ -319,6 +328,18 @@ def colored(status: str, count: int | None = None) -> Text:
     """A status in its color, with a number before it if there is one."""
     text = status if count is None else f"{count} {status}"
     return Text(text, COLORS.get(status, "yellow"))
+
+
+def _draw(console: Terminal, job: Job) -> None:
+    """Write the picture of the table beside it, where that was asked for, and say where it is."""
+    draw = job.experiment.draw
+    if not job.plot or draw is None:
+        return
+    path = job.folder / "picture.png"
+    figure = draw(tables.read(job.folder / "table.csv"))
+    with replacing(path) as new:
+        figure.savefig(new, dpi=200, format="png")
+    console.say(str(path))
 
 
 def _report(console: Terminal, job: Job, seconds: float) -> None:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import cached_property
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from ml_collections import ConfigDict
 
@@ -16,6 +16,10 @@ from sweeps.claims import Claim
 from sweeps.config import ConfigError
 from sweeps.kinds import fitted
 from sweeps.storage.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 Labels = Mapping[str, Any]
 Keywords = Mapping[str, Any]
@@ -45,6 +49,8 @@ class Experiment:
         measured. What is measured counts before a keyword of the same name. A label that is
         measured, too, picks those rows of the cell that have its value.
       claims: what is expected of the table.
+      draw: a figure of matplotlib from the table, for ``--plot``; ``figures.shared.own.curves``
+        makes one for curves of one column over another.
       sources: from a config, a line of text on each data set. It loads them, so that missing data
         end the run at once.
       shape: the values that decide which programs are compiled for a cell, from those keywords
@@ -62,6 +68,7 @@ class Experiment:
     cost: Callable[..., float]
     columns: tuple[str, ...] = ()
     claims: Sequence[Claim] = ()
+    draw: Callable[[DataFrame], Figure] | None = None
     sources: Callable[[ConfigDict], Sequence[str]] = lambda config: []
     shape: Callable[..., Hashable] | None = None
     watch: str = "kappa"

@@ -6,6 +6,7 @@ that size was allocated, copied or scanned. The matrices here take no memory, wh
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 import gnjax
 from gnjax import papers
 from tests.allocation import MEBIBYTE, at_most
+from tests.compiled import compiled
 
 HUGE = 10**9
 
@@ -67,6 +69,48 @@ def test_a_factor_or_a_row_beyond_the_memory_of_the_machine() -> None:
 def test_data_that_are_made_here_must_fit(name: str, sizes: dict[str, int]) -> None:
     with at_most(64 * MEBIBYTE), pytest.raises(ValueError, match=r"samples"):
         gnjax.data.load(name, **sizes)  # type: ignore[arg-type]
+
+
+# --- large networks -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def large_network() -> gnjax.operators.NetworkGram:
+    """J^T J of two million parameters at 3,000 samples of ten outputs, whose products take no time.
+
+    J J^T has 30,000 rows. A dense network of 19 million parameters at 5,000 images had measured its
+    rounding for minutes before it was refused.
+    """
+    table = np.zeros((200_000, 10))
+    tokens = np.random.default_rng(0).integers(0, len(table), (3_000, 2))
+    op = gnjax.gauss_newton((lambda t, x: t[x].sum(1), table), tokens)
+    assert op.shape == (2_000_000, 2_000_000)
+    return op
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (gnjax.eigenvalues, r"all eigenvalues of 30,000 rows .* 7 GB, .* allow 20,000 rows"),
+        (partial(gnjax.eigenvalues, vectors=True), r"of 2,000,000 rows .*; ask for k of them"),
+        (partial(gnjax.logdet, damping=1.0, method="exact"), r"30,000 rows.*method='quadrature'"),
+        (partial(gnjax.inverse_diagonal, damping=1.0, method="exact"), "use method='estimate'"),
+        (partial(gnjax.condition_number, method="dense"), "30000 x 30000 matrix needs 7 GB"),
+        (partial(gnjax.condition_number, method="factored"), "480 GB; use method='krylov'"),
+        (partial(gnjax.condition_number, certify="inertia"), r"7 GB, .*; use certify='ritz'"),
+        (lambda op: op.as_matrix(), r"64,000.0 GB of memory, and this machine has .*by only="),
+        (lambda op: op.factor(), r"960.0 GB of memory, and this machine has"),
+    ],
+)
+def test_what_has_no_room_is_refused_before_anything_is_compiled(
+    large_network: gnjax.operators.NetworkGram, ask: Any, said: str
+) -> None:
+    def refused(op: Any) -> None:
+        with pytest.raises(ValueError, match=said):
+            ask(op)
+
+    with at_most(4 * MEBIBYTE):
+        assert compiled(refused, large_network) == 0
 
 
 # --- traces --------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """kappa of a tanh network over its width.
 
-PYTHONPATH=. python docs/howto/own_sweep.py --config=docs/howto/own_sweep.py:small --jobs=2
+PYTHONPATH=. python docs/howto/own_sweep.py --config=docs/howto/own_sweep.py:small --jobs=2 --plot
 """
 
 import sys
@@ -8,6 +8,7 @@ import sys
 import jax
 
 import gnjax
+from figures.shared.own import curves
 from sweeps import command_line
 from sweeps.claims import BEYOND, Claim
 from sweeps.config import ConfigDict
@@ -42,7 +43,8 @@ def cost(width: int) -> float:
 
 
 CLAIMS = (Claim("own", "wider is better", BEYOND, lambda f: trend(f, "width", "m", rises=False)),)
-EXPERIMENT = Experiment("own_sweep", settings, measure, cost, claims=CLAIMS)
+DRAW = curves("width", "kappa")  # what --plot draws; by="activation" has a curve for each
+EXPERIMENT = Experiment("own_sweep", settings, measure, cost, claims=CLAIMS, draw=DRAW)
 
 if __name__ == "__main__":
     sys.exit(command_line.main(EXPERIMENT))

@@ -24,7 +24,7 @@ from gnjax.operators.protocol import Operator
 from gnjax.spectra.eigenvalues import operator_norm
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import Progress, watching
-from gnjax.spectra.whole import dense_error, dense_spectrum
+from gnjax.spectra.whole import dense_error, dense_spectrum, why_not_dense
 
 __all__ = ["ConditionNumber", "condition_number", "condition_of_spectrum"]
 
@@ -81,6 +81,12 @@ def condition_number(
     ):
         if word not in allowed:
             msg = f"{name}={word!r} is not one of {', '.join(allowed)}"
+            raise ValueError(msg)
+    if certify == "inertia" and facts_of(small).eigenvalues is None:
+        refused = why_not_dense(small.shape[0], limits)
+        if refused:  # before the ends are computed that are to be proved
+            msg = f"certify='inertia' factors the matrix, and {refused.partition(';')[0]}, "
+            msg += f"where limits allow {limits.matrix_rows:,} rows; use certify='ritz'"
             raise ValueError(msg)
     with watching(progress, stoppable=True, op=small) as watch:
         rank = None if rank is None else int(rank)

@@ -109,6 +109,8 @@ class CNN(nnx.Module):
           initializer: a kernel is drawn as the matrix (filters, channels * kernel^2).
           key: draws the weights.
         """
+        initializers.check_options(CNN, initializer, options)
+        _check_sizes(shape, filters)
         self.shape, self.depth = tuple(shape), len(filters)
         self.activation, self.slope = check_activation(activation, slope)
         rngs = nnx.Rngs(key)
@@ -167,3 +169,16 @@ def output_length(length: int, kernel: int, stride: int = 1, padding: int = 0) -
         )
         raise ValueError(msg)
     return (length + 2 * padding - kernel) // stride + 1
+
+
+def _check_sizes(shape: object, filters: object) -> None:
+    """Refuse a ``shape`` other than (height, width, channels), and ``filters`` that are no list."""
+    if not isinstance(shape, Sequence) or len(shape) != 3:
+        msg = (
+            f"shape={shape!r} is not (height, width, channels) of an image; write "
+            "CNN((28, 28, 1), 10, filters=(8, 16), key=key), say"
+        )
+        raise ValueError(msg)
+    if not isinstance(filters, Sequence):
+        msg = f"filters={filters!r} is not a list with a number for every convolution, as (8, 16)"
+        raise ValueError(msg)

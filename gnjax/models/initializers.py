@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -179,6 +181,22 @@ def names() -> tuple[str, ...]:
     True
     """
     return (*_LAYERS, "balanced")
+
+
+def check_options(model: Any, initializer: str, options: Mapping[str, object]) -> None:
+    """Refuse ``options`` that neither a model nor its initialiser takes, with the nearest name."""
+    of_model = list(inspect.signature(model.__init__).parameters)[1:-1]  # no self, no options
+    taken = inspect.signature(_LAYERS.get(initializer, balanced)).parameters
+    of_initializer = [name for name in taken if name not in ("key", "shape", "widths")]
+    for name in options:
+        if name not in of_initializer:
+            similar = difflib.get_close_matches(name, of_model, n=1)
+            hint = f"; did you mean {similar[0]}=?" if similar else ""
+            msg = (
+                f"{model.__name__} has no argument {name}={hint or ';'} it takes "
+                f"{', '.join(of_model)}, and {', '.join(of_initializer)} for its initialiser"
+            )
+            raise TypeError(msg)
 
 
 def chain(key: jax.Array, widths: Sequence[int], name: str, **options: object) -> list[jax.Array]:

@@ -58,6 +58,7 @@ class MLP(nnx.Module):
           initializer: of the weights; ``options`` go to :func:`gnjax.models.initializers.chain`.
           key: draws the weights.
         """
+        initializers.check_options(MLP, initializer, options)
         self.activation, self.slope = check_activation(activation, slope)
         matrices = initializers.chain(key, widths, initializer, **options)
         self.widths = tuple(widths)

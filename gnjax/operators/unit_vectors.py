@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.numerics.memory.free import check_matrix_room
 from gnjax.numerics.validation import check_known
 from gnjax.operators.protocol import Operator
 
@@ -18,6 +19,7 @@ def symmetric_columns(op: Operator) -> jax.Array:
     """(M + M^T) / 2 for the matrix M of the products of A with unit vectors, some at a time."""
     check_known("the matrix of an operator", op)
     size = op.shape[0]
+    check_matrix_room("the matrix of this operator", size, size, op.dtype.itemsize)
     starts = range(0, size, _COLUMNS)
     units = (_units(size, i, min(_COLUMNS, size - i), op.dtype) for i in starts)
     return _symmetric([op.mv(unit) for unit in units])

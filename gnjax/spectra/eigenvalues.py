@@ -30,12 +30,13 @@ from gnjax.spectra.spectrum import (
     with_zeros,
 )
 from gnjax.spectra.watch import Progress, Watch, watching
-from gnjax.spectra.whole import dense_error, spectrum_with_vectors, whole_spectrum
+from gnjax.spectra.whole import check_whole, dense_error, spectrum_with_vectors, whole_spectrum
 
 _WHICH = ("all", "largest", "smallest")
 _NORM_BLOCK = 4
 _NORM_STEPS = 8
 _FIRST_PRODUCTS, _PRODUCTS_EACH = 100, 10  # that a few eigenvalues take, and more for each
+_FEWER = "ask for k of them, or for their density by gnjax.spectral_density(op)"
 _FORMED = 4  # products that form a matrix, many at once, in the time of one product by itself
 
 
@@ -104,6 +105,7 @@ def eigenvalues(
             check_near_one(operator)
             few = _few_vectors if vectors else _few_of_twin
             return few(operator, k, which, rtol, seed, limits, watch)
+        check_whole(operator if vectors else twin_of(operator), limits, _FEWER, vectors=vectors)
         if not is_stated:
             check_near_one(operator)
         if vectors:

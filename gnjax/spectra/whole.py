@@ -34,6 +34,25 @@ def whole_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
     return dense_spectrum(op, limits)
 
 
+def check_whole(op: Operator, limits: Limits, instead: str, *, vectors: bool = False) -> None:
+    """Refuse a whole spectrum for which there is no room, before any work.
+
+    ``instead`` is what the error tells the caller to do; ``vectors`` says whether eigenvectors are
+    wanted as well.
+    """
+    size, factor = op.shape[0], factorisation_of(op)
+    is_stated = facts_of(op).eigenvalues is not None
+    factor_fits = factor is not None and factor.size_in_bytes <= limits.factor_bytes
+    if size <= limits.matrix_rows or (not vectors and (is_stated or factor_fits)):
+        return
+    msg = (
+        f"all eigenvalues of {size:,} rows take their matrix of {8e-9 * size**2:,.0f} GB, and "
+        f"limits allow {limits.matrix_rows:,} rows ({8e-9 * limits.matrix_rows**2:,.1f} GB); "
+        f"{instead}, or pass limits=gnjax.Limits(matrix_rows={size:_}) if there is the memory"
+    )
+    raise ValueError(msg)
+
+
 def stated_spectrum(op: Operator) -> Spectrum | None:
     """The spectrum that the operator states, all values with one error; None if it states none."""
     eigenvalues = facts_of(op).eigenvalues

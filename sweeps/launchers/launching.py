@@ -11,7 +11,7 @@ from sweeps.launchers.work import Launcher, here
 from sweeps.storage import archive
 
 OPTIONS = (
-    *("--results", "--dry_run", "--published", "--archive", "--no_compute"),
+    *("--results", "--dry_run", "--published", "--archive", "--no_compute", "--plot"),
     *("--jobs", "--shard", "--launcher", "--address", "--gpus"),
 )
 
@@ -39,6 +39,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--no_compute",
         action="store_true",
         help="make the table of the cells that are there, and leave the others out",
+    )
+    add(
+        "--plot",
+        action="store_true",
+        help="draw the table, as the experiment says, into picture.png beside it",
     )
     add("--jobs", type=_jobs, default=1, help="processes on this machine (default: %(default)s)")
     add(

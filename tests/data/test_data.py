@@ -625,3 +625,17 @@ def test_shell_suggests_a_name(capsys: pytest.CaptureFixture[str]) -> None:
 def test_shell_says_what_needs_no_fetching(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "fetch", "digits"]) == 1
     assert "needs no fetching" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("load_dataset", r"write gnjax\.data\.load\('digits'\), with a name of gnjax\.data\.names"),
+        ("fashion_mnist_5000", r"write gnjax\.data\.load\('fashion_mnist_5000'\)"),
+        ("standardize", r"did you mean gnjax\.data\.standardise\?"),
+        ("nothing_like_it", "no attribute 'nothing_like_it'$"),
+    ],
+)
+def test_a_guessed_name_of_the_room_says_what_was_meant(name, words):
+    with pytest.raises(AttributeError, match=words):
+        getattr(data, name)

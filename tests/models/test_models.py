@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnjax import papers
+from gnjax.models import CNN, MLP
 from gnjax.models.linear import LinearNet, weights
 from tests import references
 
@@ -98,3 +99,22 @@ def test_inputs_of_the_wrong_width_are_refused():
     model = LinearNet(4, 2, depth=2, width=3, key=jax.random.key(0))
     with pytest.raises(ValueError, match=r"\(n, 4\)"):
         model(np.ones((3, 5)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "words"),
+    [
+        ((784, 10), {"filters": (8,)}, r"shape=784 is not .*CNN\(\(28, 28, 1\), 10"),
+        (((8, 8), 10), {"filters": (8,)}, r"shape=\(8, 8\) is not \(height, width, channels\)"),
+        (((8, 8, 1), 10), {"filters": 8}, r"filters=8 is not a list"),
+        (((8, 8, 1), 10), {"filters": (8,), "kernel_size": 3}, "did you mean kernel=?"),
+        (((8, 8, 1), 10), {"filters": (8,), "channels": (8,)}, "it takes shape, outputs, filters"),
+    ],
+)
+def test_guessed_arguments_of_a_cnn_are_refused_with_the_right_ones(arguments, options, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        CNN(*arguments, key=jax.random.key(0), **options)
+    with pytest.raises(TypeError, match="no argument activatoin=; did you mean activation="):
+        MLP((3, 2), activatoin="tanh", key=jax.random.key(0))
+    CNN((4, 4, 1), 2, filters=(3,), gain=1.0, key=jax.random.key(0))  # of the initialiser
+    MLP((4, 4), initializer="balanced", singular_values=[0.9, 0.5, 1, 1], key=jax.random.key(0))

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from figures.shared.own import curves
 from gnjax.cli.terminal import Terminal
 from sweeps import command_line, progress, table
 from sweeps.claims import BEYOND, Claim
@@ -148,3 +149,25 @@ def test_a_sweep_whose_streams_are_full_or_closed_loses_nothing(tmp_path, stream
     if status == 0:
         assert command_line.main(program.EXPERIMENT, [*_command(tmp_path)[3:], "--dry_run"]) == 0
         assert len(_stored(tmp_path)) == 3
+
+
+def test_a_sweep_draws_its_table_where_that_is_asked_for(tmp_path, capsys):
+    drawing = replace(program.EXPERIMENT, draw=curves("depth", "kappa"))
+    given = _command(tmp_path)[3:]
+    assert command_line.main(drawing, given) == 0
+    (path,) = tmp_path.glob("program/quick*/table.csv")
+    picture = path.with_name("picture.png")
+    assert not picture.exists()
+    assert command_line.main(drawing, [*given, "--plot"]) == 0
+    assert "3 stored\n" in capsys.readouterr().out.rpartition("quick:")[2]  # nothing is computed
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_that_cannot_be_drawn_is_refused_in_a_sentence(tmp_path, capsys):
+    given = [*_command(tmp_path)[3:], "--plot"]
+    assert command_line.main(program.EXPERIMENT, given) == 2
+    assert "draw=curves(x, y), from figures.shared.own" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())  # before anything ran
+    wrong = replace(program.EXPERIMENT, draw=curves("deptth", "kappa"))
+    assert command_line.main(wrong, given) == 2
+    assert "the table has no column 'deptth'; it has" in capsys.readouterr().err

@@ -27,6 +27,19 @@ def check_room(name: str, size: float, remedy: str) -> None:
         raise ValueError(msg)
 
 
+def check_matrix_room(name: str, rows: int, columns: int, itemsize: int) -> None:
+    """Refuse a matrix for which this machine has no room, with a copy of it for its symmetric part.
+
+    ``name`` is what the error calls it, and ``itemsize`` the bytes of a number.
+    """
+    check_room(
+        f"{name}, {rows:,} x {columns:,} with a copy,",
+        2.0 * rows * columns * itemsize,
+        "take fewer parameters by only=, fewer samples, or what multiplies with the operator and "
+        "forms nothing, as gnjax.eigenvalues(op, k=..), gnjax.solve and gnjax.trace do",
+    )
+
+
 def free_memory() -> tuple[float | None, str]:
     """The bytes that a process can still have, None if unknown, and a word for what they are.
 

@@ -59,6 +59,7 @@ from gnjax.networks.rounding import (
 from gnjax.numerics.certificate import MEASURED, Error
 from gnjax.numerics.evidence import THOROUGH, evidence, in_a_stage
 from gnjax.numerics.host import length, on_device, on_host, times_number, wide
+from gnjax.numerics.memory.free import check_matrix_room
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.scale import exponent_of
 from gnjax.numerics.validation import check_known
@@ -165,6 +166,7 @@ class NetworkGram(Algebra, ParameterTrees):
         Its u^T A w for random u and w are recorded for ``factor_error``.
         """
         check_known("the matrix of an operator", self.net)
+        check_matrix_room("the matrix of this operator", *self.shape, self.dtype.itemsize)
         if self.side == "parameters":
             total, images = jacobians.parameter_gram(self.net, self.probes)
             self._formed.append(forms_of_images(images))
@@ -219,6 +221,7 @@ class NetworkGram(Algebra, ParameterTrees):
         ``factor_error`` compares them with those of products.
         """
         check_known("a factor in host memory", self.net)
+        check_matrix_room("the factor of this operator", *self.factor_shape, self.dtype.itemsize)
         jacobian = jacobians.jacobian(self.net)
         self._formed.append(forms_of_rows(self.probes, jacobian))
         jacobian = jacobian * self.scale**0.5

@@ -27,8 +27,8 @@ from gnjax.numerics.validation import is_count
 from gnjax.operators.elsewhere.recognised import as_operator, one_operator
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.diagonal_estimate import Spread
-from gnjax.spectra.functions.definite import Definite, definite
-from gnjax.spectra.functions.small_side import SmallSide, small_side
+from gnjax.spectra.functions.definite import Definite, damped, definite_of
+from gnjax.spectra.functions.small_side import SmallSide, has_small_side, small_side
 from gnjax.spectra.functions.solve import errors_of, solved_columns
 from gnjax.spectra.stochastic.probes import beyond_chance, probe_stream, signs, student, together
 from gnjax.spectra.watch import Progress, Watch, watching
@@ -107,19 +107,20 @@ def inverse_diagonal(
     if not is_count(probes) or probes < 2:
         msg = f"probes={probes!r} is not an integer of at least 2"
         raise ValueError(msg)
-    problem = definite(as_operator(op, limits=limits), damping, limits)
-    with watching(progress, op=problem.op):
-        side = None if method == "estimate" else small_side(problem, limits)
-        if side is not None:
-            return _exact(problem, side)
-    if method == "exact":
-        rows = problem.op.shape[0]
+    base, shift = damped(as_operator(op, limits=limits), damping)
+    if method == "exact" and not has_small_side(base, shift, limits):  # before any work
+        rows = base.shape[0]
         msg = (
             f"method='exact' needs a matrix, or a factor, of at most {limits.whole_rows:,} rows on "
             f"its smaller side, and this one has {rows:,}; use method='estimate', or pass "
             f"limits=gnjax.Limits(whole_rows={rows:_}) if there is the time"
         )
         raise ValueError(msg)
+    problem = definite_of(base, shift, limits)
+    with watching(progress, op=problem.op):
+        side = None if method == "estimate" else small_side(problem, limits)
+        if side is not None:
+            return _exact(problem, side)
     with watching(progress, stoppable=True, op=problem.op) as watch:
         return _estimated(problem, int(probes), float(rtol), seed, limits, watch)
 

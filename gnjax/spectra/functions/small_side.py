@@ -22,6 +22,7 @@ from gnjax.numerics.limits import Limits
 from gnjax.numerics.outward import raised
 from gnjax.operators.factorisation import gram_error
 from gnjax.operators.facts import error_of, factorisation_of
+from gnjax.operators.protocol import Operator
 from gnjax.spectra.functions.definite import Definite
 from gnjax.spectra.krylov.host_products import refuse_nonfinite
 from gnjax.spectra.whole import host_matrix
@@ -59,12 +60,23 @@ class SmallSide(Protocol):
 
 def small_side(problem: Definite, limits: Limits) -> SmallSide | None:
     """The cheaper of both sides that fits; None where the matrix and its twin are too large."""
-    factor, size = factorisation_of(problem.op), problem.op.shape[0]
-    if factor is not None and problem.shift > 0:
-        narrow = factor.shape[1] < size and factor.shape[1] <= limits.whole_rows
-        if narrow and factor.size_in_bytes <= limits.factor_bytes:
-            return _by_factor(problem)
-    return _by_matrix(problem, limits) if size <= limits.whole_rows else None
+    if _has_narrow_factor(problem.op, problem.shift, limits):
+        return _by_factor(problem)
+    return _by_matrix(problem, limits) if problem.op.shape[0] <= limits.whole_rows else None
+
+
+def has_small_side(op: Operator, shift: float, limits: Limits) -> bool:
+    """Whether the matrix of A + s I or F^T F fits, for A = F F^T = ``op``; it takes no work."""
+    return op.shape[0] <= limits.whole_rows or _has_narrow_factor(op, shift, limits)
+
+
+def _has_narrow_factor(op: Operator, shift: float, limits: Limits) -> bool:
+    """Whether A = F F^T has few columns in F, which fits in memory, so that F^T F is smaller."""
+    factor = factorisation_of(op)
+    if factor is None or not shift > 0:
+        return False
+    is_narrow = factor.shape[1] < op.shape[0] and factor.shape[1] <= limits.whole_rows
+    return is_narrow and factor.size_in_bytes <= limits.factor_bytes
 
 
 def _by_matrix(problem: Definite, limits: Limits) -> SmallSide:

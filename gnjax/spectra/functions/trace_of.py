@@ -49,7 +49,7 @@ from gnjax.spectra.krylov.host_products import beside_xla, host_product
 from gnjax.spectra.stochastic.probes import FEWEST, half_width, standard_error
 from gnjax.spectra.stochastic.tolerance import looks
 from gnjax.spectra.watch import Progress, Watch, watching
-from gnjax.spectra.whole import dense_error, whole_spectrum
+from gnjax.spectra.whole import check_whole, dense_error, whole_spectrum
 
 _FIRST = 20  # random vectors at the first look; the looks double
 _ASIDE = 2  # times the steps from a vector: the most eigenvectors that are set aside
@@ -234,6 +234,8 @@ class _Options:
 def _trace(op: Operator, shift: float, f: ScalarFunction, options: _Options) -> FunctionTrace:
     """tr f(A + s I): exact on a small side, and otherwise from random vectors."""
     is_stated = facts_of(op).eigenvalues is not None
+    if options.method == "exact":
+        check_whole(twin_of(op), options.limits, "use method='quadrature'")
     if not is_stated:
         check_near_one(op)
     is_small = is_stated or twin_of(op).shape[0] <= options.limits.whole_rows
