@@ -1,4 +1,4 @@
-"""The speed tables of the documentation, made from the committed measurements.
+"""The tables of speed and of advice in the documentation, made from the committed measurements.
 
     python -m benchmarks.tables [--check]
 
@@ -15,7 +15,8 @@ from typing import Any
 
 from benchmarks.record import FOLDER
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference" / "speed.md"
+_REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+PAGE, ADVICE = _REFERENCE / "speed.md", _REFERENCE / "advice.md"
 BEGIN, END = "<!-- benchmarks.tables begins -->", "<!-- benchmarks.tables ends -->"
 TITLES = {
     "real_networks": "networks as people train them, in seconds of the processor",
@@ -31,12 +32,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; 1 where they differ")
     check = parser.parse_args().check
-    text = PAGE.read_text(encoding="utf-8")
-    wanted = renewed(text)
-    if check:
-        return int(wanted != text)
-    PAGE.write_text(wanted, encoding="utf-8")
-    return 0
+    differ = False
+    for page, made in ((PAGE, tables()), (ADVICE, advice())):
+        text = page.read_text(encoding="utf-8")
+        wanted = between_marks(text, made)
+        differ = differ or wanted != text
+        if not check:
+            page.write_text(wanted, encoding="utf-8")
+    return int(check and differ)
 
 
 def renewed(text: str, folder: Path = FOLDER) -> str:
@@ -58,6 +61,30 @@ def tables(folder: Path = FOLDER) -> str:
     paths = {name: folder / f"{name}.json" for name in TITLES}
     known = [(name, path) for name, path in paths.items() if path.is_file()]
     return "\n".join(_table(name, json.loads(path.read_text("utf-8"))) for name, path in known)
+
+
+def advice(folder: Path = FOLDER) -> str:
+    """How many promises of each kind were kept, and each of them (:mod:`benchmarks.advice`)."""
+    record = json.loads((folder / "advice.json").read_text("utf-8"))
+    rows = record["rows"]
+    lines = ["| advice | promised | happened |", "|---|---|---|"]
+    for kind, promise in dict.fromkeys((row["kind"], row["promise"]) for row in rows):
+        alike = [row for row in rows if (row["kind"], row["promise"]) == (kind, promise)]
+        kept = sum(row["happened"] for row in alike)
+        lines.append(f"| {kind} | {promise} | {kept} of {len(alike)} |")
+    lines += [
+        "",
+        "| network | advice | promised | happened | what came of it |",
+        "|---|---|---|---|---|",
+    ]
+    last = None
+    for row in rows:
+        network = "" if row["network"] == last else row["network"]
+        last = row["network"]
+        happened = "yes" if row["happened"] else "**no**"
+        cells = network, row["advice"], row["promise"], happened, row["found"].replace("*", "\\*")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", _measured("advice", record), ""])
 
 
 def _table(name: str, record: dict[str, Any]) -> str:

@@ -93,8 +93,10 @@ def _spectrum(axes: Axes, spectrum: Spectrum) -> None:
 
     The axis of the values is logarithmic on both sides of zero where some eigenvalue is certainly
     negative, and logarithmic where values differ much or some may be zero. On the latter a value
-    that cannot be told from zero is a triangle at its upper bound.
+    that cannot be told from zero is a triangle at its upper bound. Zeros by structure are counted
+    in the title, and not drawn.
     """
+    zeros, spectrum = spectrum.zeros, spectrum.nonzero
     values, errors = spectrum.values, np.where(np.isfinite(spectrum.errors), spectrum.errors, 0.0)
     index = np.arange(1, len(values) + 1)
     style: dict[str, Any] = {"fmt": ".", "ms": 3, "capsize": 0} if len(values) > _MANY else {}
@@ -117,7 +119,9 @@ def _spectrum(axes: Axes, spectrum: Spectrum) -> None:
     axes.set_ylabel("eigenvalue")
     evidence = "errors unknown" if np.isinf(spectrum.errors).any() else spectrum.certificate.brief
     state = "" if spectrum.converged else ", not converged"
-    write_title(axes, f"{len(values)} eigenvalues ({spectrum.method}, {evidence}{state})")
+    counted = f"{len(values)} eigenvalues"
+    counted += f" and {zeros:,} zeros by structure" if zeros else ""
+    write_title(axes, f"{counted} ({spectrum.method}, {evidence}{state})")
 
 
 def _bars_and_bounds(

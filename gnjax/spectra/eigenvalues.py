@@ -149,7 +149,7 @@ def _few_of_twin(
     twin = twin_of(op)
     added_zeros = op.shape[0] - twin.shape[0]
     if which == "smallest" and added_zeros >= k:
-        return Spectrum(np.zeros(k), np.zeros(k), "shape", certificate(SHAPES))
+        return Spectrum(np.zeros(k), np.zeros(k), "shape", certificate(SHAPES), zeros=k)
     count = min(k, twin.shape[0]) if which == "largest" else k - added_zeros
     width = bytes_on_device(twin, count, rtol, limits)  # 0 for a basis in host memory
     if which == "smallest" and not added_zeros:

@@ -29,6 +29,9 @@ class Spectrum(Result):
       vectors: unit rows, one eigenvector for each value; None if they were not asked for.
       angles: a bound on the angle between each of the vectors and the exact one, in radians;
         infinite where the eigenvalue cannot be distinguished from its neighbours.
+      zeros: how many of the values are zeros that were not computed: the matrix has them by the
+        shapes of its factor, as the p - n k zeros of a Gauss-Newton matrix of p parameters at n
+        samples of k outputs. ``nonzero`` is the spectrum without them.
 
     >>> spectrum = gnjax.eigenvalues(np.diag([4.0, 2.0, 1.0]))
     >>> spectrum.values.round(12).tolist(), spectrum.errors.max() < 1e-13
@@ -44,20 +47,45 @@ class Spectrum(Result):
     converged: bool = True
     vectors: np.ndarray | None = None
     angles: np.ndarray | None = None
+    zeros: int = 0
 
     def __len__(self) -> int:
         return len(self.values)
 
+    @property
+    def nonzero(self) -> Spectrum:
+        """The spectrum without the zeros that the matrix has by structure.
+
+        What is left are the eigenvalues that were computed. Of a matrix of lower rank some of them
+        may be zeros, too, up to their errors.
+
+        >>> tall = gnjax.factored(np.array([[2.0], [1.0], [0.0]]))
+        >>> spectrum = gnjax.eigenvalues(tall)
+        >>> spectrum.zeros, spectrum.nonzero.values.round(12).tolist()
+        (2, [5.0])
+        """
+        return _taken(self, ~self._is_structural, 0) if self.zeros else self
+
+    @property
+    def _is_structural(self) -> np.ndarray:
+        """Which of the values are the zeros by structure: the last of those that are zero."""
+        places = np.flatnonzero(self.values == 0)
+        chosen = np.zeros(len(self.values), bool)
+        chosen[places[len(places) - self.zeros :]] = True
+        return chosen
+
     def __str__(self) -> str:
         """One line: both ends of the spectrum, the largest error, and what the error rests on."""
-        numbers = [f"{value:.6g}" for value in self.values]
+        computed = self.nonzero
+        numbers = [f"{value:.6g}" for value in computed.values]
         if len(numbers) > 6:
             numbers = [*numbers[:3], "...", *numbers[-3:]]
+        listed = f"{len(computed)} eigenvalues"
+        if numbers:
+            listed += f" {', '.join(numbers)}, each to {self.errors.max():.2g}"
+        listed += f" and {self.zeros:,} zeros by structure" if self.zeros else ""
         state = "" if self.converged else ", NOT CONVERGED"
-        return (
-            f"{len(self.values)} eigenvalues {', '.join(numbers)}, each to {self.errors.max():.2g} "
-            f"({self.method}, {self.certificate.brief}){state}"
-        )
+        return f"{listed} ({self.method}, {self.certificate.brief}){state}"
 
 
 def spectrum_of_values(
@@ -90,6 +118,12 @@ def part_of(spectrum: Spectrum, places: slice) -> Spectrum:
     """The eigenvalues with the indices of ``places``, 0 for the largest, with all that belongs to
     them.
     """
+    zeros = int(spectrum._is_structural[places].sum()) if spectrum.zeros else 0
+    return _taken(spectrum, places, zeros)
+
+
+def _taken(spectrum: Spectrum, places: slice | np.ndarray, zeros: int) -> Spectrum:
+    """The entries at ``places`` of a spectrum, of which so many are ``zeros`` by structure."""
     vectors, angles = spectrum.vectors, spectrum.angles
     return replace(
         spectrum,
@@ -97,14 +131,18 @@ def part_of(spectrum: Spectrum, places: slice) -> Spectrum:
         errors=spectrum.errors[places],
         vectors=None if vectors is None else vectors[places],
         angles=None if angles is None else angles[places],
+        zeros=zeros,
     )
 
 
 def shifted_spectrum(spectrum: Spectrum, shift: float) -> Spectrum:
-    """The spectrum of A + s I from that of A, with the rounding of the sums in the errors."""
+    """The spectrum of A + s I from that of A, with the rounding of the sums in the errors.
+
+    The zeros of A are now s, and count as any other eigenvalue.
+    """
     values = spectrum.values + shift
     errors = raised(1.0) * (spectrum.errors + unit_roundoff(np.dtype(float)) * np.abs(values))
-    return replace(spectrum, values=values, errors=errors)
+    return replace(spectrum, values=values, errors=errors, zeros=0)
 
 
 def with_zeros(spectrum: Spectrum, size: int) -> Spectrum:
@@ -130,4 +168,5 @@ def with_zeros(spectrum: Spectrum, size: int) -> Spectrum:
         spectrum.method,
         spectrum.certificate,
         spectrum.converged,
+        zeros=spectrum.zeros + zeros,
     )

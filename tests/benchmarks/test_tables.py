@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 
 import pytest
@@ -17,6 +18,16 @@ def test_the_page_shows_the_committed_measurements():
     text = tables.PAGE.read_text(encoding="utf-8")
     assert tables.renewed(text) == text, "run python -m benchmarks.tables"
     assert text.count(tables.BEGIN) == text.count(tables.END) == 1
+
+
+def test_the_page_on_advice_shows_every_promise_and_what_came_of_it():
+    text = tables.ADVICE.read_text(encoding="utf-8")
+    assert tables.between_marks(text, tables.advice()) == text, "run python -m benchmarks.tables"
+    record_of = json.loads((record.FOLDER / "advice.json").read_text(encoding="utf-8"))
+    kept = sum(row["happened"] for row in record_of["rows"])
+    counts = re.findall(r"\| (\d+) of (\d+) \|", text)
+    assert sum(int(count) for count, _ in counts) == kept == text.count("| yes |")
+    assert sum(int(total) for _, total in counts) == len(record_of["rows"]) > kept
 
 
 def test_another_measurement_is_another_table(tmp_path):

@@ -22,7 +22,7 @@ from gnjax.operators.protocol import Operator
 
 _DAMPING = 1e-4  # of lambda_max
 _COST = 4.0  # of its kappa: P, the matrix, and where that is not enough its factor
-_DAMPED = f"damped by {_DAMPING:g} lambda_max"
+_DAMPED = f"damped by {_DAMPING:g} lambda_max; begin with a rate far below 2 / lambda_max"
 
 
 def diagonal_metric(problem: ModelOnData, baseline: Baseline) -> Remedy:
