@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -31,16 +32,14 @@ from flax import nnx
 
 import gnjax
 from benchmarks import record
-from gnjax.conditioning.answer import short
-from gnjax.diagnosis.remedies.suggestion import HELPS, HURTS, Suggestion
-from gnjax.diagnosis.remedies.weights import with_skips
-from gnjax.operators.metrics.exact import exact_diagonal
+from gnjax.answers import ConditionNumber, Suggestion
 
 _BEFORE = 20  # steps of Adam before the diagnosis
 _RATE = 3e-3  # of Adam
 _GRID = (0.01, 0.03, 0.1, 0.3, 0.9, 1.5, 3.0, 6.0)  # rates, in times of 2 / lambda_max
 _BELOW, _ABOVE = _GRID.index(0.9), _GRID.index(1.5)
 _CLEAR = 1.1  # times by which a loss is smaller or larger, to count as such
+_HELPS, _HURTS = "helps", "makes it worse"  # verdicts of a suggestion
 _DAMPING = 1e-4  # of lambda_max, as in the metrics of a diagnosis
 
 Tree = Any
@@ -174,7 +173,7 @@ def advice_of(start: Problem, steps: int) -> Iterator[Tried]:
         yield from _limit(problem.name, name, f"{name}, a rate of {factor * _RATE:.3g}", by_adam)
     without = best(descent(problem, diagnosis.learning_rate, steps))
     for suggestion in diagnosis.suggestions:
-        if suggestion.verdict in (HELPS, HURTS):
+        if suggestion.verdict in (_HELPS, _HURTS):
             made = _with(suggestion, problem)
             if made is not None:
                 yield _remedy(problem, suggestion, made, without, steps)
@@ -273,10 +272,11 @@ def _with(suggestion: Suggestion, problem: Problem) -> tuple[Problem, Step] | No
         is_white = name.startswith("whitened")
         changed = gnjax.data.whiten(flat, method="zca").inputs if is_white else None
         changed = gnjax.data.standardise(flat) if changed is None else changed
-        return replace(problem, x=changed.reshape(problem.x.shape)), along
+        changed_problem = replace(problem, x=changed.reshape(problem.x.shape))
+        return _as_told(changed_problem, suggestion), along
     if name.startswith("skip") and number:
-        _, params = with_skips(op, float(number[1]))
-        return replace(problem, params=params), along
+        params = jax.tree.map(partial(_with_skip, float(number[1])), problem.params)
+        return _as_told(replace(problem, params=params), suggestion), along
     if name.startswith("learning rate of") and number:
         layer = name.removeprefix("learning rate of ").partition(" x ")[0]
         scale = np.ones(op.shape[0])
@@ -284,11 +284,33 @@ def _with(suggestion: Suggestion, problem: Problem) -> tuple[Problem, Step] | No
         return problem, lambda gradient: scale * gradient
     damping = _DAMPING * float(gnjax.eigenvalues(op, k=1).values[0])
     if name == "the metric diag(G)":
-        diagonal = exact_diagonal(op) + damping
+        diagonal = op.ravel(gnjax.metrics.diagonal_of(op)) + damping
         return problem, lambda gradient: gradient / diagonal
     if name == "the metric of K-FAC":
         return problem, gnjax.metrics.kfac(op, damping=damping).solve
     return None  # the metric of the optimiser at hand, which is no change
+
+
+def _with_skip(beta: float, weight: jax.Array) -> jax.Array:
+    """W + beta I for a square matrix W, and anything else as it is."""
+    is_square = weight.ndim == 2 and weight.shape[0] == weight.shape[1]
+    return weight + beta * jnp.eye(len(weight)) if is_square else weight
+
+
+def _as_told(changed: Problem, suggestion: Suggestion) -> Problem:
+    """The changed problem; refused if its kappa and that which the diagnosis told are apart."""
+    kappa, told = gnjax.condition_number(changed.gram()), suggestion.after
+    (low, high), (told_low, told_high) = kappa.at_rank, told.at_rank
+    if low > told_high or told_low > high:
+        msg = f"{suggestion.name} was told to give {told}, and gives {kappa}"
+        raise ValueError(msg)
+    return changed
+
+
+def _short(kappa: ConditionNumber) -> str:
+    """kappa to three digits, and what is not known of it."""
+    assumed = " at an assumed rank" if kappa.bounded and not kappa.resolved else ""
+    return f"{'' if kappa.bounded else '>='}{kappa.value:.3g}{assumed}"
 
 
 def kind_of(remedy: str) -> str:
@@ -310,7 +332,7 @@ def _remedy(
     largest = suggestion.after.lambda_max
     losses = descent(changed, 2 / largest, steps, direction)
     with_it, at = best(losses), _GRID[int(np.nanargmin(losses[:, -1]))]
-    helps = suggestion.verdict == HELPS
+    helps = suggestion.verdict == _HELPS
     happened = with_it * _CLEAR <= without if helps else with_it >= _CLEAR * without
     kappas = f"kappa {suggestion.before.value:.2g} -> {suggestion.after.value:.2g}"
     return Tried(
@@ -346,7 +368,7 @@ def _precision(problem: Problem) -> Iterator[Tried]:
         "the same weights in float64",
         "kappa is resolved",
         wide.resolved,
-        f"kappa {short(narrow)} -> {short(wide)}",
+        f"kappa {_short(narrow)} -> {_short(wide)}",
     )
 
 

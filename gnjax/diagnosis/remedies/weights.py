@@ -22,7 +22,6 @@ from gnjax.diagnosis.remedies.suggestion import (
 )
 from gnjax.networks import layers
 from gnjax.networks.forms.samples import one_sample
-from gnjax.networks.model import Apply, Params
 from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import natural_order
 from gnjax.numerics.host import on_device
@@ -39,34 +38,23 @@ def skips(problem: ModelOnData, baseline: Baseline) -> Remedy:
     the square kernels of dense layers of any other model.
     """
     op = baseline.op
-    indices, is_chain = _skipped(op)
-    depth = len(indices)
-    variants = []
-    for beta in sorted({1 / depth, depth**-0.5, 1.0}):
-        model = with_skips(op, beta)
-        variants.append((f"beta={beta:.3g}", replace(problem, model=model).kappa))
-    kernels = "every layer" if is_chain else count_of(depth, "square kernel")
-    name = "skip connections" if depth > 1 else "skip connections beta=1"
-    return Remedy(name, f"W + beta I in place of W for {kernels} (Eq 7)", tuple(variants))
-
-
-def with_skips(op: NetworkGram, beta: float) -> tuple[Apply, Params]:
-    """The model of ``op`` with W + beta I in place of the matrices W that :func:`skips` names."""
-    leaves = list(op.net.leaves)
-    for index in _skipped(op)[0]:
-        rows, columns = leaves[index].shape
-        leaves[index] += beta * jnp.eye(rows, columns, dtype=op.net.dtype)
-    return op.net.apply, jax.tree.unflatten(op.net.structure, leaves)
-
-
-def _skipped(op: NetworkGram) -> tuple[list[int], bool]:
-    """The indices of the leaves that get a skip, and whether they are a chain of matrices."""
     chain = _linear_chain(op)
     indices = list(range(len(chain))) if chain else _square_kernels(op)
     if not indices:
         msg = "no dense layer maps samples to as many units, and the model is no chain of matrices"
         raise NotMeasurableError(msg)
-    return indices, bool(chain)
+    depth = len(indices)
+    variants = []
+    for beta in sorted({1 / depth, depth**-0.5, 1.0}):
+        leaves = list(op.net.leaves)
+        for index in indices:
+            rows, columns = leaves[index].shape
+            leaves[index] += beta * jnp.eye(rows, columns, dtype=op.net.dtype)
+        model = op.net.apply, jax.tree.unflatten(op.net.structure, leaves)
+        variants.append((f"beta={beta:.3g}", replace(problem, model=model).kappa))
+    kernels = "every layer" if chain else count_of(depth, "square kernel")
+    name = "skip connections" if depth > 1 else "skip connections beta=1"
+    return Remedy(name, f"W + beta I in place of W for {kernels} (Eq 7)", tuple(variants))
 
 
 def _square_kernels(op: NetworkGram) -> list[int]:
