@@ -179,10 +179,11 @@ def preconditioned_by(
         def question(make: Callable[[], Any] = make, ops: list[Any] = ops) -> None:
             ops.append(gnjax.preconditioned(make(), made.state, optimizer=made.optimizer))
 
-        note = "" if made.metric is not None else "the updates are those of no diagonal P"
-        yield asked(
-            row, question, lambda row, _, note=note: replace(row, inside=not note, note=note)
-        )
+        inside, note = True if made.known else None, ""
+        if made.known and made.metric is None:
+            inside, note = False, "the updates are those of no diagonal P"
+        verdict = {"inside": inside, "note": note}
+        yield asked(row, question, lambda row, _, verdict=verdict: replace(row, **verdict))
         if not ops or made.metric is None:
             continue
         slack, root = 10 * made.apart + _SLACK, np.sqrt(made.metric)
