@@ -111,11 +111,12 @@ $(READY_DOCS): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	@touch $@
 
-bench: $(READY)  ## measure the speed tables and renew their page (sets the rivals up: 4 GB)
+bench: $(READY)  ## measure the speed tables and renew their page (sets the rivals up: 15 GB)
 	$(BIN)/python -m benchmarks.real_networks --save
 	env -u OPENBLAS_NUM_THREADS -u OMP_NUM_THREADS $(BIN)/python -m benchmarks.linear_kappa --save
 	$(BIN)/python -m benchmarks.rivals.install
 	env -u OPENBLAS_NUM_THREADS -u OMP_NUM_THREADS $(BIN)/python -m benchmarks.network_spectra --save
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.laplace --save
 	$(BIN)/python -m benchmarks.tables
 
 bench-gpu: $(READY)  ## kappa of ResNet20 and eigenvalues of a GPT on an accelerator

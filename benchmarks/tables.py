@@ -22,6 +22,7 @@ TITLES = {
     "real_networks": "networks as people train them, in seconds of the processor",
     "linear_kappa": "kappa of a linear network to 1e-3, on the same operator",
     "network_spectra": "any network, n=1000, k=10",
+    "laplace": "what a Laplace approximation needs, in seconds of the processor",
     "gpt_eigenvalues": "a language model",
     "resnet_kappa": "a convolutional network at the papers' size",
     "devices": "rows on an accelerator",
