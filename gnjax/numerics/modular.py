@@ -55,7 +55,8 @@ def inverses(a: np.ndarray) -> np.ndarray:
 
     Where a is zero, the answer is the number by which :func:`unknowns` stands for 1 / 0.
     """
-    return np.where(a == 0, unknowns("1 / 0", a), powers(a, PRIME - 2))
+    inverse, is_zero = powers(a, PRIME - 2), a == 0
+    return np.where(is_zero, unknowns("1 / 0", a), inverse) if is_zero.any() else inverse
 
 
 def powers(a: np.ndarray, exponent: int) -> np.ndarray:
@@ -188,7 +189,9 @@ def _pivots(blocks: np.ndarray) -> np.ndarray:
         pivots[:, column] = np.where(exists, chosen, -1)
         is_free[every, chosen] &= ~exists
         row = reduced[every, chosen]
-        row = row * inverses(row[:, column])[:, None] % PRIME  # with 1 as its pivot
+        # the inverse of each pivot, by Python, which is the sooner for a few
+        inverse = [pow(pivot, -1, PRIME) if pivot else 0 for pivot in row[:, column].tolist()]
+        row = row * np.array(inverse)[:, None] % PRIME  # with 1 as its pivot
         factors = np.where(is_free & exists[:, None], reduced[:, :, column], 0)
         reduced = (reduced - factors[:, :, None] * row[:, None]) % PRIME  # zeros below the pivot
     return pivots
