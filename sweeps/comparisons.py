@@ -11,7 +11,7 @@ import numpy as np
 from pandas import DataFrame
 
 from sweeps import effects
-from sweeps.claims import NotTestableError, Verdict, not_testable, verdict
+from sweeps.claims import HOLDS, NotTestableError, Verdict, not_testable, verdict
 from sweeps.effects import Effect
 from sweeps.rows import where
 
@@ -56,7 +56,7 @@ class Compare:
         Where this column has a single value there is no number.
       geometric: whether a mean, which neither has, is that of logarithms.
       each: the column of which each value is a place with a number of its own; or columns with the
-        values that count, each of which must be there.
+        values that count: while the table lacks one of them the claim can fail and cannot hold.
       at: how such a place is told: a text with the columns in braces, or a function of them.
         Without it as :data:`AT` tells the column, else as "at share=0.1".
       above: the limit below every number; with ``below``, too, every number lies between them.
@@ -111,15 +111,17 @@ def judged(asked: Compare, frame: DataFrame) -> Verdict:
         rows = asked.prepare(rows) if asked.prepare else rows
     except NotTestableError as error:
         return not_testable(str(error))
-    sides = list(_sides(asked, rows))
-    known = [(place, *both) for place, *both in sides if _comparable(asked, *both)]
-    if not known or (not isinstance(asked.each, str) and len(known) < len(sides)):
+    sides = [(_told(asked, place), *both) for place, *both in _sides(asked, rows)]
+    found = {at: _number(asked, *both) for at, *both in sides if _comparable(asked, *both)}
+    if not found:
         return not_testable(asked.missing)
-    found = {_told(asked, place): _number(asked, *both) for place, *both in known}
     decided = _on_its_side(asked, found, rows)
-    if asked.beside is None:
-        return decided
-    return replace(decided, text=f"{decided.text}{asked.beside(rows)}")
+    if asked.beside is not None:
+        decided = replace(decided, text=f"{decided.text}{asked.beside(rows)}")
+    lacking = [] if isinstance(asked.each, str) else [at for at, *_ in sides if at not in found]
+    if decided.status == HOLDS and lacking:
+        return not_testable(f"{asked.missing}: {', '.join(lacking)}; {decided.text}")
+    return decided
 
 
 def _on_its_side(asked: Compare, found: Mapping[str, Effect], rows: DataFrame) -> Verdict:

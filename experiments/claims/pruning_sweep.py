@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -191,28 +190,19 @@ def _of_trained(rows: DataFrame) -> DataFrame:
     return trained(rows)
 
 
-def _over_unpruned(
-    network: str, rates: tuple[float, ...], steps: str = "printed"
-) -> Callable[[DataFrame], Verdict]:
+def _over_unpruned(network: str, rates: tuple[float, ...], steps: str = "printed") -> Compare:
     """Whether kappa, averaged over the epochs and the seeds, exceeds that of the whole network."""
-
-    def check(frame: DataFrame) -> Verdict:
-        rows = trained(_measured(frame, network, steps))
-        whole = where(rows, pruned=0.0)
-        found = {rate: where(rows, pruned=rate) for rate in rates}
-        missing = ", ".join(f"{rate:g}" for rate, pruned in found.items() if pruned.empty)
-        found = {rate: pruned for rate, pruned in found.items() if len(pruned)}
-        if whole.empty or not found:
-            return not_testable("no trained networks to compare")
-        compared = {
-            f"at rate={rate:g}": ratio(pruned, whole, KAPPA) for rate, pruned in found.items()
-        }
-        verdict = decide(compared, "kappa over that of the unpruned network:", above=1.0)
-        if missing and verdict.status == HOLDS:
-            return not_testable(f"no trained networks at rates of {missing}; {verdict.text}")
-        return replace(verdict, text=verdict.text + _lost(rows))
-
-    return check
+    return Compare(
+        KAPPA,
+        {"network": network, "steps": steps, "measured": True},
+        over={"pruned": 0.0},
+        each={"pruned": rates},
+        above=1.0,
+        name="kappa over that of the unpruned network:",
+        prepare=trained,
+        missing="no trained networks to compare",
+        beside=_lost,
+    )
 
 
 def _later(rows: DataFrame, epoch: float = 0) -> DataFrame:
