@@ -143,6 +143,8 @@ def _passes_two(frame: DataFrame) -> Verdict:
         place = passing(rows)
         share = rows["width"].iloc[0] / rows["inputs"].iloc[0]
         text = f"{place:.3g}" if np.isfinite(place) else f"beyond {rows['depth'].max()}"
+        if place == local_powers(rows)["depth"].min():  # it is above 2 from there on
+            text = f"at most {text}"
         told.append(f"{text} {name}")
         if share >= SHALLOW:
             found[name] = power(rows, 0, SHALLOW)

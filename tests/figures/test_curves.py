@@ -299,6 +299,14 @@ def _t6(frame: DataFrame) -> Curves:
             yield Curve(panel, label, where(frame, network=network, family=family), "share")
 
 
+def _t8(frame: DataFrame) -> Curves:
+    for panel, outputs, x in ((0, 3, "depth"), (3, 1, "scaled")):
+        rows = where(frame.assign(scaled=12 * frame["depth"] / frame["width"]), outputs=outputs)
+        for width, own in rows.groupby("width"):
+            if own["resolved"].all():
+                yield Curve(panel, f"$m/d = {width / 12:g}$", own, x)
+
+
 CASES = {
     "fig01": _resnet20, "fig14": _resnet20,
     "fig02": _fig02, "fig03": _fig03, "fig05": _fig05, "fig06": _fig06, "fig07": _fig07,
@@ -306,7 +314,7 @@ CASES = {
     "fig16": _pruned("vgg5"), "fig17": _fig17, "fig18": _fig18, "fig19": _fig19,
     "fig20": _gains("20"), "fig21": _fig21, "fig22": _gains("22"), "fig23": _fig23,
     "b1": _b1, "b2": _b2, "b3": _b3, "b4": _b4, "c2": _c2, "c3": _c3,
-    "c1": _c1, "c5": _c5, "t1": _t1, "t4": _t4, "t5": _t5, "t6": _t6,
+    "c1": _c1, "c5": _c5, "t1": _t1, "t4": _t4, "t5": _t5, "t6": _t6, "t8": _t8,
 }  # fmt: skip
 
 
