@@ -6,6 +6,7 @@ that size was allocated, copied or scanned. The matrices here take no memory, wh
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 
 import gnjax
 from gnjax import papers
+from gnjax.operators.facts import facts_of
+from gnjax.operators.of_networks import network_gram as module
 from tests.allocation import MEBIBYTE, at_most
 from tests.compiled import compiled
 
@@ -111,6 +114,21 @@ def test_what_has_no_room_is_refused_before_anything_is_compiled(
 
     with at_most(4 * MEBIBYTE):
         assert compiled(refused, large_network) == 0
+
+
+@pytest.mark.parametrize("side", ["parameters", "outputs"])
+def test_what_is_only_multiplied_is_multiplied_before_its_rounding_is_measured(
+    large_network: gnjax.operators.NetworkGram, side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The norm, too, comes from a product."""
+    op = replace(large_network, side=side)
+    monkeypatch.setattr(module, "measured", lambda net: pytest.fail("it was measured first"))
+    exponent = facts_of(op).magnitude()
+    np.testing.assert_allclose(2.0**exponent, np.linalg.norm(op @ _unit(op.shape[0])), rtol=0.51)
+
+
+def _unit(size: int) -> np.ndarray:
+    return (np.random.default_rng(1).integers(0, 2, size) * 2.0 - 1.0) / size**0.5
 
 
 # --- traces --------------------------------------------------------------------------------------

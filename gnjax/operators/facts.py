@@ -229,11 +229,14 @@ def magnitude_of(op: Operator) -> tuple[int | None, bool]:
     return (trial_magnitude(op), False) if magnitude is None else (magnitude(), True)
 
 
-def trial_magnitude(op: Operator) -> int | None:
-    """e with 2^e near |A v|, for a unit vector v of random signs over n^{1/2}; None for A v = 0."""
+def trial_magnitude(op: Operator, product: Product | None = None) -> int | None:
+    """e with 2^e near |A v|, for a unit vector v of random signs over n^{1/2}; None for A v = 0.
+
+    ``product`` multiplies with A, by default as ``op.mv`` does.
+    """
     signs = np.random.default_rng(13).integers(0, 2, op.shape[0]) * 2.0 - 1.0
     unit = on_device(signs / len(signs) ** 0.5, op.dtype)
-    return exponent_of(length(np.asarray(op.mv(unit), np.float64)))
+    return exponent_of(length(np.asarray((product or op.mv)(unit), np.float64)))
 
 
 def check_symmetric(op: Operator, multiply: Callable[[np.ndarray], np.ndarray]) -> None:

@@ -59,13 +59,14 @@ from gnjax.networks.rounding import (
 from gnjax.numerics.certificate import MEASURED, Error
 from gnjax.numerics.evidence import THOROUGH, evidence, in_a_stage
 from gnjax.numerics.host import length, on_device, on_host, times_number, wide
+from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.memory.free import check_matrix_room
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.scale import exponent_of
 from gnjax.numerics.validation import check_known
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import Factorisation, gram_error
-from gnjax.operators.facts import Facts, Product
+from gnjax.operators.facts import Facts, Product, trial_magnitude
 from gnjax.operators.of_networks import linearised, stored_jacobian
 from gnjax.operators.of_networks.described import described
 from gnjax.operators.of_networks.sides import chosen_side
@@ -332,6 +333,10 @@ class NetworkGram(Algebra, ParameterTrees):
         if self._by_products:
             size = length(self._images) if self._is_large else self._of_all_samples[0].size
             return exponent_of(size)
+        if min(self.factor_shape) > LIMITS.matrix_rows:
+            # It is only multiplied, and its rounding is measured after the answer. At 19 million
+            # parameters and 5,000 samples that takes more than twice as long as this product.
+            return trial_magnitude(self, self._linearised)
         root = exponent_of(self._error_and_size[1])
         return None if root is None else 2 * root + (exponent_of(self.scale) or 0)
 
