@@ -40,6 +40,7 @@ from gnjax.spectra.diagonal_estimate import estimate_diagonal
 from gnjax.spectra.eigenvalues import eigenvalues
 from gnjax.spectra.functions.frobenius import distance
 from gnjax.spectra.functions.inverse_diagonal import inverse_diagonal
+from gnjax.spectra.functions.predictive_variance import predictive_variance
 from gnjax.spectra.functions.solve import solve
 from gnjax.spectra.functions.trace_of import effective_dimension, logdet, trace_of
 from gnjax.spectra.trace import trace
@@ -86,6 +87,7 @@ __all__ = [
     "operators",
     "plot",
     "preconditioned",
+    "predictive_variance",
     "solve",
     "spectral_density",
     "trace",

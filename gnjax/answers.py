@@ -16,6 +16,7 @@ from gnjax.spectra.density import Estimate, SpectralDensity
 from gnjax.spectra.diagonal_estimate import DiagonalEstimate
 from gnjax.spectra.functions.frobenius import Distance
 from gnjax.spectra.functions.inverse_diagonal import InverseDiagonal
+from gnjax.spectra.functions.predictive_variance import PredictiveVariance
 from gnjax.spectra.functions.solve import Solution
 from gnjax.spectra.functions.trace_of import FunctionTrace
 from gnjax.spectra.spectrum import Spectrum
@@ -36,6 +37,7 @@ __all__ = [
     "LayerShare",
     "LeftOut",
     "MonitorRow",
+    "PredictiveVariance",
     "Result",
     "Solution",
     "SpectralDensity",

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import gnjax
+from gnjax.operators.factorisation import Factorisation
 
 
 class Question(NamedTuple):
@@ -51,6 +52,30 @@ class Identity:
         return np.eye(*self.shape)
 
 
+class OneOutput:
+    """J J^T for a row J of ones, of any length, without memory."""
+
+    def __init__(self, size: int) -> None:
+        self.shape, self.dtype, self.size = (1, 1), np.dtype(float), size
+
+    def facts(self) -> gnjax.operators.Facts:
+        def factor() -> Factorisation:
+            ones = np.broadcast_to(1.0, (1, self.size))
+            return Factorisation(ones.shape, lambda: ones, lambda: gnjax.Error(0.0))
+
+        return gnjax.operators.Facts(error=0.0, symmetric=True, factor=factor)
+
+    def mv(self, v: Any) -> Any:
+        return self.size * v
+
+    def as_matrix(self) -> Any:
+        return np.full(self.shape, float(self.size))
+
+
+def _predicted(op: Any, **options: Any) -> gnjax.answers.PredictiveVariance:
+    return gnjax.predictive_variance(op, OneOutput(op.shape[1]), damping=0.5, **options)
+
+
 def _solved(op: Any, **options: Any) -> gnjax.answers.Solution:
     return gnjax.solve(op, np.broadcast_to(1.0, op.shape[1]), damping=0.5, **options)
 
@@ -80,6 +105,7 @@ QUESTIONS = {
     "effective dimension": _of(gnjax.effective_dimension, damping=0.5),
     "trace of a function": Question(gnjax.trace_of, partial(gnjax.trace_of, "sqrt", damping=0.5)),
     "diagonal of the inverse": _of(gnjax.inverse_diagonal, damping=0.5),
+    "variance of an output": Question(gnjax.predictive_variance, _predicted),
     "distance": Question(gnjax.distance, _distance),
 }
 """Of any symmetric matrix."""

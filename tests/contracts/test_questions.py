@@ -34,7 +34,7 @@ X = np.random.default_rng(0).standard_normal((30, 4))
 of_a_matrix = pytest.mark.parametrize("ask", [q.ask for q in QUESTIONS.values()], ids=QUESTIONS)
 of_a_network = pytest.mark.parametrize("ask", [q.ask for q in ALL.values()], ids=ALL)
 OP_SECOND = {"trace_of"}  # f comes first
-NOTHING_RANDOM = {"solve"}
+NOTHING_RANDOM = {"solve", "predictive_variance"}
 functions = {q.function.__name__: q.function for q in QUESTIONS.values()}
 
 

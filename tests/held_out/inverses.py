@@ -185,7 +185,7 @@ def _asked(row: Row, op: Any, truth: Truth, rng: Rng) -> Iterator[Row]:
 def _asked_variances(
     row: Row, op: Any, model: Any, case: networks.Case, truth: Truth, rng: Rng
 ) -> Row:
-    """The variances of the outputs at new samples, as the how-to about Laplace computes them."""
+    """The variances of the outputs at new samples."""
     x_new = rng.standard_normal((_NEW, *case.architecture.inputs))
     with flint.ctx.workdps(_DIGITS):
         params = networks.lifted(case)
@@ -193,12 +193,10 @@ def _asked_variances(
         exact = truth.variances(many_digits.exact(jacobian))
 
     def question() -> Any:
-        rows = gnjax.ntk(model, x_new).factor()
-        answer = gnjax.solve(op, rows.T, damping=truth.shift)
-        variances = (rows * answer.value.T).sum(axis=1)
-        return variances, np.linalg.norm(rows, axis=1) * answer.errors, answer
+        outputs = gnjax.ntk(model, x_new)
+        return gnjax.predictive_variance(op, outputs, damping=truth.shift)
 
-    return _judged(row, "predictive variance", "solve", question, exact, truth, lambda a: a[:2])
+    return _judged(row, "predictive_variance", "exact", question, exact, truth, _of_entries)
 
 
 def _judged(
@@ -215,7 +213,8 @@ def _judged(
     A refusal of one whose smallest eigenvalue is far above rounding is wrong, too.
     """
     row = asked(replace(row, what=what, method=method), question, within_judge(exact, parts))
-    if row.outcome == REFUSED and exact is not None and truth.is_easy:
+    coarse = "bfloat16" in row.draw and method == "by products"  # which no small shift withstands
+    if row.outcome == REFUSED and exact is not None and truth.is_easy and not coarse:
         return replace(row, inside=False)
     return row
 

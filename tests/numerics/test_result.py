@@ -61,6 +61,7 @@ def _results():
     yield gnjax.solve(op, np.ones((26, 2)), damping=1.0)
     yield gnjax.logdet(op, damping=1.0)
     yield gnjax.inverse_diagonal(op, damping=1.0)
+    yield gnjax.predictive_variance(op, gnjax.ntk(model, x), damping=1.0)
     yield gnjax.distance(op, gnjax.metrics.kfac(op, damping=0.0))
     yield gnjax.condition_number(op).certificate
     yield papers.rank_sensitivity(gnjax.eigenvalues(op))

@@ -120,15 +120,20 @@ def solve(
     ([1.0, 0.4], 'measured')
     """
     operator = as_operator(op, limits=limits)
-    if not isinstance(rtol, int | float | np.floating) or not 0 < rtol < 1:
-        msg = f"rtol={rtol!r} is not a number between 0 and 1; 1e-10 is the default"
-        raise ValueError(msg)
+    refuse_tolerance(rtol)
     right = _right_side(operator, b)
     inverse = _inverse_of(preconditioner, operator.shape[0])
     problem = definite(operator, damping, limits)
     with watching(progress, stoppable=True, op=problem.op) as watch:
         solved = solved_columns(problem, right.columns, float(rtol), inverse, limits, watch)
     return _solution(problem, solved, right, float(rtol), operator)
+
+
+def refuse_tolerance(rtol: float) -> None:
+    """Refuse what is no tolerance of a system."""
+    if not isinstance(rtol, int | float | np.floating) or not 0 < rtol < 1:
+        msg = f"rtol={rtol!r} is not a number between 0 and 1; 1e-10 is the default"
+        raise ValueError(msg)
 
 
 @dataclass(frozen=True)

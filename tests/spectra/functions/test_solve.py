@@ -7,6 +7,8 @@ import optax
 import pytest
 
 import gnjax
+from gnjax.numerics.certificate import unknown
+from gnjax.operators.factorisation import Factorisation
 from tests.held_out.matrices import rotated
 
 _NO_SMALL_SIDE = gnjax.Limits(whole_rows=1)
@@ -73,6 +75,44 @@ def test_what_is_not_reached_is_said():
     assert "NOT FINISHED" in str(x)
 
 
+@pytest.mark.parametrize("limits", [gnjax.Limits(), _NO_SMALL_SIDE])
+def test_predictive_variances_are_those_of_the_dense_inverse(limits):
+    op, new = 7 * _gauss_newton(), gnjax.ntk(_MODEL, _X[:3] + 0.5)
+    rows = np.asarray(new.factor())
+    found = gnjax.predictive_variance(op, new, damping=0.3, limits=limits)
+    exact = np.diagonal(rows @ np.linalg.inv(_matrix(op) + 0.3 * np.eye(44)) @ rows.T)
+    assert (np.abs(found.values - exact) <= found.errors).all()
+    assert (found.errors < 1e-6 * exact).all()
+    assert found.finished
+
+
+def test_an_error_of_the_rows_is_an_error_of_the_variance():
+    """Both ends of the interval of a row: j^T A^{-1} j for j = 1 +- 0.1 and A = 2."""
+    rows = gnjax.factored(np.array([[1.0]]), error=gnjax.Error(0.1))
+    found = gnjax.predictive_variance(np.array([[2.0]]), rows)
+    assert found.values[0] == pytest.approx(0.5)
+    assert 1.1**2 / 2 - 0.5 <= found.errors[0] < 1.2**2 / 2 - 0.5
+    unknown = gnjax.predictive_variance(np.eye(1), OfUnknownError())
+    assert unknown.errors[0] == np.inf
+    assert unknown.certificate.kind == "unknown"
+
+
+class OfUnknownError:
+    """A factor with an error that nobody states."""
+
+    shape, dtype = (1, 1), np.dtype(float)
+
+    def facts(self):
+        factor = Factorisation((1, 1), lambda: np.ones((1, 1)), lambda: unknown("nobody knows"))
+        return gnjax.operators.Facts(symmetric=True, factor=lambda: factor)
+
+    def mv(self, v):
+        return v
+
+    def as_matrix(self):
+        return np.eye(1)
+
+
 _B = np.ones(3)
 _REFUSED = {
     "singular": (lambda: gnjax.solve(np.diag([1.0, 0.0, 2.0]), _B), "singular as far as is known"),
@@ -107,6 +147,11 @@ _REFUSED = {
         lambda: gnjax.solve(np.eye(3), _B, preconditioner=gnjax.diagonal([1.0])),
         "has 1 rows",
     ),
+    "rows": (
+        lambda: gnjax.predictive_variance(np.eye(3), gnjax.factored(np.ones((2, 4)))),
+        "rows of 3 numbers.* got a .* with rows of 4 numbers",
+    ),
+    "no rows": (lambda: gnjax.predictive_variance(np.eye(3), np.eye(3)), "got a ndarray"),
     "rtol": (lambda: gnjax.solve(np.eye(3), _B, rtol=2.0), "rtol=2.0"),
     "f": (lambda: gnjax.trace_of("det", np.eye(3)), "one of log, inverse, sqrt"),
     "undefined f": (lambda: gnjax.trace_of(np.log10, np.diag([1.0, -1.0])), "not finite"),
