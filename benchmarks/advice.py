@@ -18,6 +18,7 @@ which nothing can be told, promises nothing and is not tried.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -161,6 +162,7 @@ def advice_of(start: Problem, steps: int) -> Iterator[Tried]:
         loss=problem.loss,
         optimizer_state=state,
         optimizer=optimizer,
+        seconds=math.inf,
     )
     limit = diagnosis.hessian_learning_rate or diagnosis.learning_rate
     losses = descent(problem, limit, steps)
