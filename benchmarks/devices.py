@@ -53,7 +53,7 @@ def kappas(samples: int) -> list[Row]:
 
 
 def _kappa(model: Any, x: jax.Array, limits: gnjax.Limits) -> gnjax.answers.ConditionNumber:
-    return gnjax.condition_number(gnjax.ntk(model, x), method="preconditioned", limits=limits)
+    return gnjax.condition_number(gnjax.ntk(model, x), method="sketched", limits=limits)
 
 
 def _interval(kappa: gnjax.answers.ConditionNumber) -> str:

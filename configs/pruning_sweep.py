@@ -155,6 +155,7 @@ def _paper(data: str) -> dict[str, object]:
     """
     widths = PAPER_WIDTHS if data == "cifar10" else PAPER_WIDTHS | {"feed_forward": 248}
     shared = {"samples": 1000, "side": 32, "rates": RATES, "seeds": 3, "stops": PAPER_STOPS}
+    # "sketched" by its name when the published rows were computed, see _by_method of pruned_kernel
     shared |= {"channels": 3, "method": "preconditioned"}
     dense = {"channels": 0, "method": "inverse"}  # J J^T of dense layers costs little
     return {"data": data} | _networks(shared, 64, (91, 100), widths, feed_forward=dense)

@@ -57,7 +57,7 @@ def condition_number(
         probability that a random start missed one; "inertia" proves it by two Cholesky
         factorisations.
       preconditioner: a positive definite matrix or operator near a multiple of this one, for
-        method "preconditioned", which "auto" then takes. A bad one costs time and never truth.
+        method "sketched", which "auto" then takes. A bad one costs time and never truth.
       seed: the seed of the random start.
       progress: True for a bar on stderr with the time and the products made, or a function of the
         products made and expected (None). Ctrl-C then ends iterations on products with the answer
@@ -81,6 +81,11 @@ def condition_number(
     ):
         if word not in allowed:
             msg = f"{name}={word!r} is not one of {', '.join(allowed)}"
+            if word == "preconditioned":  # its name in older versions
+                msg = (
+                    "method='preconditioned' is called method='sketched' now, as it has nothing to "
+                    "do with gnjax.preconditioned, which is kappa in a metric"
+                )
             raise ValueError(msg)
     if certify == "inertia" and facts_of(small).eigenvalues is None:
         refused = why_not_dense(small.shape[0], limits)
@@ -153,8 +158,8 @@ def _preconditioner_matrix(
 
     It is refused for a method that takes none, and where its shape is another one.
     """
-    if method not in ("auto", "preconditioned"):
-        msg = f"preconditioner= is for method='preconditioned', got method={method!r}"
+    if method not in ("auto", "sketched"):
+        msg = f"preconditioner= is for method='sketched', got method={method!r}"
         raise ValueError(msg)
     matrix = np.asarray(as_operator(preconditioner).as_matrix(), np.float64)
     if matrix.shape != (size, size):
@@ -251,12 +256,12 @@ def _cheapest(problem: Problem) -> Method:
     values after them.
     """
     if problem.preconditioner is not None:
-        return _asked_for(problem, "preconditioned")
+        return _asked_for(problem, "sketched")
     methods = methods_for(problem.op).values()
     by_structure = {method.name for method in facts_of(problem.op).methods}
     if _has_small_factor(problem):
         few = METHODS["factored"].cost(problem) <= problem.limits.factor_work
-        by_structure |= {"factored"} if few else {"dense", "preconditioned"}
+        by_structure |= {"factored"} if few else {"dense", "sketched"}
     preferred = [method for method in methods if method.name in by_structure]
     for candidates in (preferred, methods):
         applying = [method for method in candidates if not method.refuses(problem)]

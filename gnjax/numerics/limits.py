@@ -14,7 +14,7 @@ class Limits:
     Matrices, factors and bases are in host memory, and LAPACK works on them there, whatever device
     makes the products: these are limits of the host's memory and time. A Krylov basis of a few
     eigenvalues that has no room there in float64 is kept on the devices in the precision of the
-    products, within the same limits. Method "preconditioned" holds the rows of J and its matrices
+    products, within the same limits. Method "sketched" holds the rows of J and its matrices
     on a GPU where there is one, within ``rows_bytes`` and what the GPU has free. How much goes
     through the device at once is decided by that device (``gnjax.numerics.memory.device``).
 

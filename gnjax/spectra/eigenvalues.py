@@ -61,7 +61,7 @@ def eigenvalues(
     close to each value. If a residual is above rtol times the norm of the operator, ``converged``
     is False. The smallest ones of a Gauss-Newton matrix or kernel of full rank are computed from
     the rows of its Jacobian, where these fit in memory, to a tolerance relative to each value
-    (method "preconditioned").
+    (method "sketched").
 
     Args:
       op: an operator, or a symmetric matrix in any form that :func:`gnjax.as_operator` takes.

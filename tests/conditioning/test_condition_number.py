@@ -441,6 +441,7 @@ def test_reduced_operator_has_the_rank_as_size():
         ({"certify": "faith"}, "inertia"),
         ({"method": "factored"}, "gnjax.factored"),
         ({"method": "closed_form"}, "method='closed_form' is not one of auto, stated"),
+        ({"method": "preconditioned"}, "is called method='sketched' now"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, words):

@@ -392,7 +392,7 @@ def test_where_j_has_no_room_kappa_comes_from_its_kernel(monkeypatch):
     held = pruned_kernel.conditioning(kernel, "preconditioned", 1e-12, 0)
     monkeypatch.setattr(pruned_kernel, "_ROOMY", gnjax.Limits(rows_bytes=1.0))
     formed = pruned_kernel.conditioning(kernel, "preconditioned", 1e-12, 0)
-    assert (held["method"], formed["method"]) == ("preconditioned", "inverse")
+    assert (held["method"], formed["method"]) == ("sketched", "inverse")
     assert held["kappa_low"] <= formed["kappa_high"]
     assert formed["kappa_low"] <= held["kappa_high"]
 

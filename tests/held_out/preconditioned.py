@@ -79,9 +79,9 @@ def factors(seed: int, count: int) -> list[Row]:
         truth = many_digits.of_stored_factor(factor)
         memory = float(rng.choice([1e9, 40.0 * factor.size, 5.0 * factor.size]))
         limits = gnjax.Limits(whole_rows=5, rows_bytes=memory)
-        row = Row("preconditioned", name, f"{seed}:{index}", "kappa", "preconditioned")
+        row = Row("preconditioned", name, f"{seed}:{index}", "kappa", "sketched")
         op, rtol = gnjax.factored(factor), float(10.0 ** rng.uniform(-6, -1))
-        about = {"method": "preconditioned", "seed": index, "limits": limits, "rtol": rtol}
+        about = {"method": "sketched", "seed": index, "limits": limits, "rtol": rtol}
         question = partial(gnjax.condition_number, op, **about)
         rows.append(asked(row, question, kappa_judge(truth)))
         row = Row("preconditioned", name, f"{seed}:{index}", "eigenvalues", "smallest")
@@ -102,7 +102,7 @@ def networks(seed: int, count: int) -> list[Row]:
     """kappa of kernels and Gauss-Newton matrices of ``count`` networks from the rows of J."""
     rows: list[Row] = []
     for draw, case in campaigns.network_cases(seed, count):
-        rows += campaigns.asked_network(draw, case, ("preconditioned",), hessians=False)
+        rows += campaigns.asked_network(draw, case, ("sketched",), hessians=False)
     return rows
 
 
@@ -122,7 +122,7 @@ def chances(seed: int, count: int) -> list[Row]:
             rtol=rtol,
             seed=int(rng.integers(2**31)),
         )
-        row = Row("chances", name, f"{seed}:{index}", "kappa", "preconditioned")
+        row = Row("chances", name, f"{seed}:{index}", "kappa", "sketched")
         rows.append(asked(row, question, kappa_judge(campaigns.diagonal_truth(values))))
     return rows
 

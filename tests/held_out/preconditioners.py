@@ -136,9 +136,7 @@ def preconditioners(seed: int, count: int) -> list[Row]:
                 rtol=rtol,
                 seed=index,
             )
-            row = Row(
-                "preconditioners", kind, f"{seed}:{index}", f"kappa, {name}", "preconditioned"
-            )
+            row = Row("preconditioners", kind, f"{seed}:{index}", f"kappa, {name}", "sketched")
             rows.append(asked(row, question, judge))
     return rows
 

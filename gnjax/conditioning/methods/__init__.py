@@ -9,7 +9,7 @@ from gnjax.conditioning.methods import (
     factored,
     inverse,
     krylov,
-    preconditioned,
+    sketched,
     stated,
 )
 from gnjax.conditioning.methods.method import Method
@@ -18,7 +18,7 @@ from gnjax.operators.protocol import Operator
 
 METHODS = {
     method.METHOD.name: method.METHOD
-    for method in (stated, krylov, factored, damped, preconditioned, inverse, dense)
+    for method in (stated, krylov, factored, damped, sketched, inverse, dense)
 }
 
 __all__ = ["METHODS", "Method", "methods_for"]

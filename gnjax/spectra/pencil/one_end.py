@@ -1,4 +1,4 @@
-"""What the preconditioned method asks of one end of the spectrum of a symmetric matrix A.
+"""What the method "sketched" asks of one end of the spectrum of a symmetric matrix A.
 
 Let R be invertible with R R^T near (A - s I)^{-1}. For every shift s
 

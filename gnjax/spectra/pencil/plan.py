@@ -76,7 +76,7 @@ def planned(factor: Factorisation, limits: Limits) -> Plan:
     if dtype.itemsize * numbers > room:
         cause = "limits allow" if room == allowed else "the machine has free"
         refused = (
-            f"method='preconditioned' holds J, {m:,} x {q:,}, which takes "
+            f"method='sketched' holds J, {m:,} x {q:,}, which takes "
             f"{1e-9 * 4 * numbers:.3g} GB in float32, and {cause} {1e-9 * room:.3g} GB; pass "
             f"limits=gnjax.Limits(rows_bytes={4 * numbers:.3g}) if the machine has the memory"
         )

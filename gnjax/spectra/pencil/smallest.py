@@ -60,7 +60,7 @@ def smallest_of_factor(
     return Spectrum(
         answer.values[::-1],
         errors[::-1],
-        "preconditioned",
+        "sketched",
         certificate(*parts),
         converged,
     )

@@ -122,9 +122,9 @@ def _network(name):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_kappa_of_a_network_by_products_is_that_by_singular_values(name):
     op = _network(name)
-    answer = gnjax.condition_number(op, method="preconditioned")
+    answer = gnjax.condition_number(op, method="sketched")
     exact = gnjax.condition_number(op, method="factored")
-    assert answer.method == "preconditioned"
+    assert answer.method == "sketched"
     assert answer.interval[0] <= exact.interval[1]
     assert exact.interval[0] <= answer.interval[1] <= 1.0011 * exact.value
     assert 0 < answer.certificate.failure <= 1e-3
@@ -138,8 +138,8 @@ def test_kappa_on_an_accelerator_is_that_on_the_host(name, monkeypatch):
     monkeypatch.setattr("gnjax.numerics.host.on_cpu", lambda array: isinstance(array, np.ndarray))
     for module in ("numerics.host", "spectra.pencil.plan"):
         monkeypatch.setattr(f"gnjax.{module}.on_gpu", lambda: True)
-    answer = gnjax.condition_number(op, method="preconditioned")
-    assert answer.method == "preconditioned"
+    answer = gnjax.condition_number(op, method="sketched")
+    assert answer.method == "sketched"
     assert answer.interval[0] <= exact.interval[1]
     assert exact.interval[0] <= answer.interval[1] <= 1.0011 * exact.value
 
@@ -188,7 +188,7 @@ def test_the_matrix_of_the_caller_preconditions_any_operator(seed):
     exact = np.linalg.cond(j) ** 2
     for answer in answers:
         assert answer.interval[0] * (1 - 1e-9) <= exact <= answer.interval[1] * (1 + 1e-9)
-    assert answers[0].method == "preconditioned"
+    assert answers[0].method == "sketched"
     assert answers[0].products <= answers[1].products
 
 
@@ -199,7 +199,7 @@ def test_any_multiple_of_a_preconditioner_takes_as_many_products(multiple):
         gnjax.condition_number(np.diag(values), preconditioner=np.diag(near))
         for near in (1.01 * values, multiple * values)
     ]
-    assert [answer.method for answer in answers] == ["preconditioned"] * 2
+    assert [answer.method for answer in answers] == ["sketched"] * 2
     assert answers[0].products == answers[1].products
     assert answers[1].interval[0] <= 1e8 * (1 + 1e-9)
     assert answers[1].interval[1] >= 1e8 * (1 - 1e-9)
@@ -241,7 +241,7 @@ def test_rows_on_a_gpu_may_take_what_it_has_free_where_the_caller_says_nothing(m
 def test_an_error_whose_square_overflows_leaves_kappa_open(unknown):
     j = prescribed.factor(np.geomspace(1.0, 0.1, 12), 40)
     op = replace(gnjax.factored(j), stored_error=jnp.asarray(unknown))
-    answer = gnjax.condition_number(op, method="preconditioned")
+    answer = gnjax.condition_number(op, method="sketched")
     assert not answer.resolved
     assert not np.isfinite(answer.interval[1])
     smallest = gnjax.eigenvalues(op, k=2, which="smallest", limits=gnjax.Limits(whole_rows=4))
@@ -258,7 +258,7 @@ def test_work_that_is_stopped_returns_what_it_has():
         if done > 230:  # after the rows of J
             raise KeyboardInterrupt
 
-    k = gnjax.condition_number(gnjax.factored(j), method="preconditioned", progress=progress)
+    k = gnjax.condition_number(gnjax.factored(j), method="sketched", progress=progress)
     assert not k.finished
     assert not k.resolved
     assert k.interval[0] <= 1e6 * (1 + 1e-9)

@@ -1,4 +1,4 @@
-"""The preconditioned method by its identities, and on spectra that are hard for it."""
+"""The method "sketched" by its identities, and on spectra that are hard for it."""
 
 from types import SimpleNamespace
 

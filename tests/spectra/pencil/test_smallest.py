@@ -33,7 +33,7 @@ def test_smallest_eigenvalues_of_networks(widths, samples, rows_bytes):
     several = gnjax.eigenvalues(op, k=4, which="smallest", limits=limits)
     scale = 1.0 if samples == 20 else 1 / samples
     exact = scale * _exact(model, x)[:4][::-1]
-    assert several.method == "preconditioned"
+    assert several.method == "sketched"
     assert several.converged
     assert (np.abs(several.values - exact) <= several.errors).all()
     assert (several.errors <= 2e-3 * several.values).all()
@@ -46,7 +46,7 @@ def test_a_repeated_eigenvalue_counts_as_often_as_it_occurs():
     whole = np.block([[j, np.zeros_like(j)], [np.zeros_like(j), j]])
     several = gnjax.eigenvalues(gnjax.factored(whole), k=4, which="smallest", limits=LIMITS)
     exact = np.linalg.svd(whole, compute_uv=False)[::-1][:4][::-1] ** 2
-    assert several.method == "preconditioned"
+    assert several.method == "sketched"
     assert (np.abs(several.values - exact) <= several.errors).all()
 
 
@@ -54,7 +54,7 @@ def test_a_singular_matrix_is_left_to_lanczos():
     j = np.random.default_rng(2).standard_normal((30, 50))
     j[-1] = j[0]
     several = gnjax.eigenvalues(gnjax.factored(j), k=2, which="smallest", limits=LIMITS)
-    assert several.method != "preconditioned"
+    assert several.method != "sketched"
     exact = np.linalg.svd(j, compute_uv=False)[::-1][:2][::-1] ** 2
     assert (np.abs(several.values - exact) <= several.errors + 1e-12 * 50).all()
 

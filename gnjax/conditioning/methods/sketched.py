@@ -39,18 +39,18 @@ def _refuses(problem: Problem) -> str:
     has_preconditioner = problem.preconditioner is not None
     if not has_preconditioner and factorisation_of(problem.op) is None:
         return (
-            "method='preconditioned' needs an operator that states a factor J with A = J J^T, or a "
+            "method='sketched' needs an operator that states a factor J with A = J J^T, or a "
             "matrix near A as preconditioner="
         )
     plan = _plan(problem)
     if problem.rank not in (None, problem.size) or _deficient(problem, plan):
         return (
-            "method='preconditioned' answers for matrices of full rank alone; use 'factored' or "
+            "method='sketched' answers for matrices of full rank alone; use 'factored' or "
             "'dense' for an assumed rank, or where structure allows no full rank"
         )
     if problem.size > problem.limits.matrix_rows:
         return (
-            f"method='preconditioned' holds a triangle of {problem.size:,} rows, and limits allow "
+            f"method='sketched' holds a triangle of {problem.size:,} rows, and limits allow "
             f"{problem.limits.matrix_rows:,}; pass limits=gnjax.Limits(matrix_rows={problem.size})"
         )
     return "" if plan is None or has_preconditioner else plan.refused
@@ -131,7 +131,7 @@ def _certified(problem: Problem, preconditioned: PreconditionedMatrix) -> Ends |
         rank=problem.size,
         rank_source=source if problem.rank is None else GIVEN,
         floor=preconditioned.floor(norm),
-        method="preconditioned",
+        method="sketched",
         certificate=certificate(preconditioned.error(norm), missed, symmetry),
         products=top.products + bottom.products,
         finished=not problem.watch.stopped,
@@ -139,7 +139,7 @@ def _certified(problem: Problem, preconditioned: PreconditionedMatrix) -> Ends |
 
 
 METHOD = Method(
-    "preconditioned",
+    "sketched",
     "Lanczos on products with A, preconditioned by a random sketch of a factor J; J J^T is not "
     "formed",
     "a factor J of full rank whose rows, in float32, fit in memory; or a matrix near A",
