@@ -310,14 +310,16 @@ class LinearCombination(Algebra, ParameterTrees):
         return total + Error(raised(share * sum(norms)), reason="rounding of a sum of operators")
 
     def _norms(self, norm: float) -> list[float]:
-        """Estimates of all ||A_i||_2, not much below them; ``norm`` is the norm of the sum.
+        """A number for each ||A_i||_2 that is not much below it; ``norm`` is that of the whole sum.
 
-        The norm of a sum of semidefinite terms is at least that of each term. In any other sum
-        terms can cancel, so their norms are computed from their own products.
+        If all terms w_i A_i are semidefinite, the norm of sum_i w_i A_i is at least that of each
+        term, and at most ||sum_i w_i A_i + s I|| + |s|. In any other sum terms can cancel, so their
+        norms are computed from their own products.
         """
-        if len(self.terms) == 1 or self._positive() is not None:
-            most = abs(float(norm)) + abs(float(self.shift))  # of a term w_i A_i
-            return [most / abs(float(w)) if w else 0.0 for w in self.weights]
+        is_semidefinite = self._positive() is not None  # the evidence that every term is so
+        if len(self.terms) == 1 or is_semidefinite:
+            norm_of_terms = abs(float(norm)) + abs(float(self.shift))
+            return [norm_of_terms / abs(float(w)) if w else 0.0 for w in self.weights]
         return [_norm(term) for term in self.terms]
 
 

@@ -136,11 +136,15 @@ class Watch:
             self.display.stage(name, seconds)
 
     def ends(self, name: str, optional: bool, stopped: bool) -> None:
-        """The stage that began last has ended; ``stopped`` where Ctrl-C ended it."""
+        """The stage that began last has ended; ``stopped`` where Ctrl-C ended it.
+
+        An ``optional`` stage is one that the answer can do without. The display goes back to the
+        stage around it or, outside of all, to what is done before the first product.
+        """
         self._names.pop()
-        self._within_optional(-optional)
+        self._within_optional(-1 if optional else 0)
         if stopped:
-            self.where = self.where or name
+            self.where = self.where or name  # the innermost stage ends first, and is the one named
             if optional:
                 self._skipped()
         if self.display is not None:

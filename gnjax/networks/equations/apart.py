@@ -53,11 +53,15 @@ def keeps_apart(closed_jaxpr: Any, of_samples: Sequence[bool]) -> bool:
         Along(0) if samples else _constant(v.aval)
         for samples, v in zip(of_samples, jaxpr.invars, strict=True)
     ]
-    return all(place == Along(0) for place in _inside(closed_jaxpr, args))
+    return all(place == Along(0) for place in _places_of_results(closed_jaxpr, args))
 
 
-def _inside(closed_jaxpr: Any, args: Sequence[Place]) -> list[Place]:
-    """The places of the results of a closed jaxpr."""
+def _places_of_results(closed_jaxpr: Any, args: Sequence[Place]) -> list[Place]:
+    """Along which axis the samples are in each result of a closed jaxpr, from where they are in
+    each argument; :data:`Place` has the answers that there are.
+
+    The equations are followed one by one, with a place for each value. No sample enters a constant.
+    """
     consts = [_constant(v.aval) for v in closed_jaxpr.jaxpr.constvars]
     results = evaluate(closed_jaxpr.jaxpr, consts, args, _bind, ALL_CALLS)
     return [_as_place(result) for result in results]
@@ -338,10 +342,10 @@ def _scan(eqn: Any, places: list[Place]) -> list[Place]:
     of_steps = [shifted(place, -1) for place in rows]
 
     def step(carried: list[Place]) -> list[Place]:
-        return _inside(params["jaxpr"], [*consts, *carried, *of_steps])[: len(carry)]
+        return _places_of_results(params["jaxpr"], [*consts, *carried, *of_steps])[: len(carry)]
 
     carry = _carried(step, carry)
-    results = _inside(params["jaxpr"], [*consts, *carry, *of_steps])[len(carry) :]
+    results = _places_of_results(params["jaxpr"], [*consts, *carry, *of_steps])[len(carry) :]
     stacked = [shifted(place, 1) for place in results]
     # a result of the steps may be another one at each
     stacked = [
@@ -355,10 +359,10 @@ def _while(eqn: Any, places: list[Place]) -> list[Place]:
     carry_start = body_start + eqn.params["body_nconsts"]
     of_condition, of_body = places[:body_start], places[body_start:carry_start]
     carry = _carried(
-        lambda carried: _inside(eqn.params["body_jaxpr"], [*of_body, *carried]),
+        lambda carried: _places_of_results(eqn.params["body_jaxpr"], [*of_body, *carried]),
         places[carry_start:],
     )
-    (goes_on,) = _inside(eqn.params["cond_jaxpr"], [*of_condition, *carry])
+    (goes_on,) = _places_of_results(eqn.params["cond_jaxpr"], [*of_condition, *carry])
     return carry if isinstance(goes_on, Apart) and not goes_on.varies else [MIXED] * len(carry)
 
 
@@ -366,7 +370,7 @@ def _cond(eqn: Any, places: list[Place]) -> list[Place]:
     index, *operands = places
     if not isinstance(index, Apart):
         return [MIXED] * len(eqn.outvars)
-    results, *others = (_inside(branch, operands) for branch in eqn.params["branches"])
+    results, *others = (_places_of_results(branch, operands) for branch in eqn.params["branches"])
     for other in others:
         results = _widest(results, other)
     return results

@@ -339,8 +339,8 @@ def product_by_looks(
     products = probes.T.astype(np.float64) @ images.astype(np.float64)  # <x, A y>
     asymmetry = root_mean_square((products - products.T)[~np.eye(len(products), dtype=bool)])
     second: SecondLook = found_for_alike(name, net, second_look)
-    loops = Loops()
-    loops.lost = second.loops
+    loops = Loops(lost=second.loops)  # what loops may round in one direction
+    # few vectors estimate a norm, so that the factor is _SAFETY_OF_FEW; _bound multiplies by SAFETY
     largest = _SAFETY_OF_FEW / SAFETY * max(first, second.of_all(size), asymmetry)
     reason = f"{reason_of(net)} of some samples and by products at numbers moved by one rounding"
     error = _bound(largest, net.parameters**2, net.narrowest, reason, loops, size)

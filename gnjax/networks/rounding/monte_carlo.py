@@ -183,9 +183,11 @@ def _with_change(
 
 @bounded_jit
 def _of_each(product: Partial, vectors: jax.Array, *batch: Any) -> jax.Array:
-    """The products with all vectors; each has its own copy of the function's numbers and batch.
+    """``product(v, *batch)`` for each v of ``vectors`` (m, p).
 
-    It is traced only once for arguments of the same shapes, and never compiled.
+    The arrays inside ``product``, and those of the batch, have a copy for each vector along their
+    first axis, to be rounded apart. This is jitted for its cache of traces alone: the caller takes
+    the equations, and nothing is compiled.
     """
     return jax.vmap(lambda product, v, batch: product(v, *batch))(product, vectors, batch)
 

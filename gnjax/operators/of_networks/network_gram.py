@@ -179,9 +179,13 @@ class NetworkGram(Algebra, ParameterTrees):
         return on_device(matrix)
 
     def linear_maps(self) -> tuple[linearised.LinearMap, ...]:
-        """One for each batch of samples, see :func:`gnjax.linearised`."""
+        """For each batch of samples the map v -> dF/dtheta v of its outputs F, linearised.
+
+        They serve :func:`gnjax.linearised`. J J^T needs the factor R of the output Hessian, too.
+        """
+        rooted = self.side == "outputs"
         return tuple(
-            linearised.linear_outputs(self.net, x, target, self.side == "outputs")
+            linearised.linear_outputs(self.net, x, target, rooted)
             for x, target in sample_batches(self.net, self.net.target)
         )
 

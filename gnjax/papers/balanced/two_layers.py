@@ -52,9 +52,10 @@ class Shallow:
 def shallow(w1: ArrayLike, w2: ArrayLike, sigma_x: float = 1.0) -> Shallow:
     """The spectrum of the Gauss-Newton matrix of f(x) = W_2 W_1 x on whitened inputs (Eqs 15, 16).
 
-    The layers need not be balanced. W_1 is (d_1, d_0), and W_2 is (d_2, d_1). The largest
-    eigenvalue is sigma_x^2 (|W_1|_2^2 + |W_2|_2^2) (Eq 10), and the sum of all is sigma_x^2 (d_2
-    |W_1|_F^2 + d_0 |W_2|_F^2) (Eq 11).
+    The layers need not be balanced. W_1 is (d_1, d_0), and W_2 is (d_2, d_1). The eigenvalues are
+    lambda_ij = sigma_x^2 (sigma_i(W_1)^2 + sigma_j(W_2)^2) for i <= d_0 and j <= d_2, with a
+    singular value 0 beyond the rank of a layer. The largest is sigma_x^2 (|W_1|_2^2 + |W_2|_2^2)
+    (Eq 10), and the sum of all is sigma_x^2 (d_2 |W_1|_F^2 + d_0 |W_2|_F^2) (Eq 11).
 
     >>> spectrum = gnjax.papers.balanced.shallow(np.diag([3.0, 1.0]), np.diag([2.0, 1.0]))
     >>> spectrum.values.round(12).tolist()
@@ -64,12 +65,12 @@ def shallow(w1: ArrayLike, w2: ArrayLike, sigma_x: float = 1.0) -> Shallow:
     scale = check_scale(sigma_x)
     _, first, rights = np.linalg.svd(inner)
     lefts, last, _ = np.linalg.svd(outer)
-    rows = padded(first**2, inner.shape[1], "inputs")
-    columns = padded(last**2, outer.shape[0], "outputs")
-    table = scale**2 * (rows[:, None] + columns[None, :])  # lambda_ij, (d_0, d_2)
+    of_first = padded(first**2, inner.shape[1], "inputs")  # sigma_i(W_1)^2, (d_0,)
+    of_last = padded(last**2, outer.shape[0], "outputs")  # sigma_j(W_2)^2, (d_2,)
+    table = scale**2 * (of_first[:, None] + of_last[None, :])  # lambda_ij, (d_0, d_2)
     order = np.argsort(-table, axis=None, kind="stable")
     i, j = np.unravel_index(order, table.shape)
-    return Shallow(table[i, j], i, j, rights.T, lefts, scale)
+    return Shallow(values=table[i, j], i=i, j=j, rights=rights.T, lefts=lefts, sigma_x=scale)
 
 
 def shallow_gap(w1: ArrayLike, w2: ArrayLike, covariance: ArrayLike, cross: ArrayLike) -> float:

@@ -100,15 +100,22 @@ def _descend(
     gaps: jax.Array,
     rate: ArrayLike,
 ) -> Path:
-    """A scan over the kept epochs, with a loop over the ``gaps`` (kept,) of epochs between them."""
+    """The path of :func:`descend`: parameters, losses and rates at each kept epoch.
+
+    A scan over the kept epochs; before the i-th of them ``gaps[i]`` steps are made.
+    """
     dtype = jnp.result_type(*jax.tree.leaves(params))
 
     def segment(state: _State, gap: jax.Array) -> tuple[_State, Path]:
         state = jax.lax.fori_loop(0, gap, lambda _, s: _epoch(loss, halving, data, s), state)
         return state, Path(state.params, loss(state.params, data), state.rate)
 
-    # Infinity: whatever the loss is at the start, it is an improvement.
-    start = _State(params, jnp.asarray(rate, dtype), jnp.asarray(jnp.inf, dtype), jnp.asarray(0))
+    start = _State(
+        params=params,
+        rate=jnp.asarray(rate, dtype),
+        tested=jnp.asarray(jnp.inf, dtype),  # whatever the loss is, it is an improvement
+        epoch=jnp.asarray(0),
+    )
     return jax.lax.scan(segment, start, gaps)[1]
 
 

@@ -61,7 +61,11 @@ def _batch_norm_of_input(
     momentum: float,
     eps: float,
 ) -> tuple[jax.Array, None, None]:
-    """Normalise each channel of x (n, channels, ..) by its own mean and variance over all else."""
+    """Normalise each channel of x (n, channels, ..) by its own mean and variance over all else.
+
+    The arguments are those of PyTorch's operator, of which ``training`` and ``momentum`` change no
+    result here; None stands for its two results that no later operator reads.
+    """
     axes = [axis for axis in range(x.ndim) if axis != 1]
     return _scaled(_normalised(x, axes, eps), weight, bias, x), None, None
 
