@@ -110,8 +110,10 @@ def functional(model: Model, **call: Any) -> tuple[Apply, Params]:
 
 def is_module(value: Any) -> bool:
     """Whether a value is a module of Flax, Equinox, Keras or PyTorch."""
-    forms = (frameworks.is_equinox, frameworks.is_keras, frameworks.is_torch)
-    return isinstance(value, nnx.Module | flax.linen.Module) or any(form(value) for form in forms)
+    is_of_framework = (frameworks.is_equinox, frameworks.is_keras, frameworks.is_torch)
+    return isinstance(value, nnx.Module | flax.linen.Module) or any(
+        check(value) for check in is_of_framework
+    )
 
 
 def is_model(value: Any) -> bool:

@@ -117,18 +117,18 @@ def spectral_density(
                 return _density(operator, rules, steps, floor, error, len(counts))
 
             counts, rules = looks(probes, rtol, first=_PROBES), list[Quadrature]()
-            waiting, enough = counts, False  # the looks that are still to come
+            waiting, is_accurate = counts, False  # the looks that are still to come
             for batch in batches:
                 rules += batch
                 if len(rules) >= waiting[0]:
                     waiting = [count for count in waiting if count > len(rules)]
-                    enough = rtol is not None and _is_small(assembled(rules), rtol)
-                    if enough or not waiting:
+                    is_accurate = rtol is not None and _is_small(assembled(rules), rtol)
+                    if is_accurate or not waiting:
                         break
     density = assembled(rules)
     is_cut = density.steps < min(steps, size)  # by Ctrl-C
-    finished = (enough or len(rules) == probes) and not is_cut
-    return replace(density, finished=finished, converged=enough or rtol is None)
+    finished = (is_accurate or len(rules) == probes) and not is_cut
+    return replace(density, finished=finished, converged=is_accurate or rtol is None)
 
 
 def _density(

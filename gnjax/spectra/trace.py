@@ -162,14 +162,14 @@ def trace(
         counts = looks(probes, rtol)
         if method == "hutchinson":
 
-            def enough(estimate: TraceEstimate) -> bool:
+            def is_accurate(estimate: TraceEstimate) -> bool:
                 """Whether the random vectors are as many as the tolerance needs."""
                 assert rtol is not None  # there is one look otherwise, and nothing to ask
                 half_width = _half_width(operator, estimate, len(counts))
                 return half_width <= SHARE * rtol * abs(estimate.value)
 
             stop = watch.is_stopped
-            estimate = hutchinson(operator, product, counts, rng, stop, block, enough)
+            estimate = hutchinson(operator, product, counts, rng, stop, block, is_accurate)
         else:
             estimator = {"hutch++": hutch_plus_plus, "xtrace": xtrace}[method]
             estimate = estimator(operator, product, probes, rng)

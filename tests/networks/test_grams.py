@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.networks.kernels import blocks, cross_gram, masked
+from gnjax.networks.kernels import cross_gram, masked, sample_blocks
 from tests.references import jacobian
 
 
@@ -35,8 +35,8 @@ def case():
 def test_blocks_and_groups(case, monkeypatch, block, held):
     """Blocks that reach back, and rows of several groups in the same memory or computed anew."""
     params, x, kernel = case
-    monkeypatch.setattr(blocks, "_BLOCK", block)
-    monkeypatch.setattr(blocks, "LIMITS", gnjax.Limits(kernel_bytes=held))
+    monkeypatch.setattr(sample_blocks, "_BLOCK", block)
+    monkeypatch.setattr(sample_blocks, "LIMITS", gnjax.Limits(kernel_bytes=held))
     found = gnjax.ntk((_network, params), x).as_matrix()
     np.testing.assert_allclose(found, kernel, atol=1e-13 * np.abs(kernel).max(), rtol=0)
 
@@ -51,8 +51,8 @@ def test_a_share_by_blas_and_by_xla():
         for n in (4, 2)
     )
     block = np.ones((4, 3, 2, 3))
-    blocks._add_structured(block, left, right, np.s_[0:, :, 0:])
-    np.testing.assert_allclose(block - 1, blocks._over_vectors(left, right), atol=1e-13)
+    sample_blocks._add_structured(block, left, right, np.s_[0:, :, 0:])
+    np.testing.assert_allclose(block - 1, sample_blocks._over_vectors(left, right), atol=1e-13)
 
 
 @pytest.mark.parametrize("block", [1, 3, 7, 128])
@@ -67,8 +67,8 @@ def test_masked_dense_layers_need_no_rows(case, monkeypatch, block, held):
     j = np.asarray(jacobian(_network, params, x))
     j = j[:, np.concatenate([mask[name].ravel() for name in sorted(mask)])]
     monkeypatch.setattr(masked, "_GAIN", 0)
-    monkeypatch.setattr(blocks, "_BLOCK", block)
-    monkeypatch.setattr(blocks, "LIMITS", gnjax.Limits(kernel_bytes=held))
+    monkeypatch.setattr(sample_blocks, "_BLOCK", block)
+    monkeypatch.setattr(sample_blocks, "LIMITS", gnjax.Limits(kernel_bytes=held))
     formed = []
     monkeypatch.setattr(masked, "add", lambda *a, add=masked.add: formed.append(a) or add(*a))
     found = gnjax.ntk((_network, params), x, mask=mask).as_matrix()

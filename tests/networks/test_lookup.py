@@ -7,7 +7,7 @@ import pytest
 
 import gnjax
 from gnjax.networks import jacobians
-from gnjax.networks.kernels import blocks
+from gnjax.networks.kernels import sample_blocks
 from tests.references import jacobian
 
 _WORDS, _WIDTH, _TOKENS, _SAMPLES = 30, 3, 4, 5
@@ -55,7 +55,7 @@ def test_the_kernel_is_that_of_the_jacobian(problem, mode):
 
 
 def test_blocks_of_different_samples_are_added_up(problem, monkeypatch):
-    monkeypatch.setattr(blocks, "_BLOCK", 2)  # of 5 samples: the last block is smaller
+    monkeypatch.setattr(sample_blocks, "_BLOCK", 2)  # of 5 samples: the last block is smaller
     params, x = problem
     j = _jacobian(_apply, params, x)
     exact = j @ j.T

@@ -10,7 +10,7 @@ from flax import nnx
 
 import gnjax
 from gnjax.networks.jacobians import pieces
-from gnjax.networks.kernels import blocks, grams
+from gnjax.networks.kernels import grams, sample_blocks
 from tests.precision import single_precision
 from tests.references import jacobian
 
@@ -105,8 +105,8 @@ def test_it_is_a_block_of_the_kernel_of_all_samples(loss):
 @pytest.mark.parametrize("name", ["dense", "lookup", "one output"])
 @pytest.mark.parametrize(("block", "held"), [(2, 0.0), (4, 1000.0), (4, 3e9)])
 def test_blocks_that_reach_back_and_groups(name, monkeypatch, block, held):
-    monkeypatch.setattr(blocks, "_BLOCK", block)
-    monkeypatch.setattr(blocks, "LIMITS", gnjax.Limits(kernel_bytes=held))
+    monkeypatch.setattr(sample_blocks, "_BLOCK", block)
+    monkeypatch.setattr(sample_blocks, "LIMITS", gnjax.Limits(kernel_bytes=held))
     apply, params, x = CASES[name]
     exact = _exact(apply, params, x[:7], x[4:])
     found = gnjax.ntk((apply, params), x[:7], x[4:]).as_matrix()

@@ -157,10 +157,10 @@ def test_what_is_measured_of_a_black_box_is_that_of_its_own_precision():
     truth = np.linalg.eigvalsh(single.astype(float))[::-1][:3]
     np.testing.assert_allclose(few.values, truth, rtol=1e-5)
     assert few.converged
-    seen = gnjax.as_operator(box).seen
+    seen = gnjax.as_operator(box).by_random_vectors
     eps = np.finfo(np.float32).eps
     assert eps / 100 < seen.nonlinear / seen.norm < 10 * eps
-    exact = gnjax.as_operator(aslinearoperator(_matrix())).seen
+    exact = gnjax.as_operator(aslinearoperator(_matrix())).by_random_vectors
     assert exact.least_error <= 10 * np.finfo(float).eps * exact.norm
 
 

@@ -115,9 +115,9 @@ def test_the_rounding_of_the_jacobian_is_measured_once_for_both_sides(twin_first
     x = jax.random.normal(jax.random.key(0), (30, 3))
     model = gnjax.models.MLP((3, 2), key=jax.random.key(1))
     op = gnjax.ntk(model, x)
-    alone = gnjax.ntk(model, x).twin.measured
+    alone = gnjax.ntk(model, x).twin.jacobian_errors
     assert not twin_first or op.twin is not op
-    measured = op.measured
+    measured = op.jacobian_errors
     assert op.twin is not op
-    assert op.twin.measured is measured
+    assert op.twin.jacobian_errors is measured
     assert alone.whole.value == pytest.approx(measured.whole.value, rel=1e-9)

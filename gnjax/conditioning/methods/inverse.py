@@ -110,7 +110,7 @@ def _largest(apply: HostProduct, size: int, rtol: float, seed: int) -> Enclosure
     ``MISSED_AT_EITHER_END / 2``.
     """
 
-    def enough(run: lanczos.Run) -> bool:
+    def nothing_missed(run: lanczos.Run) -> bool:
         """Whether an eigenvalue above (1 + rtol) times the largest Ritz value is improbable."""
         top = float(np.linalg.eigvalsh(run.projection)[-1])
         missed = lanczos.missed_probability(run, top * (1 + rtol))[0]
@@ -121,7 +121,7 @@ def _largest(apply: HostProduct, size: int, rtol: float, seed: int) -> Enclosure
         lanczos.random_rows(size, _BLOCK, seed),
         max_steps=size,
         noise=0.0,
-        enough=enough,
+        enough=nothing_missed,
         check_every=2,
     )
     top = float(np.linalg.eigvalsh(run.projection)[-1])

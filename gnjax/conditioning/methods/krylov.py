@@ -74,7 +74,7 @@ def _ends(problem: Problem) -> Ends | None:
             lanczos.random_rows(size, _BLOCK, problem.seed),
             max_steps=max(2, int(most_vectors // _BLOCK) + 1),
             noise=noise,
-            enough=_enough(problem, noise),
+            enough=_nothing_missed(problem, noise),
             check_every=1,
             seed=problem.seed,
         )
@@ -104,7 +104,7 @@ def _check_answerable(problem: Problem, run: lanczos.Run) -> None:
         raise ValueError(msg)
 
 
-def _enough(problem: Problem, error: float) -> Callable[[lanczos.Run], bool]:
+def _nothing_missed(problem: Problem, error: float) -> Callable[[lanczos.Run], bool]:
     """A test of whether a run is long enough, to be called at every step.
 
     It is where the caller has asked to stop, or where it is certain enough that no eigenvalue lies
@@ -118,7 +118,7 @@ def _enough(problem: Problem, error: float) -> Callable[[lanczos.Run], bool]:
     """
     steps, rtol = 0, problem.rtol
 
-    def enough(run: lanczos.Run) -> bool:
+    def may_end(run: lanczos.Run) -> bool:
         nonlocal steps
         steps += 1
         if problem.watch.stopped or steps % _CHECK_EVERY:
@@ -130,7 +130,7 @@ def _enough(problem: Problem, error: float) -> Callable[[lanczos.Run], bool]:
         chances = lanczos.missed_probability(run, np.array([bottom, values[-1] * (1 + rtol / 3)]))
         return bool((chances <= MISSED_AT_EITHER_END / 2).all())
 
-    return enough
+    return may_end
 
 
 def _complete(

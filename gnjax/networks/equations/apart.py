@@ -354,7 +354,7 @@ def _scan(eqn: Any, places: list[Place]) -> list[Place]:
     return [*carry, *stacked]
 
 
-def _while(eqn: Any, places: list[Place]) -> list[Place]:
+def _while_loop(eqn: Any, places: list[Place]) -> list[Place]:
     body_start = eqn.params["cond_nconsts"]
     carry_start = body_start + eqn.params["body_nconsts"]
     of_condition, of_body = places[:body_start], places[body_start:carry_start]
@@ -376,7 +376,7 @@ def _cond(eqn: Any, places: list[Place]) -> list[Place]:
     return results
 
 
-_LOOPS = {"scan": _scan, "while": _while, "cond": _cond}
+_LOOPS = {"scan": _scan, "while": _while_loop, "cond": _cond}
 
 _ENTRYWISE = frozenset(
     str.split("""

@@ -40,7 +40,7 @@ def _scan(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     return scanned(eqn, operands, step)[0]
 
 
-def _while(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+def _while_loop(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     """The results of a while loop whose condition and body are computed by ``evaluate``.
 
     A loop that was vmapped has a condition for each lane, along the first axes of all that it
@@ -156,7 +156,7 @@ def _cond(evaluate: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
 
 Rule = Callable[[Evaluate, Any, Sequence[Any]], list[Any]]
 
-LOOPS: dict[str, Rule] = {"scan": _scan, "while": _while, "cond": _cond}
+LOOPS: dict[str, Rule] = {"scan": _scan, "while": _while_loop, "cond": _cond}
 """The rules of loops and branches, where checkpoints count as calls."""
 
 CONTROL_FLOW = {**LOOPS, **dict.fromkeys(CHECKPOINTS, _checkpoint)}

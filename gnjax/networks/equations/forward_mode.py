@@ -48,13 +48,13 @@ def gradient_along(gradient: Callable[[Any], Any], point: Any, tangent: Any, mod
 def without_rules(function: Callable[[Any], jax.Array]) -> Callable[[Any], jax.Array]:
     """The function with the equations of each ``jax.custom_vjp`` in place of its rule."""
 
-    def plain(point: Any) -> jax.Array:
+    def without_custom_rules(point: Any) -> jax.Array:
         closed_jaxpr = jax.make_jaxpr(function)(point)
         result: jax.Array
         (result,) = _plain(closed_jaxpr.jaxpr, closed_jaxpr.consts, jax.tree.leaves(point))
         return result
 
-    return plain
+    return without_custom_rules
 
 
 def _plain(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:

@@ -16,7 +16,7 @@ from gnjax.networks.jacobians import (
     widths_of_coupled,
 )
 from gnjax.networks.kernels import masked
-from gnjax.networks.kernels.blocks import (
+from gnjax.networks.kernels.sample_blocks import (
     Blocks,
     add_block,
     block_size,

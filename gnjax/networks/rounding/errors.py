@@ -193,39 +193,39 @@ def measured(
         probes_of_all = probes_of_all[:, chosen]
     count = draws(net.written * min(net.batch, net.samples), rows)
     rng = np.random.default_rng(seed)
-    seen = _Seen(np.zeros(net.parameters if parts else 0))
+    sums = _SumsOverBatches(np.zeros(net.parameters if parts else 0))
     # an estimate of ||E||_F
     total, unmeasured = total_rounding(
         net,
         probes_of_all,
-        lambda batch, probes: _batch_error(net, batch, rng, count, scaling, probes, seen),
+        lambda batch, probes: _batch_error(net, batch, rng, count, scaling, probes, sums),
         rng,
     )
     for batch, probes in unmeasured:  # J^T u is a sum over all samples
         if not probes.any():
             continue
         for index, product in enumerate(plain_backward(net, *batch, on_device(probes))):
-            seen.images[index] += on_host(_scaled(scaling, product))
-    images = np.stack(list(seen.images.values()))
+            sums.images[index] += on_host(_scaled(scaling, product))
+    images = np.stack(list(sums.images.values()))
     of_chosen = root_mean_square([length(image) for image in images])
     by_backward = raised * of_chosen  # ||J||_F
-    size = max(by_backward, seen.size if of_all else raised * seen.size)
-    backward_error, part_errors = length(seen.columns), []  # ||E||_F by products J^T u
-    error_seen = total
+    size = max(by_backward, sums.size if of_all else raised * sums.size)
+    backward_error, part_errors = length(sums.columns), []  # ||E||_F by products J^T u
+    error_of_chosen = total
     if not of_all:
         total *= _UNLIKE_OTHERS * raised
     reason = reason_of(net)
     for part in parts:
-        located = 0 < error_seen <= _SHARED * backward_error < math.inf
-        share = length(seen.columns[part]) / backward_error if located else 1.0
+        located = 0 < error_of_chosen <= _SHARED * backward_error < math.inf
+        share = length(sums.columns[part]) / backward_error if located else 1.0
         # Two products alone may be much shorter than most are; those with parts are alike in that.
         part_size = root_mean_square([length(image[part]) for image in images])
         in_whole = part_size / of_chosen * size if of_chosen else size
         entries = rows * len(part)
-        error = _bound(share * total, entries, net.narrowest, reason, seen.loops, in_whole)
+        error = _bound(share * total, entries, net.narrowest, reason, sums.loops, in_whole)
         part_errors.append(error)
     return JacobianErrors(
-        _bound(total, rows * net.parameters, net.narrowest, reason, seen.loops, size),
+        _bound(total, rows * net.parameters, net.narrowest, reason, sums.loops, size),
         tuple(part_errors),
         forms_of_images(images),
         tuple(forms_of_images(images[:, part]) for part in parts),
@@ -234,8 +234,8 @@ def measured(
 
 
 @dataclass
-class _Seen:
-    """What products show beside the error, added up over the batches."""
+class _SumsOverBatches:
+    """What the measurements of all batches add to, beside the error."""
 
     columns: np.ndarray  # the length of every column of E; empty where no group asks for it
     # J^T u for each vector u of ``probe_rows``, by its number
@@ -443,14 +443,14 @@ def _batch_error(
     count: int,
     scaling: _Scaling | None,
     probes: np.ndarray,
-    seen: _Seen,
+    sums: _SumsOverBatches,
 ) -> float:
     """An estimate of ||E_b||_F for the computed rows J_b + E_b of J of one batch.
 
     It is the largest of four root mean squares over random vectors v and u: of the changes of J_b v
     and of J_b^T u by other roundings, of the gaps u^T (J_b v) - (J_b^T u)^T v, and of the distances
     of J_b v from products with the rows of a small J. The first u are the ``probes`` (m, n_b, r),
-    whose images J_b^T u are added to ``seen``, as are the columns of E_b. ``count`` is the
+    whose images J_b^T u are added to ``sums``, as are the columns of E_b. ``count`` is the
     number of v, and of u. With a ``scaling`` S all of it is about J_b S.
     """
     shape = (sample_count(batch[0]), net.rows)  # (n_b, r)
@@ -460,30 +460,30 @@ def _batch_error(
     work = (net.written * shape[0] + net.parameters) * count
     forward_images, forward_changes, backward_changes, gaps = [], [], [], []
     for image, change in products_and_changes(
-        Partial(_forward, net), rng, scaled, [batch], work=work, loops=seen.loops
+        Partial(_forward, net), rng, scaled, [batch], work=work, loops=sums.loops
     ):
         forward_images.append(image)
         forward_changes.append(length(change))
-    seen.size = math.hypot(seen.size, root_mean_square([length(i) for i in forward_images]))
+    sums.size = math.hypot(sums.size, root_mean_square([length(i) for i in forward_images]))
     us = [direction(rng, shape, net.dtype) for _ in range(count)]
     # matrices formed from J are compared at these vectors, which are zero for some samples
     us[: len(probes)] = [probe if probe.any() else u for probe, u in zip(probes, us, strict=False)]
     backward_pairs = products_and_changes(
-        Partial(_backward, net), rng, us, [batch], work=work, loops=seen.loops
+        Partial(_backward, net), rng, us, [batch], work=work, loops=sums.loops
     )
     for index, (u, pair) in enumerate(zip(us, backward_pairs, strict=True)):
         image, change = (on_host(_scaled(scaling, array)) for array in pair)
         if index < len(probes) and probes[index].any():
-            seen.images[index] = seen.images[index] + image
+            sums.images[index] = sums.images[index] + image
         backward_changes.append(length(change))
         gaps += [
             dot(on_host(u), forward_image) - dot(image, on_host(v))
             for v, forward_image in zip(vectors, forward_images, strict=True)
         ]
-        if seen.columns.size:
+        if sums.columns.size:
             # the mean of the squared changes of (J^T u)_c is |E_b e_c|^2, for a column c
             share_of_draw = change.astype(np.float64) / math.sqrt(count)
-            columns = seen.columns
+            columns = sums.columns
             np.hypot(columns, share_of_draw, out=columns)  # the root of a sum of squares
     row_gaps = _gaps_to_rows(net, batch, scaled, forward_images) if is_small else []
     return max(map(root_mean_square, (forward_changes, backward_changes, gaps, row_gaps)))

@@ -72,7 +72,7 @@ def probe_rows(net: Network) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Forms:
-    """The numbers u^T K w (m, m), K = J J^T, for all pairs of m vectors, and their rounding.
+    """The bilinear forms u^T K w (m, m), K = J J^T, of all pairs of m vectors, and their rounding.
 
     The vectors are those of :func:`probe_rows`.
     """

@@ -247,7 +247,7 @@ def _bind(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> Any:
     """The results of an equation of a jaxpr in Monte Carlo arithmetic, for given operands."""
     name = eqn.primitive.name
     if name == "while":
-        return _while(signs, eqn, operands)
+        return _while_loop(signs, eqn, operands)
     if name == "scan" and eqn.params["length"] and in_host(operands):
         body = eqn.params["jaxpr"]
         with _counted(signs, eqn):
@@ -284,7 +284,7 @@ def _counted(signs: RandomSigns, eqn: Any) -> AbstractContextManager[None]:
     return signs.loops.steps(eqn.params["length"], eqn.params["jaxpr"])
 
 
-def _while(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+def _while_loop(signs: RandomSigns, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     """The results of a while loop in Monte Carlo arithmetic, step by step.
 
     For each draw, and each lane of a loop that was vmapped, it takes as many steps as the loop

@@ -148,7 +148,7 @@ def _difference(step: Step, node: Any, values: Mapping[str, Any]) -> str:
         lambda: _by_torch(node, values, floating, directions),
         expected,
         eps,
-        enough=lambda changes: not beyond_changes(changes),
+        explains=lambda changes: not beyond_changes(changes),
     )
     return beyond_changes(changes)
 

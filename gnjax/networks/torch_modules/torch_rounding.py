@@ -24,7 +24,7 @@ def moved(
     compute: Callable[[], Numbers],
     expected: Numbers,
     eps: float,
-    enough: Callable[[Numbers], bool],
+    explains: Callable[[Numbers], bool],
 ) -> Numbers:
     """By how much each entry of ``compute()`` changes, at most, when all numbers before it move.
 
@@ -38,7 +38,7 @@ def moved(
       compute: evaluates a pytree of arrays by PyTorch, from numbers that it clones.
       expected: the result of ``compute()`` when nothing is moved.
       eps: that of the coarsest floating format in which anything is computed.
-      enough: whether the changes so far explain a difference, so that no more moves are drawn.
+      explains: whether the changes so far explain a difference, so that no more moves are drawn.
     """
 
     def larger(change: np.ndarray, computed: np.ndarray, exact: np.ndarray) -> np.ndarray:
@@ -50,7 +50,7 @@ def moved(
         with _moving(step_of(eps), seed):
             computed = compute()
         changes = jax.tree.map(larger, changes, computed, expected)
-        if enough(changes):
+        if explains(changes):
             break
     return changes
 

@@ -41,7 +41,7 @@ class Result:
 
         An answer inside this one is a dict too: ``["certificate"]["kind"]`` is the evidence.
         """
-        fields: dict[str, Any] = tables.plain(self)
+        fields: dict[str, Any] = tables.as_plain_values(self)
         return fields
 
     def to_pandas(self) -> DataFrame:

@@ -23,12 +23,12 @@ def named(result: Any) -> Iterator[tuple[str, Any]]:
     return ((name, getattr(result, name)) for name in (*names, *type(result)._also))
 
 
-def plain(value: Any) -> Any:
+def as_plain_values(value: Any) -> Any:
     """A value of a field in types of Python and NumPy: answers as dicts, and tuples as lists."""
     if dataclasses.is_dataclass(value):
-        return {name: plain(part) for name, part in named(value)}
+        return {name: as_plain_values(part) for name, part in named(value)}
     if isinstance(value, tuple):
-        return [plain(part) for part in value]
+        return [as_plain_values(part) for part in value]
     if isinstance(value, np.generic):
         return value.item()
     return np.array(value) if isinstance(value, np.ndarray | jax.Array) else value
@@ -43,7 +43,7 @@ def row(result: Any) -> dict[str, Any]:
     """
     columns: dict[str, Any] = {}
     for name, value in named(result):
-        plain_value = plain(value)
+        plain_value = as_plain_values(value)
         if dataclasses.is_dataclass(value):
             columns |= {f"{name}_{inner}": part for inner, part in row(value).items()}
         elif isinstance(plain_value, _SCALARS):

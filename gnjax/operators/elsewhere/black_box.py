@@ -72,12 +72,13 @@ class BlackBox(HostProducts):
     Attributes:
       products: the products.
       stated: a bound on their error in the 2-norm, or None where nobody states one.
-      seen: what products with random vectors show.
+      by_random_vectors: how far the products are from symmetric, repeatable and linear, measured
+        by random vectors.
     """
 
     products: ForeignProducts
     stated: Error | None
-    seen: Measured
+    by_random_vectors: Measured
 
     @cached_property
     def dtype(self) -> Any:
@@ -86,8 +87,8 @@ class BlackBox(HostProducts):
         What is called float64 is often computed in float32, and Lanczos needs to know the rounding.
         """
         dtype = super().dtype
-        rounding = spectral_error(self.shape[0], dtype) * self.seen.norm
-        is_coarse = self.stated is None and self.seen.least_error > rounding
+        rounding = spectral_error(self.shape[0], dtype) * self.by_random_vectors.norm
+        is_coarse = self.stated is None and self.by_random_vectors.least_error > rounding
         return np.dtype(np.float32) if is_coarse and dtype.itemsize > 4 else dtype
 
     def as_matrix(self) -> jax.Array:
@@ -104,12 +105,17 @@ class BlackBox(HostProducts):
         """The error that was stated; unknown where none was, or where the products refute it."""
         name = self.products.name
         if self.stated is None:
-            return unknown(f"nobody states the error of the products of {name}; {self.seen}")
-        rounding = spectral_error(self.shape[0], self.products.dtype) * max(norm, self.seen.norm)
-        if self.seen.least_error > self.stated.value + rounding:
             return unknown(
-                f"the products of {name} have an error of at least {self.seen.least_error:.2g}, "
-                f"and {self.stated.value:.2g} was stated; {self.seen}"
+                f"nobody states the error of the products of {name}; {self.by_random_vectors}"
+            )
+        rounding = spectral_error(self.shape[0], self.products.dtype) * max(
+            norm, self.by_random_vectors.norm
+        )
+        least_error = self.by_random_vectors.least_error
+        if least_error > self.stated.value + rounding:
+            return unknown(
+                f"the products of {name} have an error of at least {least_error:.2g}, "
+                f"and {self.stated.value:.2g} was stated; {self.by_random_vectors}"
             )
         return self.stated + self.narrowing(norm)
 

@@ -201,8 +201,8 @@ class NetworkHessian(Algebra, ParameterTrees):
         Through convolutions the gradient is linearised once, where that fits: their products then
         take two thirds of the time. Elsewhere that gains nothing, and costs a second program.
         """
-        ready = linearised.linearised(self) if self.net.convolves else self
-        return multiplied(self) if ready is self else self.prepared_by(ready)
+        linearised_op = linearised.linearised(self) if self.net.convolves else self
+        return multiplied(self) if linearised_op is self else self.prepared_by(linearised_op)
 
     @cached_property
     def _images(self) -> np.ndarray:
@@ -245,9 +245,9 @@ class NetworkHessian(Algebra, ParameterTrees):
         """v -> H v for many products, which notes what it gives for random vectors."""
         return self._others.watched(self._multiplied)
 
-    def prepared_by(self, ready: Operator) -> Product:
+    def prepared_by(self, linearised_op: Operator) -> Product:
         """The product with the operator linearised: nothing makes it faster."""
-        return ready.mv
+        return linearised_op.mv
 
 
 @bounded_jit

@@ -204,9 +204,12 @@ class NetworkGram(Algebra, ParameterTrees):
         products = (partial(linearised.jacobian_product.of(net), m) for m in maps)
         return self.scale * jnp.concatenate([columns(net, f, pulled) for f in products])
 
-    def prepared_by(self, ready: Operator) -> Product:
-        """The product with ``ready``, the operator linearised, and with J once storing it pays."""
-        return self._storing(multiplied(self) if ready is self else ready.mv)
+    def prepared_by(self, linearised_op: Operator) -> Product:
+        """The product of the linearised operator, and that with a stored J once storing it pays.
+
+        ``linearised_op`` is this operator itself where it has no room to be linearised.
+        """
+        return self._storing(multiplied(self) if linearised_op is self else linearised_op.mv)
 
     def _storing(self, product: Product) -> Product:
         """This product, which notes what it gives for random vectors, or that with a stored J."""
@@ -215,8 +218,8 @@ class NetworkGram(Algebra, ParameterTrees):
     @cached_property
     def _linearised(self) -> Product:
         """The product with the network linearised once, where that fits."""
-        ready = linearised.linearised(self)
-        return multiplied(self) if ready is self else ready.mv
+        linearised_op = linearised.linearised(self)
+        return multiplied(self) if linearised_op is self else linearised_op.mv
 
     def factor(self) -> np.ndarray:
         """F with F F^T the operator, in host memory.
@@ -288,10 +291,10 @@ class NetworkGram(Algebra, ParameterTrees):
         scale J J^T by J^T in the same way. A difference that errors do not explain becomes the
         error.
         """
-        error = self.measured.whole
+        error = self.jacobian_errors.whole
         # matrices that were formed, and then other programs for products
         for forms in self._formed:
-            error = checked(error, self.measured.forms, forms)
+            error = checked(error, self.jacobian_errors.forms, forms)
         for images in self.others.images.values():
             forms = forms_of_products(on_host(self._multiplied), images).scaled(1 / self.scale)
             error = checked(error, self._expected, forms)
@@ -314,11 +317,11 @@ class NetworkGram(Algebra, ParameterTrees):
     def _expected(self) -> Forms:
         """v^T J^T J w, or v^T J J^T w, for the vectors v and w that programs are compared by."""
         if self.side == "outputs":
-            return self.measured.forms
+            return self.jacobian_errors.forms
         return forms_of_images(on_host(forward_products(self.net, self._multiplied)).T)
 
     @property
-    def measured(self) -> JacobianErrors:
+    def jacobian_errors(self) -> JacobianErrors:
         """The error of J."""
         return self.net.once(f"{evidence()} evidence", lambda: measured(self.net))
 
@@ -452,7 +455,9 @@ class NetworkGram(Algebra, ParameterTrees):
     def _error_and_size(self) -> tuple[Error, float]:
         """The error of J and an estimate of ||J||_F, also from a network that is nearly this."""
         net = self.net
-        return found_for_alike("J", net, lambda: (self.measured.whole, self.measured.size))
+        return found_for_alike(
+            "J", net, lambda: (self.jacobian_errors.whole, self.jacobian_errors.size)
+        )
 
 
 @dataclass(frozen=True)

@@ -104,8 +104,8 @@ class KroneckerEnd:
         every eigenvalue at the largest, where it is -1.
         """
         rows = _start(self.reduced, self.compressed, self.sign)
-        forms = self.products(rows).forms
-        value = self.sign * float(np.linalg.eigvalsh(self.sign * symmetric(forms))[0])
+        projected = self.products(rows).projected
+        value = self.sign * float(np.linalg.eigvalsh(self.sign * symmetric(projected))[0])
         outside = beside(self, value, self.rtol)
         gaps = [self.sign * (c.values - outside) for c in self.compressed]
         widest = max(float(gap.max() / gap.min()) for gap in gaps)  # the condition number of R R^T

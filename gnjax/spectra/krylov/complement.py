@@ -85,7 +85,7 @@ def complement(
         return NOTHING
     start = lanczos.random_rows(size, _BLOCK, seed, orthogonal_to=basis)
 
-    def enough(run: lanczos.Run) -> bool:
+    def nothing_missed(run: lanczos.Run) -> bool:
         """Whether the run has missed no eigenvalue beyond both points, or is to stop."""
         if stop():
             return True
@@ -101,7 +101,7 @@ def complement(
         start,
         max_steps=max(2, rows // len(start)),
         noise=noise,
-        enough=enough,
+        enough=nothing_missed,
         check_every=_LOOK,
         seed=seed,
         orthogonal_to=basis,

@@ -182,7 +182,7 @@ def _converged(search: Search, level: float) -> Callable[[krylov.Run], bool]:
     # large as the norm of A.
     next_check, last_check = 0, (0, -float(np.log(search.rtol)))
 
-    def enough(run: krylov.Run) -> bool:
+    def may_end(run: krylov.Run) -> bool:
         """Whether the run may end; most calls only count the steps until the next check."""
         nonlocal next_check, last_check
         steps = len(run.basis)
@@ -203,7 +203,7 @@ def _converged(search: Search, level: float) -> Callable[[krylov.Run], bool]:
         last_check = steps, excess
         return False
 
-    return enough
+    return may_end
 
 
 def _confirmed(search: Search, run: krylov.Run) -> krylov.Run:

@@ -160,5 +160,5 @@ def null_bound(run: Run, chance: float) -> float:
         return run.null_image
     from scipy.special import betaincinv
 
-    seen, unseen = run.null_rows / 2, (run.null_room - run.null_rows) / 2
-    return run.null_image / float(betaincinv(seen, unseen, chance)) ** 0.5
+    quantile = betaincinv(run.null_rows / 2, (run.null_room - run.null_rows) / 2, chance)  # x
+    return run.null_image / float(quantile) ** 0.5

@@ -198,19 +198,21 @@ def _products(tiles: Sequence[jax.Array], rows: np.ndarray, dtype: np.dtype) -> 
     with x64():
         w = filled_rows(rows, dtype)  # with rows of zeros behind, so that few shapes are compiled
         images = on_device(zeros(w.shape, np.float64))
-        forms = on_device(zeros((len(w), len(w)), np.float64))
+        projected = on_device(zeros((len(w), len(w)), np.float64))
         for tile in tiles:
-            images, forms = _added(images, forms, tile, w)
-        return Products(on_host(images)[:count], on_host(forms)[:count, :count])
+            images, projected = _added(images, projected, tile, w)
+        return Products(on_host(images)[:count], on_host(projected)[:count, :count])
 
 
 @partial(jax.jit, donate_argnums=(0, 1))
 def _added(
-    images: jax.Array, forms: jax.Array, tile: jax.Array, w: jax.Array
+    images: jax.Array, projected: jax.Array, tile: jax.Array, w: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """The sums of :func:`_products` with the terms M M^T w and w^T M M^T w of one more tile M."""
     times = partial(jnp.matmul, precision="highest")
     tile = tile.astype(w.dtype)
     inner = times(w, tile)  # w^T M as rows
-    more_images, more_forms = times(inner, tile.T), times(inner, inner.T)
-    return images + more_images.astype(images.dtype), forms + more_forms.astype(forms.dtype)
+    more_images, more_projected = times(inner, tile.T), times(inner, inner.T)
+    return images + more_images.astype(images.dtype), projected + more_projected.astype(
+        projected.dtype
+    )

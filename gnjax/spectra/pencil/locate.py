@@ -125,7 +125,7 @@ def refined(end: End, rows: np.ndarray) -> Ritz:
     """
     basis = np.linalg.qr(rows.T)[0].T
     products = end.products(basis)
-    values, vectors = lapack.graded_eigenpairs(symmetric(products.forms))
+    values, vectors = lapack.graded_eigenpairs(symmetric(products.projected))
     order = slice(None) if end.sign > 0 else slice(None, None, -1)
     values, vectors = values[order], vectors.T[order]
     ritz_rows = vectors @ basis

@@ -22,10 +22,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Products:
-    """A W^T as rows (b, n), and W A W^T (b, b), for rows W (b, n)."""
+    """The products of A with the rows of W (b, n)."""
 
-    images: np.ndarray
-    forms: np.ndarray
+    images: np.ndarray  # A W^T as rows, (b, n)
+    projected: np.ndarray  # W A W^T, (b, b)
 
 
 class Pencil(Protocol):

@@ -41,13 +41,13 @@ def hutchinson(
     rng: np.random.Generator,
     stop: Callable[[], bool],
     block: int,
-    enough: Callable[[TraceEstimate], bool] = lambda estimate: False,
+    is_accurate: Callable[[TraceEstimate], bool] = lambda estimate: False,
 ) -> TraceEstimate:
     """The mean of g^T A g over vectors g of random signs.
 
-    There are as many as the last of the ascending ``counts``. After each of the others ``enough``
-    is asked whether they suffice. There are fewer if ``stop`` is True. ``product`` multiplies rows
-    by A, for ``block`` vectors at once, and no others are in memory.
+    There are as many as the last of the ascending ``counts``. After each of the others
+    ``is_accurate`` is asked whether they suffice. There are fewer if ``stop`` is True. ``product``
+    multiplies rows by A, for ``block`` vectors at once, and no others are in memory.
     """
     samples: list[np.ndarray] = []
     lengths, done = 0.0, 0  # the sum of |g| |A g|, and the number of vectors
@@ -63,7 +63,7 @@ def hutchinson(
         estimate = TraceEstimate(
             float(values.mean()), standard_error(values), done, done, lengths / done
         )
-        if done < count or (count < counts[-1] and enough(estimate)):
+        if done < count or (count < counts[-1] and is_accurate(estimate)):
             break
     return estimate
 

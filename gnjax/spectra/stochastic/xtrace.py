@@ -49,7 +49,7 @@ def xtrace(
     values = compressed.estimates(left_out[:, None], dimension)
     # The rounding of the products is proportional to the sum of |x| |A x|.
     lengths = float(lengths_of(basis, basis_images).sum())
-    _, squared_lengths = compressed.forms(left_out[:, None])  # |p_i|^2
+    _, squared_lengths = compressed.quadratic_forms(left_out[:, None])  # |p_i|^2
     lengths += dimension * float((row_lengths(images) / squared_lengths**0.5).mean())
     samples = 0 if count == size else count
     if count == size:  # every t_i is tr A, and nothing is random
@@ -109,7 +109,7 @@ class _Compressed:
     outside_forms: np.ndarray  # p^T A p (k,)
     mixed_products: np.ndarray  # Q^T A p (k, rank)
 
-    def forms(self, left_out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def quadratic_forms(self, left_out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """x^T A x and |x|^2 for each w = Q c + p; x is p and the part of Q c along ``left_out``."""
         weights = (left_out @ self.coordinates[:, :, None])[:, :, 0]
         along = (weights[:, None] @ left_out)[:, 0]  # (k, rank): the part of c along ``left_out``
@@ -124,7 +124,7 @@ class _Compressed:
         orthonormal basis U of a subspace of span Q. There U is orthogonal to the orthonormal
         directions ``left_out`` (k, directions, rank).
         """
-        form, squared_length = self.forms(left_out)
+        form, squared_length = self.quadratic_forms(left_out)
         trace_left_out = ((left_out @ self.matrix) * left_out).sum(axis=(1, 2))
         return np.trace(self.matrix) - trace_left_out + dimension * form / squared_length
 

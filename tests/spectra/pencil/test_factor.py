@@ -42,7 +42,7 @@ def test_products_are_those_of_the_factor_that_is_held(dtype, by_rows, on_accele
     held = j.astype(dtype).astype(float)
     products = factor.products(w)
     assert_allclose(products.images, w @ held @ held.T, atol=1e-11)
-    assert_allclose(products.forms, w @ held @ held.T @ w.T, atol=1e-11)
+    assert_allclose(products.projected, w @ held @ held.T @ w.T, atol=1e-11)
     rounding = 1e-11 if dtype == np.float64 else 1e-3
     assert_allclose(factor.light(w), products.images, atol=rounding)
     assert_allclose(gram(factor.tiles), held @ held.T, atol=rounding)
