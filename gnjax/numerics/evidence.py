@@ -1,6 +1,7 @@
 """How much is done to know the error of an answer, as the caller of a question chooses.
 
 A question takes it from ``gnjax.Limits(evidence=..)``, and everything that it calls reads it here.
+What it is evidence of, and its kinds, are explained in ``docs/reference/evidence.md``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bounds on the rank of a matrix, each with its evidence."""
+"""Bounds on the rank of a matrix, each with its evidence (``docs/reference/evidence.md``)."""
 
 from __future__ import annotations
 

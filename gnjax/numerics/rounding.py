@@ -1,4 +1,7 @@
-"""Bounds on rounding errors, from which the certificates are made."""
+"""Bounds on rounding errors, from which the certificates are made.
+
+The words of certificates are explained in ``docs/reference/evidence.md``.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Symmetric matrices that state what they know about themselves.
 
 The functions of ``gnjax`` make them. Their classes have names here, for annotations and questions
-of what an operator is; ``Facts`` is the record in which an operator states what it knows.
+of what an operator is; ``Facts`` is the record in which an operator states what it knows, and
+``docs/reference/evidence.md`` explains the words for how that is known.
 """
 
 from gnjax.operators.facts import Facts

@@ -2,7 +2,8 @@
 
 Paper A is on condition numbers of Gauss-Newton matrices, paper B on the sharpness of balanced
 linear networks. The engine does not know this package. What is special about the matrix of a linear
-network its operator states as facts, and it brings its own methods of computing kappa.
+network its operator states as facts, and it brings its own methods of computing kappa. The words
+of errors and certificates are explained in ``docs/reference/evidence.md``.
 """
 
 from gnjax.papers import balanced, bounds, training

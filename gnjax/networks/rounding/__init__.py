@@ -1,4 +1,7 @@
-"""How large the rounding errors of a network's Jacobian and of symmetric products are, measured."""
+"""How large the rounding errors of a network's Jacobian and of symmetric products are, measured.
+
+``docs/reference/evidence.md`` explains what an error, its kind and its reason are.
+"""
 
 from gnjax.networks.rounding.chosen_samples import all_are_looked_at, is_small
 from gnjax.networks.rounding.errors import (
