@@ -81,7 +81,7 @@ def condition_number(
     ):
         if word not in allowed:
             msg = f"{name}={word!r} is not one of {', '.join(allowed)}"
-            if word == "preconditioned":  # its name in older versions
+            if (name, word) == ("method", "preconditioned"):  # the name in older versions
                 msg = (
                     "method='preconditioned' is called method='sketched' now, as it has nothing to "
                     "do with gnjax.preconditioned, which is kappa in a metric"
