@@ -15,7 +15,10 @@ from experiments.shared import protocol
 from gnjax.models import ResNet
 from gnjax.models.parts import ConvNorm
 from gnjax.papers.training import minibatch, pruning
-from sweeps import command_line
+from reproduction.published import gallery, table_of
+from sweeps import command_line, table
+from sweeps.rows import where
+from sweeps.storage import archive
 
 EVERY, KERNELS = "every tensor", "kernels"
 RUN = protocol.Training(
@@ -204,3 +207,22 @@ def test_the_squared_column_grows_like_one_over_epsilon_and_bounds_lambda_max(be
     np.testing.assert_allclose(idle[:-1] / idle[1:], 10, rtol=0.05)
     np.testing.assert_allclose(others[:-1] / others[1:], 1, rtol=0.05)
     assert idle[1] > 1e3 * others[1]
+
+
+def test_published_dense_networks_end_above_pruned_ones_of_their_live_size():
+    """The losses of start 0 that FINDINGS quotes."""
+    config, _ = command_line.load("configs/dead_channels.py:paper")
+    wanted = [cell for cell in EXPERIMENT.cells(config) if cell.keywords["width"] in (4, 8)]
+    found = archive.published(archive.archive(EXPERIMENT), wanted)
+    ends = {
+        cell.keywords["width"]: one.measurement["rows"][-1]
+        for cell, one in found.items()
+        if cell.keywords["seed"] == 0
+    }
+    arms = where(table.read(table_of("c4", gallery("paper"))), what="losses", network="resnet20")
+    same = where(arms, tensors=EVERY, augment=True, epoch=100, seed=0)
+    quoted = ((4, 17534, 0.549, 0.6, 0.443), (8, 68786, 0.205, 0.4, 0.154))
+    for width, live, loss, rate, pruned in quoted:
+        assert ends[width]["live"] == live
+        assert ends[width]["loss"] == pytest.approx(loss, abs=5e-4)
+        assert where(same, pruned=rate)["loss"].tolist() == pytest.approx([pruned], abs=5e-4)
