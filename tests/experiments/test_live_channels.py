@@ -212,10 +212,10 @@ def test_the_squared_column_grows_like_one_over_epsilon_and_bounds_lambda_max(be
 def test_published_dense_networks_end_above_pruned_ones_of_their_live_size():
     """The losses of start 0 that FINDINGS quotes."""
     config, _ = command_line.load("configs/dead_channels.py:paper")
-    wanted = [cell for cell in EXPERIMENT.cells(config) if cell.keywords["width"] in (4, 8)]
+    wanted = [cell for cell in EXPERIMENT.cells(config) if cell.keywords["what"] == "losses"]
     found = archive.published(archive.archive(EXPERIMENT), wanted)
     ends = {
-        cell.keywords["width"]: one.measurement["rows"][-1]
+        (cell.keywords["width"], cell.keywords["pruned"]): one.measurement["rows"][-1]
         for cell, one in found.items()
         if cell.keywords["seed"] == 0
     }
@@ -223,6 +223,8 @@ def test_published_dense_networks_end_above_pruned_ones_of_their_live_size():
     same = where(arms, tensors=EVERY, augment=True, epoch=100, seed=0)
     quoted = ((4, 17534, 0.549, 0.6, 0.443), (8, 68786, 0.205, 0.4, 0.154))
     for width, live, loss, rate, pruned in quoted:
-        assert ends[width]["live"] == live
-        assert ends[width]["loss"] == pytest.approx(loss, abs=5e-4)
+        assert ends[width, 0.0]["live"] == live
+        assert ends[width, 0.0]["loss"] == pytest.approx(loss, abs=5e-4)
         assert where(same, pruned=rate)["loss"].tolist() == pytest.approx([pruned], abs=5e-4)
+    assert ends[16, 0.8]["loss"] == pytest.approx(1.18, abs=5e-3)  # of the live channels alone
+    assert where(same, pruned=0.8)["loss"].tolist() == pytest.approx([1.17], abs=5e-3)
