@@ -20,9 +20,8 @@ from dataclasses import replace
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.numerics.certificate import UNKNOWN, Error, certificate
+from gnjax.numerics.certificate import Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
-from gnjax.numerics.rounding import spectral_error
 from gnjax.numerics.validation import is_count
 from gnjax.operators.elsewhere.recognised import as_operator, one_operator
 from gnjax.operators.facts import symmetry_of
@@ -35,7 +34,7 @@ from gnjax.spectra.stochastic.probes import student
 from gnjax.spectra.stochastic.quadratures import Quadrature, quadratures
 from gnjax.spectra.stochastic.tolerance import looks, most_probes
 from gnjax.spectra.watch import Progress, watching
-from gnjax.spectra.whole import dense_error
+from gnjax.spectra.whole import error_and_level
 
 __all__ = ["Estimate", "SpectralDensity", "spectral_density"]
 
@@ -95,11 +94,9 @@ def spectral_density(
         product = host_product(operator)
         refuse_nonfinite(product(np.ones((1, size))))
         norm = operator_norm(operator, limits)
-        error = dense_error(operator, norm)
-        known = error.kind != UNKNOWN
         # Eigenvalues are distinguished from zero down to ``floor``. A direction shorter than
         # ``noise`` is rounding, which earlier steps have amplified, and ends the run of Lanczos.
-        floor = error.value if known else spectral_error(size, operator.dtype) * norm
+        error, floor = error_and_level(operator, norm)
         noise = _BREAKDOWN * floor
         with beside_xla():  # BLAS on one thread, so that XLA has the cores
             batches = quadratures(

@@ -129,6 +129,16 @@ def dense_error(op: Operator, norm: float) -> Error:
     return total + Error(lost, MEASURED, reason="underflow inside of the products")
 
 
+def error_and_level(op: Operator, norm: float) -> tuple[Error, float]:
+    """:func:`dense_error`, and how large a zero may become by rounding in a product with A.
+
+    That is the same number, or the rounding of LAPACK where the error is unknown.
+    """
+    error = dense_error(op, norm)
+    known = np.isfinite(error.value)
+    return error, error.value if known else spectral_error(op.shape[0], op.dtype) * norm
+
+
 def host_matrix(op: Operator, limits: Limits = LIMITS) -> tuple[np.ndarray, Error]:
     """The symmetric part of the matrix (n, n) in float64, and an error for the skew part.
 

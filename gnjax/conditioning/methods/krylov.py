@@ -32,7 +32,7 @@ from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.krylov.host_products import beside_xla, host_product, too_large
 from gnjax.spectra.krylov.missed import chance
 from gnjax.spectra.spectrum import Spectrum
-from gnjax.spectra.whole import dense_error
+from gnjax.spectra.whole import error_and_level
 
 MISSED_AT_EITHER_END = 1e-3  # the probability, for both ends together, that an eigenvalue is missed
 _BLOCK = 4
@@ -63,8 +63,7 @@ def _ends(problem: Problem) -> Ends | None:
     """
     op, size = problem.op, problem.size
     norm = operator_norm(op)
-    error = dense_error(op, norm)
-    noise = error.value if np.isfinite(error.value) else spectral_error(size, op.dtype) * norm
+    error, noise = error_and_level(op, norm)
     if norm <= noise:
         return None
     most_vectors = min(problem.limits.basis_rows(size), problem.most_products)

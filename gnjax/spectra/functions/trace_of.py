@@ -49,7 +49,7 @@ from gnjax.spectra.krylov.host_products import beside_xla, host_product
 from gnjax.spectra.stochastic.probes import FEWEST, half_width, standard_error
 from gnjax.spectra.stochastic.tolerance import looks
 from gnjax.spectra.watch import Progress, Watch, watching
-from gnjax.spectra.whole import check_whole, dense_error, whole_spectrum
+from gnjax.spectra.whole import check_whole, error_and_level, whole_spectrum
 
 _FIRST = 20  # random vectors at the first look; the looks double
 _ASIDE = 2  # times the steps from a vector: the most eigenvectors that are set aside
@@ -283,9 +283,7 @@ def _from_quadratures(
     if f.positive or f.bends:
         least, evidence = _lower_bound(op, shift, f, limits)
     norm = operator_norm(small, limits)
-    error = dense_error(small, norm)
-    is_known = error.kind != UNKNOWN
-    floor = error.value if is_known else spectral_error(size, small.dtype) * norm
+    error, floor = error_and_level(small, norm)
     drawing = Drawing(
         watch(host_product(small)),
         size,
