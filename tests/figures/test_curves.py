@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pandas import DataFrame
 
-from figures import b2, c2, c3, c5, fig07, fig08, fig10, fig23, t1, t4, t6
+from figures import b2, c2, c3, c5, c6, fig07, fig08, fig10, fig23, t1, t4, t6
 from figures.shared import captions, depths
 from sweeps.rows import where
 from tests.drawn import line, mean_and_interval
@@ -263,6 +263,22 @@ def _c5(frame: DataFrame) -> Curves:
         yield Curve(1, label, runs["measured"].max(), "share", "measured")
 
 
+def _c6(frame: DataFrame) -> Curves:
+    losses = where(frame, what="losses", shrunk=False)
+    ended = where(losses, epoch=losses["epoch"].max())
+    widths = captions.listed(sorted(set(ended["width"])))
+    yield Curve(0, f"dense, {widths} filters", ended, "live", "loss")
+    largest = where(frame, what="largest", columns="all", tensor="all", epoch=0)
+    rows = where(largest, tensors="every tensor", pruned=0.8)
+    yield Curve(1, "80% every tensor", rows, "epsilon", "lambda_max")
+    yield Curve(1, "unpruned", where(largest, pruned=0.0), "epsilon", "lambda_max")
+    for tensors, name in (("kernels", "kernels"), (c6.SCATTERED, "ties at random")):
+        rows = where(largest, tensors=tensors, pruned=0.8)
+        for told, idle in ((", idle", True), (", none idle", False)):
+            own = rows[(rows["idle"] > 0) == idle]
+            yield Curve(1, f"80% {name}{told}", own, "epsilon", "lambda_max")
+
+
 def _t1(frame: DataFrame) -> Curves:
     for kind, label in t1.NAMES.items():
         yield Curve(0, label, where(frame, network=kind, panel="kappa"), "depth")
@@ -314,7 +330,7 @@ CASES = {
     "fig16": _pruned("vgg5"), "fig17": _fig17, "fig18": _fig18, "fig19": _fig19,
     "fig20": _gains("20"), "fig21": _fig21, "fig22": _gains("22"), "fig23": _fig23,
     "b1": _b1, "b2": _b2, "b3": _b3, "b4": _b4, "c2": _c2, "c3": _c3,
-    "c1": _c1, "c5": _c5, "t1": _t1, "t4": _t4, "t5": _t5, "t6": _t6, "t8": _t8,
+    "c1": _c1, "c5": _c5, "c6": _c6, "t1": _t1, "t4": _t4, "t5": _t5, "t6": _t6, "t8": _t8,
 }  # fmt: skip
 
 
