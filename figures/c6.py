@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,13 +29,14 @@ COLUMNS = (
     *("what", "width", "tensors", "pruned", "shrunk", "epsilon", "seed", "epoch", "columns"),
     *("tensor", "share", "share_pruned", "share_idle", "lambda_max", "loss", "parameters", "live"),
     *("idle", "empty", "samples", "measured", "inputs", "outputs", "data", "batch", "depth"),
+    "residual",
 )
 NAMES = {EVERY: "every tensor", SCATTERED: "ties at random", KERNELS: "kernels"}
 DENSE = style.Look(style.COLOURS[6], "o")
-PARTS = (  # column, its colour, its name
-    ("idle", style.COLOURS[1], "pruned, of a channel of variance 0"),
-    ("other", style.COLOURS[4], "pruned, other"),
-    ("kept", style.COLOURS[0], "left"),
+PARTS = (  # column, its shade of grey, as colours are ways to prune, and its name
+    ("idle", "0.55", "pruned, of a channel of variance 0"),
+    ("other", "0.76", "pruned, other"),
+    ("kept", "0.92", "left"),
 )
 
 
@@ -124,16 +125,24 @@ def _over_epsilon(axes: Axes, frame: DataFrame) -> None:
     style.logarithmic(axes)
     lines: list[Line2D] = []
     for arm in arms(frame):
-        series = over_seeds(arm.rows, "epsilon", "lambda_max")
+        series = over_seeds(followed(arm.rows), "epsilon", "lambda_max")
         lines.append(style.band(axes, series, arm.look, arm.name, filled=False))
     axes.set_xscale("log")
     axes.set_xlabel(r"$\epsilon$ of BatchNorm")
     style.label_curves(axes, lines, 0.1)
 
 
+def followed(rows: DataFrame) -> DataFrame:
+    """Of an arm the starts with every epsilon, so that a line follows the same networks."""
+    epsilons = rows.groupby("seed")["epsilon"].transform("nunique")
+    return rows[epsilons == epsilons.max()].reset_index(drop=True)
+
+
 def _tensors(axes: Axes, frame: DataFrame) -> None:
     """Of lambda_max's right vector at the published epsilon, what lies in which columns of J."""
-    axes.set_title(rf"(c) right vector of $\lambda_{{\max}}$ at $\epsilon = {_power(PUBLISHED)}$")
+    axes.set_title(
+        rf"(c) right singular vector of $\lambda_{{\max}}$ at $\epsilon = {_power(PUBLISHED)}$"
+    )
     measured = ((arm, where(arm.rows, epsilon=PUBLISHED)) for arm in arms(frame))
     shown = [(arm, rows) for arm, rows in measured if len(rows)]
     for place, (_, rows) in enumerate(shown):
@@ -146,8 +155,8 @@ def _tensors(axes: Axes, frame: DataFrame) -> None:
         axes.barh(0, 0, color=colour, label=name)
     for place, (arm, rows) in enumerate(shown):
         named: dict[str, Any] = {"fontsize": 7.5, "color": arm.look.colour, "va": "center"}
-        axes.text(1.01, place, arm.name, **named)
-        named = {"fontsize": 7, "color": "white", "va": "center", "weight": "bold"}
+        axes.text(1.01, place, f"{arm.name} ({rows['seed'].nunique()})", **named)
+        named = {"fontsize": 7, "va": "center"}
         axes.text(0.01, place, home(frame, rows), **named)
     axes.set_yticks([])
     axes.invert_yaxis()
@@ -183,26 +192,98 @@ def _power(number: float) -> str:
 
 def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption: the two questions of Figure 1 that the panels are about."""
-    starts = captions.listed(distinct(frame, "seed"))
     measured = captions.listed(distinct(frame[frame["what"] == "largest"], "measured"))
-    trained = ended(frame)
-    epochs = captions.listed(distinct(trained, "epoch")) if len(trained) else ""
     return captions.paragraph(
         "Figure C6, beyond the papers: what the published pruning leaves of Figure 1's ResNet20,"
         " whose BatchNorm scales are pruned, too.",
-        f"(a) The loss after {epochs} epochs over the number of weights that can change an output:"
-        " unpruned networks of fewer filters, and pruned ones, each start a marker, trained without"
-        " the channels that cannot act. On the curve a pruned network is as slow as one of its"
-        " size; above it, slower."
-        if len(trained)
-        else "",
+        *_of_losses(frame),
         f"(b) lambda_max of J J^T for {measured} images, with a column of J for every weight, over"
         " what BatchNorm adds to a variance. Behind a channel of variance 0 the column of a pruned"
         " weight has the length of its inputs over the root of epsilon. Idle: starts with such a"
-        " channel in a shortcut, where others of the same arm have none. (c) How the squared length"
-        " of its right vector is shared out at the published epsilon; white: the tensor that has"
-        " most of it. With kernels alone pruned a channel is idle if its filter is wholly pruned.",
-        f"Starts: {starts}, not all of them in every arm; lines in (b) are geometric means, and"
-        " the band in (a) is its 95% interval.",
+        " channel in a shortcut, where others of the same arm have none. Lines are geometric means"
+        " over the starts that have every epsilon, thin lines the two where there are two.",
+        "Trained: after the epochs of (a), in which epsilon was 1e-5."
+        if (frame["epoch"][frame["what"] == "largest"] > 0).any()
+        else "",
+        "(c) How the squared length of the right singular vector of J, to which lambda_max belongs,"
+        " is shared out at the published epsilon; in the bar: the tensor that has most of it. Means"
+        " over the starts, whose number is in brackets. With kernels alone pruned a channel is idle"
+        " if its filter is wholly pruned.",
+        _certainty(frame),
+        _missing(frame, provenance),
         captions.data(frame, provenance),
     )
+
+
+def _of_losses(frame: DataFrame) -> Iterator[str]:
+    """What panel (a) shows and of how many starts, if a network of the table is trained."""
+    trained = ended(frame)
+    if trained.empty:
+        return
+    epochs = captions.listed(distinct(trained, "epoch"))
+    starts = distinct(trained, "seed")
+    yield (
+        f"(a) The loss after {epochs} epochs over the number of weights that can change an output:"
+        " unpruned networks of fewer filters, and pruned ones, each start a marker, trained without"
+        " the channels that cannot act. On the curve a pruned network is as slow as one of its"
+        " size; above it, slower, below it, faster."
+    )
+    yield (
+        f"One start ({starts[0]})."
+        if len(starts) == 1
+        else f"Starts: {captions.listed(starts)}; the band is the curve's 95% interval."
+    )
+
+
+def _certainty(frame: DataFrame) -> str:
+    """How far from an eigenpair the largest Ritz values are."""
+    rows = frame[(frame["what"] == "largest") & (frame["tensor"] == "all")]
+    if rows.empty:
+        return ""
+    worst = (rows["residual"] / rows["lambda_max"]).max()
+    return (
+        "lambda_max is the largest Ritz value of a few steps of Lanczos in single precision, with a"
+        f" residual of at most {captions.rounded_up(worst)} of it."
+    )
+
+
+def _missing(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
+    """What of the config is not computed yet, as a training takes minutes."""
+    if not provenance.get("missing"):
+        return ""
+    config = provenance["config"]
+    planned, there = _planned(config), _there(frame)
+    clauses = []
+    for group, cells in planned.items():
+        found = len(there.get(group, set()) & cells)
+        if found < len(cells):
+            clauses.append(f"{found} of {len(cells)} {group}")
+    return f"Not all is computed yet: {', '.join(clauses)} are here." if clauses else ""
+
+
+def _group(what: str, *, shrunk: bool, epoch: int) -> str:
+    """The kind of a cell, as it stands in a caption."""
+    if what == "losses":
+        return "losses of pruned networks" if shrunk else "losses of dense networks"
+    return "lambda_max after training" if epoch else "lambda_max before training"
+
+
+def _planned(config: Mapping[str, Any]) -> dict[str, set[tuple[Any, ...]]]:
+    """The cells of a config by their kind."""
+    cells: dict[str, set[tuple[Any, ...]]] = {}
+    for arm in config["arms"].values():
+        group = _group(arm["what"], shrunk=arm["shrunk"], epoch=arm["epoch"])
+        seeds = range(config["first_seed"], config["first_seed"] + arm["seeds"])
+        of_arm = product(arm["widths"], [arm["tensors"]], arm["rates"], arm["epsilons"], seeds)
+        cells.setdefault(group, set()).update(of_arm)
+    return cells
+
+
+def _there(frame: DataFrame) -> dict[str, set[tuple[Any, ...]]]:
+    """The cells of a table by their kind."""
+    cells: dict[str, set[tuple[Any, ...]]] = {}
+    named = ("what", "shrunk", "epoch", "width", "tensors", "pruned", "epsilon", "seed")
+    for what, shrunk, epoch, *cell in frame[list(named)].drop_duplicates().itertuples(index=False):
+        group = _group(what, shrunk=bool(shrunk), epoch=int(epoch))
+        cells.setdefault(group, set()).add(tuple(cell))
+    return cells

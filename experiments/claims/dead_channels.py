@@ -169,9 +169,10 @@ def _log_loss(rows: DataFrame, live: float) -> float:
 
 
 _CUT = (
-    "in one start with ties at random the idle channel has no shift left, and the other branch of"
-    " its sum no scale: the sum is 0 for every image, and so is ReLU's derivative there, and its"
-    " columns. With ties in order scale, shift and both branches are left in the same channels"
+    "of the starts with ties at random one was looked into, at the paper's sizes: its idle channel"
+    " has no shift left, and the other branch of its sum no scale, so that the sum is 0 for every"
+    " image, and with it ReLU's derivative and the columns. With ties in order scale, shift and"
+    " both branches are left in the same channels"
 )
 
 

@@ -1,9 +1,15 @@
 """Figure C6: bars of shares, tensors by name, and losses over the weights that can act."""
 
 import numpy as np
+import pytest
 from pandas import DataFrame, concat
 
+from experiments.claims.dead_channels import dense, ended, largest
 from figures import c6
+from reproduction import texts
+from reproduction.published import GALLERY, table_of
+from sweeps import table
+from sweeps.rows import where
 from tests.drawn import line
 
 SHORTCUT, FIRST = "stage2_block1/shortcut/conv/kernel", "stage1_block1/first/conv/kernel"
@@ -16,6 +22,7 @@ def _cell(tensors, pruned, empty, *shares, seed=0, epsilon=1e-5, epoch=0):
         "epsilon": epsilon, "seed": seed, "epoch": epoch, "columns": "all", "loss": np.nan,
         "parameters": 10, "live": 5, "idle": empty, "empty": empty, "samples": 64, "measured": 64,
         "inputs": 3072, "outputs": 10, "data": "cifar10_part", "batch": 64, "depth": 20,
+        "residual": 0.1,
     }  # fmt: skip
     in_pruned, in_idle, in_shortcut = shares
     rows = (("all", 1.0, in_pruned, in_idle, 2.0 + seed),)
@@ -51,11 +58,11 @@ def test_the_bars_of_c6_are_mean_shares_and_name_the_largest_tensor():
     np.testing.assert_allclose(shares, wanted, atol=1e-12)
     told = [text.get_text() for text in axes.texts]
     assert told[::2] == [
-        "80% every tensor",
-        "unpruned",
-        "80% kernels, idle",
-        "80% kernels, none idle",
-        "80% every tensor, trained",
+        "80% every tensor (2)",
+        "unpruned (1)",
+        "80% kernels, idle (1)",
+        "80% kernels, none idle (1)",
+        "80% every tensor, trained (1)",
     ]
     homes = ("2_block1/shortcut: 60%", "1_block1/first: 70%", "2_block1/shortcut: 90%")
     homes += ("1_block1/first: 80%", "1_block1/first: 90%")
@@ -91,3 +98,53 @@ def test_a_pruned_start_is_a_marker_at_its_live_weights():
 
 def test_an_empty_table_is_drawn():
     c6.draw(FRAME[:0])
+
+
+def test_a_line_over_epsilon_follows_the_same_starts():
+    """Class: a mean that falls because another start stands at its end."""
+    more = DataFrame(_cell(c6.EVERY, 0.8, 0, 0.7, 0.4, 0.1, seed=3))
+    (_, over_epsilon, _) = c6.draw(concat([FRAME, more], ignore_index=True)).axes
+    curve = line(over_epsilon, "80% every tensor")
+    assert curve.get_xdata().tolist() == [1e-5, 0.1]
+    np.testing.assert_allclose(curve.get_ydata(), [3.0, 3.0])  # start 1, which has both
+
+
+def test_the_caption_of_c6_counts_what_is_not_computed_and_how_many_starts_there_are():
+    arm = {"what": "largest", "widths": [16], "tensors": c6.EVERY, "epsilons": [1e-5, 0.1]}
+    arm |= {"rates": [0.8], "shrunk": False, "epoch": 0, "seeds": 2}
+    losses = arm | {"what": "losses", "epsilons": [1e-5], "epoch": 100}
+    config = {"first_seed": 0, "arms": {"every": arm, "again": arm, "live": losses}}
+    told = {"precision": "float64", "missing": 3, "config": config}
+    trained = FRAME.iloc[:1].assign(what="losses", epoch=100, loss=1.0, tensor=None)
+    caption = c6.caption(concat([FRAME, trained], ignore_index=True), told)
+    counts = "3 of 4 lambda_max before training, 1 of 2 losses of dense networks are here."
+    assert f"Not all is computed yet: {counts}" in caption
+    assert "One start (0)." in caption
+    assert "a residual of at most 0.05 of it" in caption
+    assert "computed yet" not in c6.caption(FRAME, {"precision": "float64"})
+
+
+def test_the_numbers_of_c6_that_findings_quote():
+    """Losses and lambda_max of start 0 in the paper's sizes, and the sentences they stand in."""
+    (row,) = (row for row in texts.explained() if "Figure 1" in row.title)
+    told = " ".join(row.found)
+    frame = where(table.read(table_of("c6", GALLERY / "paper")), seed=0)
+    losses = {int(one["live"]): one["loss"] for _, one in ended(frame).iterrows()}
+    for live, loss in ((68786, "0.205"), (17534, "0.549"), (4556, "1.22"), (1229, "1.61")):
+        assert f"{losses[live]:.3g}" == loss
+        assert f"{live:,}" in told
+        assert loss in told
+    (alone,) = where(ended(frame), shrunk=True, pruned=0.8)["loss"]
+    assert f"{alone:.3g}" == "1.18"
+    larger = dense(frame)[dense(frame)["live"] > 2662]
+    assert alone < larger["loss"].max()  # no slower than a dense network of more weights
+    ends = largest(frame, epoch=100).set_index("epsilon")
+    (left,) = where(largest(frame, "left", epoch=100), epsilon=1e-5)["lambda_max"]
+    values = ends["lambda_max"]
+    assert f"{values[1e-5]:.3g}" == "1.28e+08"
+    assert values[1e-5] / left == pytest.approx(26_000, rel=0.02)
+    assert ends["share_idle"][1e-5] == pytest.approx(0.999, abs=5e-4)
+    assert values[1e-5] / values[1e-3] == pytest.approx(67, abs=0.5)
+    assert values[1e-5] / values[0.1] == pytest.approx(121, abs=0.5)
+    for number in ("1.28e8", "26,000 times", "99.9%", "67 times", "121 times"):
+        assert number in told

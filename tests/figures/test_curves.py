@@ -274,8 +274,11 @@ def _c6(frame: DataFrame) -> Curves:
     yield Curve(1, "unpruned", where(largest, pruned=0.0), "epsilon", "lambda_max")
     for tensors, name in (("kernels", "kernels"), (c6.SCATTERED, "ties at random")):
         rows = where(largest, tensors=tensors, pruned=0.8)
-        for told, idle in ((", idle", True), (", none idle", False)):
-            own = rows[(rows["idle"] > 0) == idle]
+        complete = set.intersection(*(set(of["seed"]) for _, of in rows.groupby("epsilon")))
+        groups = {idle: of for idle, of in rows.groupby(rows["idle"] > 0)}
+        for idle, of in groups.items():
+            told = (", idle" if idle else ", none idle") if len(groups) == 2 else ""
+            own = of[of["seed"].isin(complete)]
             yield Curve(1, f"80% {name}{told}", own, "epsilon", "lambda_max")
 
 
