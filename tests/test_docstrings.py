@@ -56,7 +56,7 @@ def test_there_are_many_public_names():
 def test_the_example_runs(name):
     text = inspect.getdoc(_NAMES[name]) or ""
     assert text, f"{name} has no docstring"
-    assert ">>> " in text, f"the docstring of {name} has no example"
+    assert ">>> " in text, f"{name} is public and has no example in its docstring"
     if ">>> import torch" in text:
         pytest.importorskip("torch", reason="torch comes with gnjax[torch]")
     known = {"gnjax": gnjax, "jax": jax, "np": np}

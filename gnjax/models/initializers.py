@@ -184,7 +184,14 @@ def names() -> tuple[str, ...]:
 
 
 def check_options(model: Any, initializer: str, options: Mapping[str, object]) -> None:
-    """Refuse ``options`` that neither a model nor its initialiser takes, with the nearest name."""
+    """Refuse ``options`` that neither a model nor its initialiser takes, with the nearest name.
+
+    >>> mlp = gnjax.models.MLP
+    >>> gnjax.initializers.check_options(mlp, "orthogonal", {"biass": True})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    TypeError: MLP has no argument biass=; did you mean bias=? it takes ...
+    """
     of_model = list(inspect.signature(model.__init__).parameters)[1:-1]  # no self, no options
     taken = inspect.signature(_LAYERS.get(initializer, balanced)).parameters
     of_initializer = [name for name in taken if name not in ("key", "shape", "widths")]
