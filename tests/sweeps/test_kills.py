@@ -1,4 +1,4 @@
-"""Two runs of one experiment on one folder, killed with SIGKILL at twenty random moments."""
+"""Two runs of one experiment on one folder, killed with SIGKILL at ten random moments."""
 
 import random
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-KILLS, SEEDS = 20, 60  # kills, and the seeds of each of the three counts of samples
+KILLS, SEEDS = 10, 60  # kills, and the seeds of each of the three counts of samples
 LONGEST = 0.15  # seconds from a cell that was stored to a kill: as long as a few cells take
 
 
@@ -42,7 +42,7 @@ def _wait(folder: Path, cells: int, chance: random.Random) -> int:
 
 
 @pytest.mark.slow
-def test_two_runs_that_are_killed_twenty_times_leave_the_table_of_an_undisturbed_one(tmp_path):
+def test_two_runs_that_are_killed_ten_times_leave_the_table_of_an_undisturbed_one(tmp_path):
     """Class: a cell that is lost, or that two runs write at once."""
     whole, shared = tmp_path / "whole", tmp_path / "shared"
     _ended(_begun(whole))
