@@ -39,7 +39,7 @@ class _Seen:
 _seen: OrderedDict[Hashable, _Seen] = OrderedDict()
 
 
-def found_for_alike(name: str, net: Network, look: Callable[[], Any]) -> Any:
+def found_for_alike(name: Hashable, net: Network, look: Callable[[], Any]) -> Any:
     """What ``look()`` returns for this network, or returned for one like it.
 
     Alike are networks of the same functions and shapes whose parameters differ by at most 5% of

@@ -34,7 +34,7 @@ from gnjax.networks.alike import found_for_alike
 from gnjax.networks.equations.apart import arguments_of, keeps_apart
 from gnjax.networks.equations.forward_mode import pushforward
 from gnjax.networks.forms.refusals import RAISED
-from gnjax.networks.forms.samples import sample_count, take, windows
+from gnjax.networks.forms.samples import digest, sample_count, take, windows
 from gnjax.networks.rounding.numpy_operations import values_by_numpy
 from gnjax.numerics.bounded_jit import bounded_jit, by_shapes
 from gnjax.numerics.host import all_finite, on_cpu, on_device, on_host
@@ -122,7 +122,9 @@ def evaluated_apart(
     if not (net.forward == "own" and fine and on_cpus):
         return 0
     few = int(np.clip(_EVALUATED / net.written, _FEWEST, together))
-    outputs = found_for_alike("apart", net, lambda: _outputs_apart(net, few, coarsest))
+    # At other samples the outputs are others: a token beyond the vocabulary makes them NaN.
+    name = "apart", digest(net.x, 0, few)
+    outputs = found_for_alike(name, net, lambda: _outputs_apart(net, few, coarsest))
     if outputs is None:
         return 0
     check(on_device(outputs), slice(0, few))

@@ -198,3 +198,13 @@ def test_a_network_that_is_nearly_the_same_is_not_evaluated_again(monkeypatch):
     with pytest.raises(ValueError, match="logits"):  # what was found is checked for every loss
         gnjax.gauss_newton((model, 1.2 * w), x, [0, 1, 0, 1, 1], loss="cross_entropy")
     assert evaluated == [5, 1, 5, 1]
+
+
+def test_other_samples_of_a_network_are_evaluated():
+    """A token beyond the vocabulary makes outputs NaN, whatever they were at other tokens."""
+    table = np.random.default_rng(0).standard_normal((4, 3))
+    model = lambda p, x: jnp.take(p, x, axis=0, mode="fill")  # noqa: E731
+    gnjax.ntk((model, table), np.array([0, 1, 3]))
+    with pytest.raises(ValueError, match="past the vocabulary"):
+        gnjax.ntk((model, table), np.array([0, 1, 4]))
+    gnjax.ntk((model, table), np.array([0, 1, 3]))

@@ -414,11 +414,11 @@ def test_extras_beside_the_outputs_are_left_out():
         ([[1, 2, -1], [0, -1, -1]], None, 3 * 4),  # three labels count, k - 1 directions each
         ([[1, 2, 0], [0, 1, 3]], [1.0, 0.0], 3 * 4),  # one sample counts
         ([[1, 2, -1], [0, 1, 3]], [[1.0, 0.0, 1.0], [0.0, 2.0, 0.0]], 2 * 4),
-        ([[1, 2, 0], [0, 1, 3]], None, 6 * 4),
+        ([[1, 2, 0], [0, 1, 3]], None, 5 * 4),  # all count, and one token comes twice
     ],
 )
 def test_terms_that_do_not_count_are_no_rows(labels, weights, rows):
-    """A label of -1 or a weight of zero leaves a zero row in J; the rank is proved without them."""
+    """A label of -1 or a weight of zero leaves a zero row in J; the rank is known without them."""
     rng = np.random.default_rng(0)
     params = {"e": rng.standard_normal((5, 6)), "o": rng.standard_normal((6, 5))}
     tokens = np.array([[0, 1, 2], [3, 4, 0]])
@@ -431,9 +431,8 @@ def test_terms_that_do_not_count_are_no_rows(labels, weights, rows):
     )
     assert rank_of(op).value == rows
     found = gnjax.condition_number(op)
-    assert found.resolved == (rows < 24)
-    if rows < 24:
-        assert found.rank == rows == np.linalg.matrix_rank(np.asarray(op.as_matrix()))
+    assert found.resolved
+    assert found.rank == rows == np.linalg.matrix_rank(np.asarray(op.as_matrix()))
 
 
 def test_each_term_of_a_callers_loss_may_use_all_outputs():

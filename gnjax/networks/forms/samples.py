@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -56,6 +57,12 @@ def rearranged(array: Any, change: Callable[[Any], Any]) -> Any:
         result = change(np.asarray(array))
         return jax.device_put(result, *array.devices()) if array.committed else on_device(result)
     return change(array)
+
+
+def digest(x: Any, start: int, stop: int) -> bytes:
+    """A hash of the samples from ``start`` to ``stop`` of arrays in host memory."""
+    parts = [np.asarray(array[start:stop]).tobytes() for array in jax.tree.leaves(x)]
+    return hashlib.blake2b(b"".join(parts)).digest()
 
 
 def even_size(n: int, most: int) -> int:

@@ -7,7 +7,6 @@ ReLU, say) goes the wrong way by rounding; so the evidence is "measured".
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ import jax
 import numpy as np
 
 from gnjax.networks.equations.forward_mode import pushforward
-from gnjax.networks.forms.samples import windows
+from gnjax.networks.forms.samples import digest, windows
 from gnjax.networks.network import (
     Network,
     backward_parts,
@@ -83,12 +82,8 @@ def _different_samples(net: Network) -> int:
     """How many samples differ; coupled ones count as different, as their place may matter."""
     if net.coupled or not _in_one_process(net):
         return net.samples
-    arrays = [np.asarray(array) for array in jax.tree.leaves(net.x)]
-    hashes = {  # equal for equal samples
-        hashlib.blake2b(b"".join(array[i].tobytes() for array in arrays)).digest()
-        for i in range(net.samples)
-    }
-    return len(hashes)
+    x = jax.tree.map(np.asarray, net.x)
+    return len({digest(x, i, i + 1) for i in range(net.samples)})  # equal for equal samples
 
 
 def rank_bound_of_batches(first: Network, batches: _Batches, rows: int) -> RankBound:
