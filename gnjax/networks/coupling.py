@@ -114,8 +114,8 @@ def evaluated_apart(
     rules of their own for derivatives are seen as well. Some samples are evaluated with NumPy, for
     ``check`` as in :func:`coupling_of`, and the first one alone, too, which shows a model that
     reads how many samples there are. No more than ``together`` go at once. Nothing is compiled. It
-    is 0 where that is not possible. What was found for a network that is nearly this one serves
-    here as well.
+    is 0 where that is not possible. What was found at the same samples serves again while the
+    parameters have moved little.
     """
     fine = coarsest <= float(jnp.finfo(jnp.float32).eps)
     on_cpus = all(map(on_cpu, (*net.leaves, *jax.tree.leaves(net.x))))

@@ -95,10 +95,7 @@ def factors(
 ) -> list[Row]:
     """``count`` operators J J^T from a stored factor."""
     rows: list[Row] = []
-    for index in range(count):
-        rng = np.random.default_rng([seed, index])
-        name = list(drawn.FACTORS)[index % len(drawn.FACTORS)]
-        factor = drawn.FACTORS[name](rng, *shapes[rng.integers(len(shapes))])
+    for index, name, factor, rng in drawn.factors_in_turn(seed, count, shapes):
         truth = many_digits.of_stored_factor(factor)
         row = Row("matrices", name, f"{seed}:{index}", "", "")
         op = gnjax.factored(factor)

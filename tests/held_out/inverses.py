@@ -117,10 +117,7 @@ def of_factors(
 ) -> list[Row]:
     """``count`` operators F F^T from a stored factor F."""
     rows: list[Row] = []
-    for index in range(count):
-        rng = np.random.default_rng([seed, index])
-        name = list(drawn.FACTORS)[index % len(drawn.FACTORS)]
-        factor = drawn.FACTORS[name](rng, *shapes[rng.integers(len(shapes))])
+    for index, name, factor, rng in drawn.factors_in_turn(seed, count, shapes):
         values = many_digits.of_stored_factor(factor).padded(len(factor))
         with flint.ctx.workdps(_DIGITS):
             balls = many_digits.exact(factor)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -233,3 +233,13 @@ HARD: dict[str, Callable[[Rng, int, float], np.ndarray]] = {
     "narrow bulk": _narrow,
     "geometric": _decay,
 }
+
+
+def factors_in_turn(
+    seed: int, count: int, shapes: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, str, np.ndarray, Rng]]:
+    """Yield the index, the class, a factor, and its stream for ``count`` factors of all classes."""
+    for index in range(count):
+        rng = np.random.default_rng([seed, index])
+        name = list(FACTORS)[index % len(FACTORS)]
+        yield index, name, FACTORS[name](rng, *shapes[rng.integers(len(shapes))]), rng

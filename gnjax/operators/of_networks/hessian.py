@@ -199,7 +199,8 @@ class NetworkHessian(Algebra, ParameterTrees):
         """v -> H v for many products.
 
         Through convolutions the gradient is linearised once, where that fits: their products then
-        take two thirds of the time. Elsewhere that gains nothing, and costs a second program.
+        take two thirds of the time. Elsewhere a second program costs a first answer more than it
+        gains; later answers about the same operator would gain from it in a dense network.
         """
         linearised_op = linearised.linearised(self) if self.net.convolves else self
         return multiplied(self) if linearised_op is self else self.prepared_by(linearised_op)
