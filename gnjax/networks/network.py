@@ -32,6 +32,8 @@ from gnjax.numerics.rounding import added, with_lost
 Answer = TypeVar("Answer")
 GRAM, HESSIAN = 2, 3  # a product writes as much as so many evaluations
 
+_BRIEF = 32  # equations of a model whose programs compile in a moment: eight dense layers
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Network:
     coarsest: float = field(default=0.0, metadata={"static": True})  # eps of formats inside
     written: float = field(default=1.0, metadata={"static": True})  # numbers written for a sample
     layered: tuple[int, ...] = field(default=(), metadata={"static": True})  # leaves in layers
+    brief: bool = field(default=False, metadata={"static": True})  # its programs compile at once
 
     def once(self, name: str, compute: Callable[[], Answer]) -> Answer:
         """What ``compute()`` returns, which is called once for this network and each name.
@@ -117,6 +120,7 @@ def stated_by(jaxpr: Any, samples: int = 1) -> dict[str, Any]:
     return {
         "written": max(_written(jaxpr) / samples, 1.0),
         "convolves": any(eqn.primitive.name == "conv_general_dilated" for eqn in jaxpr.eqns),
+        "brief": sum(1 for _ in jaxprs.equations(jaxpr)) <= _BRIEF,
         "forward": "transposed" if jaxprs.has_custom_vjp(jaxpr) else "own",
         "narrowest": jaxprs.narrowest(jaxpr),
         "coarsest": jaxprs.coarsest_eps(jaxpr),

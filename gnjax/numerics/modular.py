@@ -14,7 +14,6 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 
 PRIME = 2147483579
 """q, the largest prime below 2^31 for which (q - 1) / 2 is a prime as well.
@@ -163,6 +162,8 @@ def ranks(matrices: np.ndarray) -> np.ndarray:
     What is zero in all of them splits them into blocks, as those of the tokens of a sample, whose
     ranks are added.
     """
+    from scipy.sparse.csgraph import connected_components  # imported when first used
+
     count, labels = connected_components((matrices != 0).any(axis=0))
     total = np.zeros(len(matrices), int)
     for label in range(count):

@@ -111,6 +111,27 @@ def test_what_does_not_fit_is_left_as_it_is():
     assert linearised(op, limits=gnjax.Limits(linearisation_bytes=100.0)) is op
 
 
+@pytest.mark.parametrize(("depth", "linearises"), [(2, True), (24, False)])
+def test_the_gradient_of_a_network_of_few_equations_is_linearised_for_many_products(
+    depth, linearises
+):
+    rng = np.random.default_rng(0)
+    params = [jax.device_put(rng.standard_normal((4, 4))) for _ in range(depth)]
+
+    def model(params, x):
+        for matrix in params:
+            x = jnp.tanh(x @ matrix)
+        return x
+
+    x = jax.device_put(rng.standard_normal((6, 4)))
+    op = gnjax.hessian((model, params), x, x, loss="mse")
+    product = op.facts().product()
+    v = jax.device_put(rng.standard_normal(op.shape[0]))
+    kept = jax.make_jaxpr(op._multiplied)(v)
+    np.testing.assert_allclose(product(v), op.mv(v), rtol=0, atol=1e-10)
+    assert ("tanh" not in str(kept)) == linearises
+
+
 def test_other_operators_are_left_as_they_are():
     op = gnjax.dense(np.eye(3))
     assert linearised(op) is op

@@ -198,11 +198,12 @@ class NetworkHessian(Algebra, ParameterTrees):
     def _multiplied(self) -> Product:
         """v -> H v for many products.
 
-        Through convolutions the gradient is linearised once, where that fits: their products then
-        take two thirds of the time. Elsewhere a second program costs a first answer more than it
-        gains; later answers about the same operator would gain from it in a dense network.
+        Through convolutions, and for a network of few equations, the gradient is linearised once,
+        where that fits: products then take two thirds of the time. Elsewhere compiling one more
+        program costs a first answer more than it gains.
         """
-        linearised_op = linearised.linearised(self) if self.net.convolves else self
+        pays = self.net.convolves or self.net.brief
+        linearised_op = linearised.linearised(self) if pays else self
         return multiplied(self) if linearised_op is self else self.prepared_by(linearised_op)
 
     @cached_property
