@@ -49,7 +49,7 @@ nitpick_ignore_regex = [(r"py:.*", r"(?!gnjax\b).*")]
 nitpick_ignore = [  # of annotations, classes that are no public names
     ("py:class", f"gnjax.{name}")
     for name in (
-        "networks.forms.batches.Batches",
+        "networks.arguments.batches.Batches",
         "numerics.rank_bound.RankBound",
         "networks.network.Network",
         "papers.training.minibatch.Module",

@@ -141,7 +141,7 @@ def kappas(op: NetworkGram, y: Any, path: Path, momentum: float, seed: int) -> l
             op, y, state, path.rate, min(path.dampings), momentum, stop, -1.0, metric="Adam"
         )
         here = metric_steps.at(op, state.w)
-        memory = metric_steps.seen(op, y, state, momentum)
+        memory = metric_steps.next_memory(op, y, state, momentum)
         for name in METRICS:
             for damping in _dampings(name, path.dampings if stop == 0 else (path.damping,)):
                 kappa = gnjax.condition_number(in_metric(here, memory, name, damping), seed=seed)

@@ -122,7 +122,9 @@ def test_what_is_only_multiplied_is_multiplied_before_its_rounding_is_measured(
 ) -> None:
     """The norm, too, comes from a product."""
     op = replace(large_network, side=side)
-    monkeypatch.setattr(module, "measured", lambda net: pytest.fail("it was measured first"))
+    monkeypatch.setattr(
+        module, "measure_jacobian", lambda net: pytest.fail("it was measured first")
+    )
     exponent = facts_of(op).magnitude()
     np.testing.assert_allclose(2.0**exponent, np.linalg.norm(op @ _unit(op.shape[0])), rtol=0.51)
 

@@ -286,7 +286,7 @@ def _steps(
 
 
 @jax.jit
-def seen(op: NetworkGram, y: jax.Array, state: State, momentum: Any) -> Memory:
+def next_memory(op: NetworkGram, y: jax.Array, state: State, momentum: Any) -> Memory:
     """The memory of the next step, which has the gradient at the present parameters as well."""
     gradient = jax.grad(partial(mean_loss, op, y))(state.w)
     return remembered(op, state.memory, gradient, momentum)

@@ -15,7 +15,7 @@ from flax import nnx
 
 from gnjax.cli.factories import MistakeError
 from gnjax.data.archives import MALFORMED
-from gnjax.networks.forms.frameworks import is_torch
+from gnjax.networks.arguments.frameworks import is_torch
 from gnjax.networks.model import functional
 from gnjax.networks.parameters import paths
 from gnjax.networks.torch_modules.from_torch import from_torch

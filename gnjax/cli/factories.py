@@ -17,7 +17,7 @@ import flax.linen
 
 from gnjax import data
 from gnjax.data.datasets import unknown_name
-from gnjax.networks.forms.frameworks import is_equinox_state, is_haiku, is_torch
+from gnjax.networks.arguments.frameworks import is_equinox_state, is_haiku, is_torch
 from gnjax.networks.model import is_model, is_module, output_count
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from gnjax.cli.terminal import Terminal, column, exit_status
 from gnjax.data.datasets import describe, origin_of_part
 from gnjax.diagnosis.diagnose import SECONDS, diagnose
 from gnjax.diagnosis.picture import check_format
-from gnjax.networks.losses import LOSSES
+from gnjax.networks.losses.sample_losses import LOSSES
 from gnjax.numerics import precision
 from gnjax.numerics.extras import MissingExtraError, optional
 from gnjax.pictures.plot import plot

@@ -23,8 +23,8 @@ from gnjax.cli.row_file import Rows
 from gnjax.diagnosis.monitor import Monitor
 from gnjax.diagnosis.monitor_row import MonitorRow
 from gnjax.diagnosis.picture import check_format
-from gnjax.networks.forms.frameworks import is_torch
-from gnjax.networks.losses import LOSSES
+from gnjax.networks.arguments.frameworks import is_torch
+from gnjax.networks.losses.sample_losses import LOSSES
 from gnjax.networks.torch_modules.from_torch import from_torch
 from gnjax.numerics import precision
 from gnjax.pictures.plot import plot

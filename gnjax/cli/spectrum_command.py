@@ -17,7 +17,7 @@ from gnjax.cli.factories import (
 )
 from gnjax.conditioning.condition_number import condition_number
 from gnjax.diagnosis.picture import check_format
-from gnjax.networks.losses import LOSSES
+from gnjax.networks.losses.sample_losses import LOSSES
 from gnjax.numerics import precision
 from gnjax.numerics.answers.result import Result
 from gnjax.operators.curvature import gauss_newton, hessian, ntk

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from gnjax.conditioning.answer import ASSUMED, is_assumed, short
 from gnjax.conditioning.condition_number import ConditionNumber, condition_of_spectrum
-from gnjax.networks.forms.frameworks import InputTree, Model, PyTree
+from gnjax.networks.arguments.frameworks import InputTree, Model, PyTree
 from gnjax.networks.model import is_model
 from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.parameters import Groups, grouped, natural_order

@@ -37,9 +37,9 @@ from gnjax.diagnosis.remedies.suggestion import HELPS, Baseline, LeftOut, ModelO
 from gnjax.diagnosis.remedies.tried import Tried, remedies_of, suggestions
 from gnjax.diagnosis.report import IN_FLOAT64, OF_HESSIAN, report
 from gnjax.diagnosis.subset import part_of_samples
-from gnjax.networks.forms.batches import is_batches
-from gnjax.networks.forms.frameworks import InputTree, Model, PyTree
-from gnjax.networks.losses import UNNAMED, Loss
+from gnjax.networks.arguments.batches import is_batches
+from gnjax.networks.arguments.frameworks import InputTree, Model, PyTree
+from gnjax.networks.losses.sample_losses import UNNAMED, Loss
 from gnjax.networks.model import check_order, functional
 from gnjax.networks.network import differentiated
 from gnjax.networks.parameters import Only

@@ -25,10 +25,10 @@ from gnjax.diagnosis.monitor_products import (
     scaled_product,
 )
 from gnjax.diagnosis.monitor_row import NO_STATE, NO_STEP, MonitorRow
+from gnjax.networks.arguments.batches import is_batches
+from gnjax.networks.arguments.frameworks import InputTree, Model, PyTree
 from gnjax.networks.construct import at_parameters_of
-from gnjax.networks.forms.batches import is_batches
-from gnjax.networks.forms.frameworks import InputTree, Model, PyTree
-from gnjax.networks.losses import UNNAMED, Loss, loss_in_words
+from gnjax.networks.losses.sample_losses import UNNAMED, Loss, loss_in_words
 from gnjax.networks.model import is_model
 from gnjax.networks.network import HESSIAN
 from gnjax.networks.parameters import Only

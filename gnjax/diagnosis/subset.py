@@ -11,7 +11,7 @@ import numpy as np
 from jax.tree_util import Partial
 
 from gnjax.diagnosis.remedies.suggestion import ModelOnData, count_of
-from gnjax.networks.forms.samples import take
+from gnjax.networks.arguments.samples import take
 from gnjax.operators.of_networks.network_gram import NetworkGram
 
 

@@ -28,7 +28,7 @@ _REMEMBERED = 32  # answers
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _EarlierAnswer:
     """What a look found, and entries of the parameters and sizes of the inputs there."""
 
     answer: Any
@@ -36,7 +36,7 @@ class _Seen:
     input_sizes: tuple[float, ...]
 
 
-_seen: OrderedDict[Hashable, _Seen] = OrderedDict()
+_earlier_answers: OrderedDict[Hashable, _EarlierAnswer] = OrderedDict()
 
 
 def found_for_alike(name: Hashable, net: Network, look: Callable[[], Any]) -> Any:
@@ -49,14 +49,14 @@ def found_for_alike(name: Hashable, net: Network, look: Callable[[], Any]) -> An
     key = name, structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves if _is_array(leaf))
     parameters = tuple(_some_entries(leaf) for leaf in net.leaves)
     sizes = tuple(_size(leaf) for leaf in jax.tree.leaves(net.x))
-    before = _seen.get(key)
+    before = _earlier_answers.get(key)
     if before is not None and _alike(before, parameters, sizes):
-        _seen.move_to_end(key)
+        _earlier_answers.move_to_end(key)
         return before.answer
     answer = look()
-    _seen[key] = _Seen(answer, parameters, sizes)
-    if len(_seen) > _REMEMBERED:
-        _seen.popitem(last=False)
+    _earlier_answers[key] = _EarlierAnswer(answer, parameters, sizes)
+    if len(_earlier_answers) > _REMEMBERED:
+        _earlier_answers.popitem(last=False)
     return answer
 
 
@@ -78,7 +78,9 @@ def _size(leaf: Any) -> float:
     return float(np.sqrt(np.mean(entries**2)))
 
 
-def _alike(before: _Seen, parameters: Sequence[np.ndarray], sizes: Sequence[float]) -> bool:
+def _alike(
+    before: _EarlierAnswer, parameters: Sequence[np.ndarray], sizes: Sequence[float]
+) -> bool:
     """Whether parameters and inputs are near those that were looked at."""
     old, new = np.concatenate(before.parameters), np.concatenate(parameters)
     if not float(np.linalg.norm(new - old)) <= _MOVED * float(np.linalg.norm(old)):

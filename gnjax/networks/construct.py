@@ -13,14 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import jaxprs, layers
+from gnjax.networks.arguments.derivatives import checked_mode
+from gnjax.networks.arguments.refusals import RAISED
+from gnjax.networks.arguments.same_function import is_current
+from gnjax.networks.arguments.samples import check_samples, same_size, sample_count, take, windows
 from gnjax.networks.coupling import coupling_of, evaluated_apart
 from gnjax.networks.equations.beside import compare_maxima
 from gnjax.networks.equations.rewritten import rewritten_alike
-from gnjax.networks.forms.derivatives import checked_mode
-from gnjax.networks.forms.refusals import RAISED
-from gnjax.networks.forms.same_function import is_current
-from gnjax.networks.forms.samples import check_samples, same_size, sample_count, take, windows
-from gnjax.networks.losses import UNNAMED, Loss, check_loss
+from gnjax.networks.losses.output_checks import check_values
+from gnjax.networks.losses.sample_losses import UNNAMED, Loss, check_loss
+from gnjax.networks.losses.targets import make_target
 from gnjax.networks.model import (
     Apply,
     apply_and_outputs,
@@ -28,9 +30,7 @@ from gnjax.networks.model import (
     check_order,
 )
 from gnjax.networks.network import Network, compare_rules, stated_by
-from gnjax.networks.outputs.shapes import Outputs, described_outputs
-from gnjax.networks.outputs.targets import make_target
-from gnjax.networks.outputs.values import check_values
+from gnjax.networks.output_shapes import Outputs, described_outputs
 from gnjax.networks.parameters import Only, choose
 from gnjax.numerics.bounded_jit import bounded_jit, by_shapes
 from gnjax.numerics.memory.device import device

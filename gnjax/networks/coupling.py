@@ -31,10 +31,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks.alike import found_for_alike
+from gnjax.networks.arguments.refusals import RAISED
+from gnjax.networks.arguments.samples import digest, sample_count, take, windows
 from gnjax.networks.equations.apart import arguments_of, keeps_apart
 from gnjax.networks.equations.forward_mode import pushforward
-from gnjax.networks.forms.refusals import RAISED
-from gnjax.networks.forms.samples import digest, sample_count, take, windows
 from gnjax.networks.rounding.numpy_operations import values_by_numpy
 from gnjax.numerics.bounded_jit import bounded_jit, by_shapes
 from gnjax.numerics.host import all_finite, on_cpu, on_device, on_host

@@ -13,18 +13,18 @@ import numpy as np
 from flax import nnx
 from jax.tree_util import Partial
 
-from gnjax.networks.equations.rewritten import rewritten, rewritten_alike
-from gnjax.networks.forms import frameworks
-from gnjax.networks.forms.frameworks import Apply, Model, Params
-from gnjax.networks.forms.real_form import of_real_parameters
-from gnjax.networks.forms.refusals import RAISED, Refused, refusal
-from gnjax.networks.forms.same_function import known
-from gnjax.networks.forms.samples import (
+from gnjax.networks.arguments import frameworks
+from gnjax.networks.arguments.frameworks import Apply, Model, Params
+from gnjax.networks.arguments.real_form import of_real_parameters
+from gnjax.networks.arguments.refusals import RAISED, Refused, refusal
+from gnjax.networks.arguments.same_function import known
+from gnjax.networks.arguments.samples import (
     check_samples,
     converted,
     sample_count,
 )
-from gnjax.networks.outputs.shapes import Outputs, described_outputs
+from gnjax.networks.equations.rewritten import rewritten, rewritten_alike
+from gnjax.networks.output_shapes import Outputs, described_outputs
 from gnjax.networks.parameters import paths
 from gnjax.networks.torch_modules.comparison import Notice, compare_modules, noticing
 from gnjax.numerics.bounded_jit import by_shapes

@@ -17,13 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import jaxprs
+from gnjax.networks.arguments.refusals import Refused
+from gnjax.networks.arguments.samples import rearranged, sample_count, take
 from gnjax.networks.equations.forward_mode import Forward, pushforward
-from gnjax.networks.forms.refusals import Refused
-from gnjax.networks.forms.samples import rearranged, sample_count, take
+from gnjax.networks.losses.output_hessian import OutputHessian, output_hessian
+from gnjax.networks.losses.targets import Target
 from gnjax.networks.model import Apply
-from gnjax.networks.outputs.hessians import OutputHessian, output_hessian
-from gnjax.networks.outputs.shapes import Outputs
-from gnjax.networks.outputs.targets import Target
+from gnjax.networks.output_shapes import Outputs
 from gnjax.networks.parameters import paths
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.memory.device import device

@@ -13,8 +13,8 @@ import numpy as np
 from flax import nnx
 from flax.nnx import filterlib
 
-from gnjax.networks.forms.real_form import for_both_parts
-from gnjax.networks.forms.refusals import RAISED, first_line
+from gnjax.networks.arguments.real_form import for_both_parts
+from gnjax.networks.arguments.refusals import RAISED, first_line
 from gnjax.numerics.host import on_device
 from gnjax.numerics.validation import check_known
 

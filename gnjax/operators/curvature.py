@@ -10,13 +10,13 @@ import numpy as np
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
+from gnjax.networks.arguments.batches import is_batches
+from gnjax.networks.arguments.frameworks import InputTree, Model, PyTree
 from gnjax.networks.construct import network
-from gnjax.networks.forms.batches import is_batches
-from gnjax.networks.forms.frameworks import InputTree, Model, PyTree
-from gnjax.networks.losses import UNNAMED, Loss
+from gnjax.networks.losses.sample_losses import UNNAMED, Loss
+from gnjax.networks.losses.targets import Target, check_has_targets, term_losses
 from gnjax.networks.network import Network
-from gnjax.networks.outputs.shapes import Outputs, flat_outputs
-from gnjax.networks.outputs.targets import Target, check_has_targets, term_losses
+from gnjax.networks.output_shapes import Outputs, flat_outputs
 from gnjax.networks.parameters import Only
 from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.validation import check_known

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.forms.real_form import complex_form, real_form
+from gnjax.networks.arguments.real_form import complex_form, real_form
 from gnjax.networks.network import Network, gather, parameter_names, scatter
 from gnjax.networks.parameters import Groups, grouped, indices_of, paths
 from gnjax.numerics.host import on_device

@@ -5,6 +5,6 @@ Each question is a module that is read from its public function downwards: ``eig
 The modules ``spectrum`` and ``certified_pairs`` are answers that others look into, too. What the
 questions share stands in ``whole`` (all eigenvalues by LAPACK), ``eigenvectors`` (how far they are
 from exact ones) and ``watch`` (progress and Ctrl-C), and in three folders: ``krylov`` (Lanczos
-runs), ``stochastic`` (random vectors) and ``pencil`` (A x = lambda B x). The words of errors and
-certificates are explained in ``docs/reference/evidence.md``.
+runs), ``stochastic`` (random vectors) and ``preconditioned_ends`` (with a preconditioner). The
+words of errors and certificates are explained in ``docs/reference/evidence.md``.
 """

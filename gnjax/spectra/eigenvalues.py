@@ -22,7 +22,7 @@ from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.krylov.few import OuterRitzPairs, outer_ritz_pairs
 from gnjax.spectra.krylov.few_on_device import bytes_on_device, few_on_device, why_unfinished
 from gnjax.spectra.krylov.host_products import beside_xla, host_product
-from gnjax.spectra.pencil.smallest import smallest_of_factor
+from gnjax.spectra.preconditioned_ends.smallest import smallest_of_factor
 from gnjax.spectra.spectrum import (
     Spectrum,
     part_of,

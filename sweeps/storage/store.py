@@ -106,7 +106,7 @@ def key(store: Store, cell: Cell) -> str:
 def load(store: Store, cell: Cell) -> Finished | None:
     """The finished cell, or None where there is none or its file is damaged."""
     try:
-        return _stored(store, cell)
+        return _read(store, cell)
     except DamagedError:
         return None
 
@@ -114,7 +114,7 @@ def load(store: Store, cell: Cell) -> Finished | None:
 def is_damaged(store: Store, cell: Cell) -> bool:
     """Whether the cell has a file that fails its checksum."""
     try:
-        _stored(store, cell)
+        _read(store, cell)
     except DamagedError:
         return True
     return False
@@ -164,7 +164,7 @@ def claim(store: Store, cell: Cell) -> Iterator[Claim]:
             yield Claim(mine=False)
             return
         try:
-            finished = _stored(store, cell)
+            finished = _read(store, cell)
         except DamagedError:
             set_aside(_path(store, cell))  # no other process can have written a good one by now
             finished = None
@@ -187,7 +187,7 @@ def _path(store: Store, cell: Cell) -> Path:
     return store.folder / f"{key(store, cell)}.json"
 
 
-def _stored(store: Store, cell: Cell) -> Finished | None:
+def _read(store: Store, cell: Cell) -> Finished | None:
     text = read_checked(_path(store, cell))
     return None if text is None else _finished(text)
 

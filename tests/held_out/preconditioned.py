@@ -14,9 +14,14 @@ from functools import partial
 import numpy as np
 
 import gnjax
-from gnjax.spectra.pencil import Enclosed, Products, certified
-from gnjax.spectra.pencil.cholesky_ends import Matrix, MatrixEnd, largest_end, smallest_end
-from gnjax.spectra.pencil.triangle import Triangle
+from gnjax.spectra.preconditioned_ends import Enclosed, Products, certified
+from gnjax.spectra.preconditioned_ends.cholesky_ends import (
+    Matrix,
+    MatrixEnd,
+    largest_end,
+    smallest_end,
+)
+from gnjax.spectra.preconditioned_ends.triangle import Triangle
 from tests.held_out import campaigns, many_digits
 from tests.held_out import matrices as drawn
 from tests.held_out.verdicts import Row, asked, kappa_judge, spectrum_judge

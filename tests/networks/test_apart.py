@@ -182,7 +182,7 @@ def test_making_an_operator_compiles_no_network():
 
 
 def test_a_network_that_is_nearly_the_same_is_not_evaluated_again(monkeypatch):
-    alike._seen.clear()
+    alike._earlier_answers.clear()
     evaluated, by_numpy = [], coupling._by_numpy
     monkeypatch.setattr(
         coupling, "_by_numpy", lambda net, x: evaluated.append(len(x)) or by_numpy(net, x)

@@ -8,7 +8,7 @@ from flax import nnx
 
 import gnjax
 from gnjax.networks import coupling
-from gnjax.networks.forms import samples
+from gnjax.networks.arguments import samples
 from tests.networks import CASES
 from tests.references import jacobian
 

@@ -70,7 +70,7 @@ def counted(monkeypatch):
 def _on_all(net, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(few_samples, "_FEWEST", 10**9)
-        return errors.measured(net)
+        return errors.measure_jacobian(net)
 
 
 def _forms(net):
@@ -90,7 +90,7 @@ CASES = [(_cancelling, _inputs), (_cancelling, lambda: _inputs(far=9)), (_with_k
 def test_few_samples_show_the_rounding_of_all(function, inputs, counted, monkeypatch):
     """The samples that lose most digits are measured; a kink that float32 sees is no rounding."""
     net, _ = _net(function, inputs())
-    some = errors.measured(net)
+    some = errors.measure_jacobian(net)
     assert counted == [_MEASURED] * 4
     whole = _on_all(net, monkeypatch)
     assert 1 / 2 < some.whole.value / whole.whole.value < 3
@@ -99,7 +99,7 @@ def test_few_samples_show_the_rounding_of_all(function, inputs, counted, monkeyp
 
 def test_all_samples_that_lose_digits_are_measured(counted, monkeypatch):
     net, _ = _net(_cancelling, _inputs(far=180))
-    some = errors.measured(net).whole.value
+    some = errors.measure_jacobian(net).whole.value
     assert counted == [_MEASURED] * (23 + 2)  # 180 samples, and two batches of others
     assert 1 / 3 < some / _on_all(net, monkeypatch).whole.value < 3
 
@@ -108,7 +108,7 @@ def test_samples_of_a_few_large_batches_are_not_all_measured(counted):
     """Of 397 samples in 4 batches of 100, four batches of 8 are measured."""
     net, _ = _net(_cancelling, _inputs())
     in_four = dataclasses.replace(net, batch=100)
-    found = errors.measured(in_four)
+    found = errors.measure_jacobian(in_four)
     assert counted == [_MEASURED] * 4
     # other programs multiply the same vectors, whatever their batches
     np.testing.assert_allclose(found.forms.values, _forms(in_four), rtol=1e-9)
@@ -116,5 +116,5 @@ def test_samples_of_a_few_large_batches_are_not_all_measured(counted):
 
 def test_every_sample_is_measured_where_there_is_no_float32(counted):
     """A model that converts to float64 itself rounds as before in what is to be float32."""
-    errors.measured(_net(lambda p, x: _cancelling(p, x.astype(np.float64)), _inputs())[0])
+    errors.measure_jacobian(_net(lambda p, x: _cancelling(p, x.astype(np.float64)), _inputs())[0])
     assert sum(counted) == _SAMPLES

@@ -17,7 +17,7 @@ import pytest
 import gnjax
 from gnjax.networks.jacobians import pieces
 from gnjax.networks.layer_types import LAYER_TYPES
-from gnjax.networks.rounding import measured
+from gnjax.networks.rounding import measure_jacobian
 from tests import references
 
 
@@ -169,6 +169,6 @@ def test_the_error_of_a_small_block_is_not_lost_beside_a_large_one():
         near = {"a": params["a"], "b": np.ldexp(params["b"], power)}
         net = gnjax.ntk((model, near), x).net
         parts = np.split(np.arange(net.parameters), [net.counts[0]])
-        return np.ldexp(measured(net, parts).parts[0].value, -power)
+        return np.ldexp(measure_jacobian(net, parts).parts[0].value, -power)
 
     assert error(-500) >= error(0) / 100

@@ -25,7 +25,7 @@ _Y = np.arange(_N) % _K
 def _large_at_any_size(monkeypatch):
     """Every network counts as large, and nothing is remembered from other tests."""
     monkeypatch.setattr(chosen_samples, "_SMALL", 0.0)
-    alike._seen.clear()
+    alike._earlier_answers.clear()
 
 
 def _tanh(p, x):

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.networks.outputs import targets
-from gnjax.networks.outputs.hessians import root_rows
-from gnjax.networks.outputs.shapes import flat_outputs
-from gnjax.networks.outputs.targets import Target
+from gnjax.networks.losses import targets
+from gnjax.networks.losses.output_hessian import root_rows
+from gnjax.networks.losses.targets import Target
+from gnjax.networks.output_shapes import flat_outputs
 
 DIGITS = 60
 EPS = np.finfo(np.float64).eps

@@ -7,7 +7,7 @@ import optax
 import pytest
 
 import gnjax
-from gnjax.networks.outputs import of_optax
+from gnjax.networks.losses import of_optax
 
 RNG = np.random.default_rng(0)
 N, T, K = 5, 2, 3

@@ -8,14 +8,14 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import gnjax
-from gnjax.networks.outputs.hessians import (
+from gnjax.networks.losses.output_hessian import (
     _extreme_eigenvalues,
     check_convex,
     output_hessian,
     root_rows,
 )
-from gnjax.networks.outputs.shapes import Outputs
-from gnjax.networks.outputs.targets import Target
+from gnjax.networks.losses.targets import Target
+from gnjax.networks.output_shapes import Outputs
 from gnjax.operators.facts import rank_of
 from tests.references import jacobian
 

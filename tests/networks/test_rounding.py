@@ -10,8 +10,8 @@ from flax import nnx
 
 import gnjax
 from gnjax.networks import jacobians
+from gnjax.networks.arguments.samples import take
 from gnjax.networks.construct import network
-from gnjax.networks.forms.samples import take
 from gnjax.networks.model import functional
 from gnjax.networks.network import backward_products, forward_products
 from gnjax.networks.rounding import (

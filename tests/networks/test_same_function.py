@@ -14,7 +14,7 @@ import pytest
 from flax import nnx
 
 import gnjax
-from gnjax.networks.forms.same_function import compared
+from gnjax.networks.arguments.same_function import compared
 
 SCALE = 2.0
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnjax.networks.forms.samples import even_size, same_size
+from gnjax.networks.arguments.samples import even_size, same_size
 
 
 @given(n=st.integers(1, 5000), data=st.data())

@@ -121,7 +121,7 @@ def _largest(apply: HostProduct, size: int, rtol: float, seed: int) -> Enclosure
         lanczos.random_rows(size, _BLOCK, seed),
         max_steps=size,
         noise=0.0,
-        enough=nothing_missed,
+        stop_when=nothing_missed,
         check_every=2,
     )
     top = float(np.linalg.eigvalsh(run.projection)[-1])

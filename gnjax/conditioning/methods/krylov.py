@@ -73,7 +73,7 @@ def _ends(problem: Problem) -> Ends | None:
             lanczos.random_rows(size, _BLOCK, problem.seed),
             max_steps=max(2, int(most_vectors // _BLOCK) + 1),
             noise=noise,
-            enough=_nothing_missed(problem, noise),
+            stop_when=_nothing_missed(problem, noise),
             check_every=1,
             seed=problem.seed,
         )

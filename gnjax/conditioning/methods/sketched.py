@@ -1,8 +1,8 @@
 """Both ends by products with A, preconditioned by the Cholesky factor of a matrix near A.
 
 For A = J J^T the matrix is Y Y^T of a random sketch Y = J S, or J J^T in low precision where that
-is cheaper, from one pass over the rows of J (:mod:`gnjax.spectra.pencil`). The caller may pass a
-matrix near A instead, for any operator.
+is cheaper, from one pass over the rows of J (:mod:`gnjax.spectra.preconditioned_ends`). The caller
+may pass a matrix near A instead, for any operator.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ from gnjax.conditioning.methods.method import Method
 from gnjax.numerics.certificate import certificate
 from gnjax.operators.facts import factorisation_of, symmetry_of
 from gnjax.spectra.krylov.missed import chance
-from gnjax.spectra.pencil import Enclosed, End, certified
-from gnjax.spectra.pencil.cholesky_ends import largest_end, smallest_end
-from gnjax.spectra.pencil.plan import Plan, planned
-from gnjax.spectra.pencil.preconditioned_matrix import PreconditionedMatrix, by_factor, by_products
+from gnjax.spectra.preconditioned_ends import Enclosed, End, certified
+from gnjax.spectra.preconditioned_ends.cholesky_ends import largest_end, smallest_end
+from gnjax.spectra.preconditioned_ends.plan import Plan, planned
+from gnjax.spectra.preconditioned_ends.preconditioned_matrix import (
+    PreconditionedMatrix,
+    by_factor,
+    by_products,
+)
 
 _OVERHEAD = 3e10  # the time of small steps, counted in multiplications
 _SLOWER = 2.2  # how much longer its multiplications take than those of a matrix product, measured

@@ -21,7 +21,7 @@ from gnjax.diagnosis.remedies.suggestion import (
     count_of,
 )
 from gnjax.networks import layers
-from gnjax.networks.forms.samples import one_sample
+from gnjax.networks.arguments.samples import one_sample
 from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import natural_order
 from gnjax.numerics.host import on_device

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
+from gnjax.networks.arguments.refusals import Refused
 from gnjax.networks.equations.maxima import ByComparison, differentiates_maxima
-from gnjax.networks.forms.refusals import Refused
 from gnjax.networks.jaxprs import coarsest_eps, has_custom_vjp
 from gnjax.networks.rounding.numpy_operations import values_by_numpy
 from gnjax.numerics.bounded_jit import by_shapes

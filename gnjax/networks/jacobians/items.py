@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gnjax.networks import layers
-from gnjax.networks.forms.samples import one_sample
+from gnjax.networks.arguments.samples import one_sample
 from gnjax.networks.layer_types import Use
 from gnjax.networks.layer_types.uses import has_one_hot_inputs
 from gnjax.networks.network import Network

@@ -16,12 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import layers
-from gnjax.networks.forms.samples import even_size, sample_count, take, windows
+from gnjax.networks.arguments.samples import even_size, sample_count, take, windows
 from gnjax.networks.jacobians.items import Item, sample_trace, uses_of
 from gnjax.networks.layer_types.uses import Pair, by_one_hot_indices, by_positions
+from gnjax.networks.losses.output_hessian import root_rows
+from gnjax.networks.losses.targets import Target
 from gnjax.networks.network import Network, backward_products
-from gnjax.networks.outputs.hessians import root_rows
-from gnjax.networks.outputs.targets import Target
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import on_cpu, on_device, zeros
 

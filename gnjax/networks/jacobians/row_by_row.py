@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.forms.samples import rearranged
+from gnjax.networks.arguments.samples import rearranged
 from gnjax.networks.jacobians.items import as_columns
 from gnjax.networks.jacobians.pieces import pieces_of
 from gnjax.networks.network import Network

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gnjax.networks.forms.samples import one_sample
+from gnjax.networks.arguments.samples import one_sample
 from gnjax.networks.jacobians import (
     Item,
     factors_of_coupled,

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.forms.samples import even_size, take
+from gnjax.networks.arguments.samples import even_size, take
 from gnjax.networks.jacobians import Item, PairsAndRows, joined, pieces_of
 from gnjax.networks.kernels import masked
 from gnjax.networks.layer_types.uses import Pair

@@ -39,12 +39,12 @@ class Number:
 
     Attributes:
       residues: modulo the prime; None for integers, booleans and random keys.
-      plain: the floating (or integer) values, where known.
+      values: the floating (or integer) values, where known.
       masked: whether a mask may have put a number such as -1e9, which stands for -inf, among them.
     """
 
     residues: np.ndarray | None
-    plain: Any = None
+    values: Any = None
     masked: bool = False
 
     @property
@@ -55,11 +55,11 @@ class Number:
         """
         if self.residues is not None:
             return self.residues
-        if not jnp.issubdtype(self.plain.dtype, jnp.integer) and self.plain.dtype != bool:
+        if not jnp.issubdtype(self.values.dtype, jnp.integer) and self.values.dtype != bool:
             raise NotFollowedError("keys of random numbers")
-        plain = np.asarray(self.plain)
+        values = np.asarray(self.values)
         # int64 holds every other integer type, and the prime as well
-        integers = plain if plain.dtype == np.uint64 else plain.astype(np.int64)
+        integers = values if values.dtype == np.uint64 else values.astype(np.int64)
         return (integers % PRIME).astype(np.int64)
 
 
@@ -73,8 +73,8 @@ def number(array: Any) -> Number:
         return array
     if not jnp.issubdtype(array.dtype, jnp.floating):
         return Number(None, array)
-    plain = np.asarray(array)
-    return Number(modular.residues(plain), plain)
+    values = np.asarray(array)
+    return Number(modular.residues(values), values)
 
 
 _ZERO = number(np.zeros(()))
@@ -128,8 +128,8 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     if any(jnp.issubdtype(dtype, jnp.complexfloating) for dtype in dtypes):
         raise NotFollowedError(f"{name} of complex numbers")
     values = None  # the results as the network computes them, where all operands have values
-    if all(operand.plain is not None for operand in numbers):
-        computed = result_by_numpy(eqn, [operand.plain for operand in numbers])
+    if all(operand.values is not None for operand in numbers):
+        computed = result_by_numpy(eqn, [operand.values for operand in numbers])
         values = list(computed) if eqn.primitive.multiple_results else [computed]
     if name in _COMPARISONS:
         _check_decided(numbers)
@@ -139,9 +139,9 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
         results = [Number(None, value) for value in values]
     else:
         residues = _residues(eqn, numbers, values)
-        plain = values or [None] * len(residues)
+        of_each = values or [None] * len(residues)
         masked = _keeps_masks(eqn, operands, numbers)
-        results = [Number(*pair, masked) for pair in zip(residues, plain, strict=True)]
+        results = [Number(*pair, masked) for pair in zip(residues, of_each, strict=True)]
     return results if eqn.primitive.multiple_results else results[0]
 
 
@@ -154,9 +154,9 @@ def _keeps_masks(eqn: Any, operands: Sequence[Any], numbers: Sequence[Number]) -
     name, masks = eqn.primitive.name, [False]
     for operand, n in zip(operands, numbers, strict=True):
         is_constant = not isinstance(operand, Number) and n.residues is not None
-        masks.append(n.masked or (is_constant and bool((np.asarray(n.plain) < _MASKED).any())))
+        masks.append(n.masked or (is_constant and bool((np.asarray(n.values) < _MASKED).any())))
     if name == "mul":
-        others = [n.plain for n, is_mask in zip(numbers, masks[1:], strict=True) if not is_mask]
+        others = [n.values for n, is_mask in zip(numbers, masks[1:], strict=True) if not is_mask]
         return any(masks) and all(p is not None and np.isin(p, (0, 1)).all() for p in others)
     return any(masks) and (name in _MOVES or name in _KEEP_MASKS)
 
@@ -167,9 +167,9 @@ def _check_decided(numbers: Sequence[Number]) -> None:
     Rounding would decide which of them is larger. Integers are exact, and any two may be compared.
     """
     first, second = numbers[:2]
-    if first.residues is None or second.residues is None or first.plain is None:
+    if first.residues is None or second.residues is None or first.values is None:
         return
-    if ((first.plain == second.plain) & (first.residues != second.residues)).any():
+    if ((first.values == second.values) & (first.residues != second.residues)).any():
         raise NotFollowedError("a comparison that rounding decides")
 
 
@@ -194,7 +194,7 @@ def _residues(eqn: Any, numbers: Sequence[Number], values: list[Any] | None) -> 
         if values is None:
             raise NotFollowedError(name)
         if numbers and numbers[0].residues is not None:
-            _check_decided((numbers[0], number(_STEPS[name](np.asarray(numbers[0].plain)))))
+            _check_decided((numbers[0], number(_STEPS[name](np.asarray(numbers[0].values)))))
         return [modular.residues(np.asarray(value)) for value in values]
     if name in _ARITHMETIC:
         return [_ARITHMETIC[name](*(operand.known for operand in numbers))]
@@ -203,7 +203,7 @@ def _residues(eqn: Any, numbers: Sequence[Number], values: list[Any] | None) -> 
     if name in _PRODUCTS:  # of matrices, and convolutions
         return [_product(eqn, *numbers)]
     if name in _OF_VALUES:  # maxima and the like
-        if any(operand.plain is None for operand in numbers):
+        if any(operand.values is None for operand in numbers):
             raise NotFollowedError(name)
         return [_OF_VALUES[name](eqn, *numbers)]
     if name in _UNKNOWN and values is not None:  # exp, tanh and the like
@@ -217,7 +217,7 @@ def _unchanged(before: Number, converted: Any) -> bool:
     """Whether floating numbers are the same after they were converted to another format."""
     if before.residues is None:
         return False
-    return bool((np.asarray(converted, np.float64) == np.asarray(before.plain, np.float64)).all())
+    return bool((np.asarray(converted, np.float64) == np.asarray(before.values, np.float64)).all())
 
 
 def _unknown(name: str, numbers: Sequence[Number], value: Any) -> np.ndarray:
@@ -231,10 +231,10 @@ def _unknown(name: str, numbers: Sequence[Number], value: Any) -> np.ndarray:
     if name not in _KNOWN_AT_ZERO:
         return unknowns
     (argument,) = numbers
-    at_zero = (argument.known == 0) & (argument.plain == 0)
+    at_zero = (argument.known == 0) & (argument.values == 0)
     residues = np.where(at_zero, modular.residues(np.asarray(value)), unknowns)
     if argument.masked and name in _ZERO_WHERE_MASKED:
-        return np.where(argument.plain < _MASKED, 0, residues)
+        return np.where(argument.values < _MASKED, 0, residues)
     return residues
 
 
@@ -244,7 +244,7 @@ def _moved(eqn: Any, numbers: Sequence[Number]) -> list[np.ndarray]:
     The same operation on the residues gives them, but for multiples of the prime. Indices and the
     like are taken as they are.
     """
-    operands = [n.plain if n.residues is None else n.residues for n in numbers]
+    operands = [n.values if n.residues is None else n.residues for n in numbers]
     results = numpy_operation(eqn.primitive.name, eqn.params, *operands)
     if results is NotImplemented:
         return _moved_by_jax(eqn, numbers)
@@ -268,7 +268,7 @@ def _moved_by_jax(eqn: Any, numbers: Sequence[Number]) -> list[np.ndarray]:
     totals: list[Any] = [np.zeros((), np.int64)] * len(eqn.outvars)
     for shift in range(0, 31, bits):
         digits = [
-            n.plain if n.residues is None
+            n.values if n.residues is None
             else np.asarray((n.residues >> shift) & (2**bits - 1), v.aval.dtype)
             for n, v in zip(numbers, eqn.invars, strict=True)
         ]  # fmt: skip
@@ -315,24 +315,24 @@ def _convert(eqn: Any, operand: Number) -> np.ndarray:
 def _chosen(compare: np.ufunc, eqn: Any, a: Number, b: Number) -> np.ndarray:
     """The residues of max(a, b) for np.greater, or min(a, b) for np.less."""
     _check_decided((a, b))
-    return np.where(compare(a.plain, b.plain), a.known, b.known)
+    return np.where(compare(a.values, b.values), a.known, b.known)
 
 
 def _clamped(eqn: Any, low: Number, operand: Number, high: Number) -> np.ndarray:
     """The residues of min(max(operand, low), high); the floating values decide what is chosen."""
     _check_decided((operand, low))
     _check_decided((operand, high))
-    at_most_high = np.where(operand.plain > high.plain, high.known, operand.known)
-    return np.where(operand.plain < low.plain, low.known, at_most_high)
+    at_most_high = np.where(operand.values > high.values, high.known, operand.known)
+    return np.where(operand.values < low.values, low.known, at_most_high)
 
 
 def _extreme(find: Callable[..., np.ndarray], eqn: Any, operand: Number) -> np.ndarray:
     """The residues of the largest entries over some axes, found by np.argmax, or the smallest."""
     axes = eqn.params["axes"]
-    kept = [axis for axis in range(operand.plain.ndim) if axis not in axes]
-    order, shape = (*kept, *axes), [operand.plain.shape[axis] for axis in kept]
+    kept = [axis for axis in range(operand.values.ndim) if axis not in axes]
+    order, shape = (*kept, *axes), [operand.values.shape[axis] for axis in kept]
     values, residues = (  # with the axes of the equation joined to the last one
-        array.transpose(order).reshape(*shape, -1) for array in (operand.plain, operand.known)
+        array.transpose(order).reshape(*shape, -1) for array in (operand.values, operand.known)
     )
     indices = find(values, axis=-1)[..., None]
     return np.take_along_axis(residues, indices, axis=-1)[..., 0]
@@ -341,10 +341,10 @@ def _extreme(find: Callable[..., np.ndarray], eqn: Any, operand: Number) -> np.n
 def _absolute(eqn: Any, operand: Number) -> np.ndarray:
     """The residues of |operand|: those of -operand at negative floating values."""
     _check_decided((operand, _ZERO))
-    return np.where(operand.plain < 0, -operand.known % PRIME, operand.known)
+    return np.where(operand.values < 0, -operand.known % PRIME, operand.known)
 
 
-def _scan(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
+def _scan_results(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
     """The results of a scan, computed step by step: its last carry, then its stacked outputs."""
     params, carry_start = eqn.params, eqn.params["num_consts"]
     rows_start, body = carry_start + params["num_carry"], params["jaxpr"]
@@ -378,10 +378,10 @@ def _map(function: Callable[..., Any], *numbers: Number) -> Number:
         return None if any(array is None for array in arrays) else function(*arrays)
 
     masked = any(n.masked for n in numbers)
-    return Number(of([n.residues for n in numbers]), of([n.plain for n in numbers]), masked)
+    return Number(of([n.residues for n in numbers]), of([n.values for n in numbers]), masked)
 
 
-def _while(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
+def _while_results(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
     """The last carry of a while loop, whose condition is decided by the floating values.
 
     A loop that was vmapped has a condition for each lane. One that does not stop after as many
@@ -389,7 +389,7 @@ def _while(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
     """
     # What has no values, as it depends on the vectors that J is multiplied with, decides nothing.
     values = [
-        np.zeros(v.aval.shape, v.aval.dtype) if n.plain is None else n.plain
+        np.zeros(v.aval.shape, v.aval.dtype) if n.values is None else n.values
         for n, v in zip(numbers, eqn.invars, strict=True)
     ]
     most = int(step_counts(eqn, values).max(initial=0))
@@ -397,7 +397,7 @@ def _while(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
         raise NotFollowedError("a loop of too many steps")
     loop, carry = while_loop(eqn, numbers)
     for _ in range(most + 1):
-        goes_on = number(_evaluated(loop.condition, loop.of_condition(carry))[0]).plain
+        goes_on = number(_evaluated(loop.condition, loop.of_condition(carry))[0]).values
         if goes_on is None:
             raise NotFollowedError("a loop of unknown length")
         lanes = np.asarray(goes_on)
@@ -411,7 +411,7 @@ def _while(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
     raise NotFollowedError("a loop whose length rounding decides")
 
 
-def _cond(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
+def _cond_results(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
     """The results of the branch that the first operand chooses, clipped to the branches."""
     branches = eqn.params["branches"]
     branch = branches[min(max(_decision(numbers[0]), 0), len(branches) - 1)]
@@ -420,14 +420,14 @@ def _cond(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
 
 def _decision(condition: Any) -> int:
     """The value of a condition, or the index of a branch; refused where it is not known."""
-    value = number(condition).plain
+    value = number(condition).values
     if value is None:
         raise NotFollowedError("a branch")
     return int(value)
 
 
 _LOOPS: dict[str, Callable[[Any, Sequence[Number]], list[Number]]] = {
-    "scan": _scan, "while": _while, "cond": _cond
+    "scan": _scan_results, "while": _while_results, "cond": _cond_results
 }  # fmt: skip
 _COMPARISONS = frozenset(("eq", "ge", "gt", "le", "lt", "ne"))
 _ARITHMETIC: dict[str, Callable[..., np.ndarray]] = {

@@ -16,8 +16,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from gnjax.networks.arguments.samples import digest, windows
 from gnjax.networks.equations.forward_mode import pushforward
-from gnjax.networks.forms.samples import digest, windows
 from gnjax.networks.network import (
     Network,
     backward_parts,
@@ -25,8 +25,8 @@ from gnjax.networks.network import (
     gather,
     scatter,
 )
+from gnjax.networks.null_space.loss_projections import FORMED, loss_projections
 from gnjax.networks.null_space.modulo import Followed, NotFollowedError, Number
-from gnjax.networks.null_space.seen_by_loss import FORMED, seen_by_loss
 from gnjax.networks.parameters import indices_of
 from gnjax.numerics import modular
 from gnjax.numerics.certificate import MEASURED, Error
@@ -109,7 +109,7 @@ def _bounds(
     bounds = [least(RankBound(len(part)), RankBound(rows)) for part in parts]
     if not _can_be_followed(first):
         return bounds
-    by_loss = _rows_seen_by_loss(first, batches, rows)
+    by_loss = _rows_of_loss(first, batches, rows)
     if by_loss < rows:
         rows, bounds = by_loss, [least(bound, RankBound(by_loss, ALGEBRA)) for bound in bounds]
     seems_nonzero = _nonzero_columns(batches, parts, most_columns)
@@ -128,14 +128,14 @@ def _bounds(
     return bounds
 
 
-def _rows_seen_by_loss(first: Network, batches: _Batches, rows: int) -> int:
+def _rows_of_loss(first: Network, batches: _Batches, rows: int) -> int:
     """The sum of the ranks of the output Hessians of a loss of the caller's; ``rows`` for others.
 
     Only for these does the loss itself not tell the number of rows.
     """
     if first.target is None or not callable(first.target.loss) or rows * first.k > FORMED:
         return rows
-    return min(rows, sum(int(seen_by_loss(net).ranks.sum()) for net in batches()))
+    return min(rows, sum(int(loss_projections(net).ranks.sum()) for net in batches()))
 
 
 def _work(rows: int, columns: int) -> float:
@@ -194,13 +194,13 @@ def _sums_of_rows(first: Network, batches: _Batches, columns: np.ndarray, count:
 def _blocks_of_rows(first: Network, batches: _Batches) -> Iterator[np.ndarray]:
     """Yield the rows (.., p) of P dF/dtheta modulo the prime, some at a time.
 
-    F are the outputs of all samples, and P_i are those of :func:`seen_by_loss`. Rows of outputs
+    F are the outputs of all samples, and P_i are those of :func:`loss_projections`. Rows of outputs
     whose term of the loss has the weight zero are left out.
     """
     of_batch, of_samples = Followed(partial(_together, first)), Followed(partial(_apart, first))
     for net in batches():
         leaves, weighted = list(net.leaves), _weighted(net, net.k)  # a mask (n, k)
-        seen = seen_by_loss(net)
+        projections = loss_projections(net)
         # numbers that one row takes: its entries, or the values on the way to it
         width = max(net.parameters, net.written * (net.samples if net.coupled else 1))
         if net.coupled:
@@ -211,14 +211,14 @@ def _blocks_of_rows(first: Network, batches: _Batches) -> Iterator[np.ndarray]:
                 unit_vectors = np.zeros((len(places), net.k), np.int64)
                 unit_vectors[row, outputs[places]] = 1
                 u = np.zeros((len(places), net.samples, net.k), np.int64)
-                u[row, i] = seen.times(unit_vectors, i)
+                u[row, i] = projections.times(unit_vectors, i)
                 yield of_batch(leaves, net.x, Number(u.reshape(len(places), -1)))
             continue
         samples_at_once = max(1, int(_ENTRIES / (net.k * width)))
         for (x, at), seen_before in windows((net.x, np.arange(net.samples)), samples_at_once):
             new = np.asarray(at)[seen_before:]  # the last window may overlap the one before
-            projections = Number(seen.projections(np.asarray(at)))
-            rows = of_samples(leaves, x, projections)  # (n, k, p)
+            matrices = Number(projections.at(np.asarray(at)))
+            rows = of_samples(leaves, x, matrices)  # (n, k, p)
             yield rows[seen_before:][weighted[new]]
 
 
@@ -243,16 +243,16 @@ def _exact_columns(first: Network, batches: _Batches) -> np.ndarray:
 
     The entry of u P dF/dtheta modulo the prime, for a random u, is zero for a zero column, and for
     any other with the chance 1 / prime. So the mask may lack a column with that chance, and never
-    has one too much. P_i are those of :func:`seen_by_loss`, and rows of outputs whose weight in the
-    loss is zero are left out.
+    has one too much. P_i are those of :func:`loss_projections`, and rows of outputs whose weight
+    in the loss is zero are left out.
     """
     follow, nonzero = Followed(partial(_together, first)), np.zeros(first.parameters, bool)
     for net in batches():
-        seen, weighted = seen_by_loss(net), _weighted(net, net.k)
+        projections, weighted = loss_projections(net), _weighted(net, net.k)
         for (x, at), _ in windows((net.x, np.arange(net.samples)), _samples_at_once(net)):
             places = np.asarray(at)
             random = modular.drawn(0, *weighted[places].shape) * weighted[places]  # (n, k)
-            u = seen.times(random, places).reshape(1, -1)
+            u = projections.times(random, places).reshape(1, -1)
             nonzero |= follow(list(net.leaves), x, Number(u))[0] != 0
     return nonzero
 
@@ -311,7 +311,7 @@ def _count(net: Network, nonzero: np.ndarray) -> int:
     ``nonzero`` is a mask (n k,) of the rows.
     """
     rows = nonzero.reshape(net.samples, net.k) & _weighted(net, net.k)
-    return int(np.minimum(rows.sum(axis=1), seen_by_loss(net).ranks).sum())
+    return int(np.minimum(rows.sum(axis=1), loss_projections(net).ranks).sum())
 
 
 def _can_be_followed(net: Network) -> bool:

@@ -31,8 +31,8 @@ import numpy as np
 from jax.tree_util import Partial
 
 from gnjax.networks.alike import found_for_alike
+from gnjax.networks.arguments.samples import sample_count, take
 from gnjax.networks.equations.rewritten import is_widened
-from gnjax.networks.forms.samples import sample_count, take
 from gnjax.networks.jacobians import SMALL, jacobian
 from gnjax.networks.jaxprs import most_bytes, narrowest
 from gnjax.networks.network import Network, backward, forward
@@ -145,8 +145,8 @@ def reason_of(net: Network) -> str:
 
 
 def jacobian_error(net: Network, **options: Any) -> Error:
-    """A measured bound on ||computed J - exact J||_F, see :func:`measured`."""
-    return measured(net, **options).whole
+    """A measured bound on ||computed J - exact J||_F, see :func:`measure_jacobian`."""
+    return measure_jacobian(net, **options).whole
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class JacobianErrors:
     size: float  # an estimate of ||J||_F
 
 
-def measured(
+def measure_jacobian(
     net: Network,
     parts: Sequence[np.ndarray] = (),
     *,

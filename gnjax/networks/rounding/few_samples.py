@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.forms.samples import take, windows
+from gnjax.networks.arguments.samples import take, windows
 from gnjax.networks.jaxprs import equations, floats
 from gnjax.networks.network import Network, backward, forward, sample_batches
 from gnjax.networks.rounding.formed import direction

@@ -27,8 +27,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from gnjax.networks.forms.refusals import RAISED
-from gnjax.networks.forms.samples import take
+from gnjax.networks.arguments.refusals import RAISED
+from gnjax.networks.arguments.samples import take
 from gnjax.networks.network import Network
 from gnjax.networks.rounding.chosen_samples import MOST_SAMPLES, WRITTEN
 from gnjax.networks.rounding.formed import direction, root_mean_square

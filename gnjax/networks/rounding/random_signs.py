@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.forms.real_form import real_parts
+from gnjax.networks.arguments.real_form import real_parts
 from gnjax.networks.jaxprs import coarsest_eps, inexact
 from gnjax.networks.rounding.numpy_operations import result_by_numpy
 from gnjax.numerics.host import by_numpy

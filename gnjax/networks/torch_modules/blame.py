@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.forms.refusals import RAISED, first_line
+from gnjax.networks.arguments.refusals import RAISED, first_line
 from gnjax.networks.torch_modules.arrays import (
     apart,
     as_float64,

@@ -20,9 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax.traverse_util import flatten_dict
 
-from gnjax.networks.forms.frameworks import Apply, Params
-from gnjax.networks.forms.refusals import RAISED, Refused
-from gnjax.networks.forms.samples import take
+from gnjax.networks.arguments.frameworks import Apply, Params
+from gnjax.networks.arguments.refusals import RAISED, Refused
+from gnjax.networks.arguments.samples import take
 from gnjax.networks.torch_modules.arrays import apart, largest
 from gnjax.networks.torch_modules.original import Original, same_numbers_afterwards
 from gnjax.networks.torch_modules.torch_rounding import moved, step_of

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from gnjax.networks.forms.refusals import RAISED, Refused, first_line
+from gnjax.networks.arguments.refusals import RAISED, Refused, first_line
 from gnjax.networks.torch_modules.arrays import torch
 
 _Forward = Callable[[Any, Sequence[Any]], list[Any]]

@@ -17,11 +17,11 @@ from flax.traverse_util import flatten_dict
 from jax.tree_util import Partial
 from jax.typing import DTypeLike
 
+from gnjax.networks.arguments import frameworks
+from gnjax.networks.arguments.batches import tree_digest
+from gnjax.networks.arguments.frameworks import Apply, Params
+from gnjax.networks.arguments.refusals import first_line
 from gnjax.networks.equations.rewritten import rewritten_alike
-from gnjax.networks.forms import frameworks
-from gnjax.networks.forms.batches import tree_digest
-from gnjax.networks.forms.frameworks import Apply, Params
-from gnjax.networks.forms.refusals import first_line
 from gnjax.networks.torch_modules.arrays import from_tensor, tensor_of, torch, type_name
 from gnjax.networks.torch_modules.blame import blamed
 from gnjax.networks.torch_modules.comparison import compare, noticed, noticing

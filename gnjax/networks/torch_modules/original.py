@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gnjax.networks.forms.refusals import RAISED, Refused, first_line
+from gnjax.networks.arguments.refusals import RAISED, Refused, first_line
 from gnjax.networks.torch_modules.arrays import as_float64, tensor_of, torch
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gnjax.networks.forms.refusals import Refused
+from gnjax.networks.arguments.refusals import Refused
 from gnjax.networks.torch_modules.arrays import torch
 
 Output = str | int | Callable[[Any], Any] | None

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.forms.refusals import Refused
+from gnjax.networks.arguments.refusals import Refused
 from gnjax.networks.torch_modules.operators import OPERATORS
 
 _RANDOM = frozenset(

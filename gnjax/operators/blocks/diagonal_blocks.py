@@ -24,7 +24,7 @@ from gnjax.networks.rounding import (
     checked,
     forms_of_kernel,
     forms_of_rows,
-    measured,
+    measure_jacobian,
     probe_rows,
 )
 from gnjax.numerics.certificate import Error, unknown
@@ -173,7 +173,7 @@ def _formed(
     both are compared at random vectors u and w, and a difference beyond the measured error becomes
     the error.
     """
-    root, measurement, probes = op.scale**0.5, measured(op.net, parts), probe_rows(op.net)
+    root, measurement, probes = op.scale**0.5, measure_jacobian(op.net, parts), probe_rows(op.net)
     total_error, operators = measurement.whole.scaled(root), []
     of_parts = zip(measurement.parts, measurement.forms_of_parts, matrices, strict=True)
     for error_of_part, forms, (matrix, is_by_columns) in of_parts:

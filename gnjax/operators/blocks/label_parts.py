@@ -14,7 +14,7 @@ from gnjax.networks.rounding import (
     checked,
     forms_of_kernel,
     forms_of_rows,
-    measured,
+    measure_jacobian,
     probe_rows,
 )
 from gnjax.numerics.certificate import Error
@@ -73,7 +73,7 @@ def row_parts(
             "weights=(labels == label)"
         )
         raise ValueError(msg)
-    measurement, root = measured(net), op.scale**0.5  # before J takes its memory
+    measurement, root = measure_jacobian(net), op.scale**0.5  # before J takes its memory
     formed = jacobians.jacobian(net) if has_jacobian else kernels.output_gram(net)
     forms = (forms_of_rows if has_jacobian else forms_of_kernel)(probe_rows(net), formed)
     error = checked(measurement.whole, measurement.forms, forms).scaled(root)

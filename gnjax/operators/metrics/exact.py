@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.forms.frameworks import PyTree
+from gnjax.networks.arguments.frameworks import PyTree
 from gnjax.networks.jacobians import row_blocks
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.operators.facts import facts_of

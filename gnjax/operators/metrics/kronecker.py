@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks.jacobians import sample_trace
+from gnjax.networks.losses.output_hessian import has_root
 from gnjax.networks.network import Network, parameter_names
-from gnjax.networks.outputs.hessians import has_root
 from gnjax.networks.parameters import indices_of
 from gnjax.numerics.validation import check_damping, is_traced
 from gnjax.operators.metrics.metric import (

@@ -21,11 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import layers
-from gnjax.networks.forms.samples import same_size
+from gnjax.networks.arguments.samples import same_size
 from gnjax.networks.jacobians import Item, layer_of_leaf, pieces_of, sample_trace, uses_of
 from gnjax.networks.layer_types.uses import Pair, by_positions, has_one_hot_inputs
+from gnjax.networks.losses.targets import Target
 from gnjax.networks.network import Network, parameter_names
-from gnjax.networks.outputs.targets import Target
 
 _NUMBERS = 2.5e7  # that the arrays of a batch hold, at most, or those of one row of one sample
 _einsum = partial(jnp.einsum, precision="highest")

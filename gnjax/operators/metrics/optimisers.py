@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from gnjax.networks.forms.frameworks import PyTree
-from gnjax.networks.forms.real_form import for_both_parts
+from gnjax.networks.arguments.frameworks import PyTree
+from gnjax.networks.arguments.real_form import for_both_parts
 from gnjax.numerics.certificate import MEASURED, Error, unknown
 from gnjax.operators.metrics.exact import on_parameters
 from gnjax.operators.metrics.metric import Metric, diagonal_block

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.forms.frameworks import PyTree
+from gnjax.networks.arguments.frameworks import PyTree
 from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import indices_of
 from gnjax.numerics.certificate import MEASURED, Error, unknown

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from gnjax.networks.forms.real_form import complex_form, real_form
-from gnjax.networks.forms.refusals import RAISED
+from gnjax.networks.arguments.real_form import complex_form, real_form
+from gnjax.networks.arguments.refusals import RAISED
 from gnjax.networks.network import Network, gather, parameter_names, scatter
 from gnjax.networks.parameters import paths
 

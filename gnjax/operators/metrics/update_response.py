@@ -22,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from gnjax.networks.forms.frameworks import PyTree
-from gnjax.networks.forms.refusals import RAISED, first_line
+from gnjax.networks.arguments.frameworks import PyTree
+from gnjax.networks.arguments.refusals import RAISED, first_line
 from gnjax.networks.network import Network, parameter_names
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.operators.metrics.trained_part import trained_part

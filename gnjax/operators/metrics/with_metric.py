@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.forms.frameworks import PyTree
-from gnjax.networks.forms.real_form import for_both_parts
+from gnjax.networks.arguments.frameworks import PyTree
+from gnjax.networks.arguments.real_form import for_both_parts
 from gnjax.networks.network import Network, backward_products, forward_products
-from gnjax.networks.rounding import JacobianErrors, measured, with_sums
+from gnjax.networks.rounding import JacobianErrors, measure_jacobian, with_sums
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.host import on_device
 from gnjax.numerics.limits import LIMITS
@@ -163,7 +163,7 @@ class Preconditioned(Around, Algebra, ParameterTrees):
     @cached_property
     def _measured(self) -> JacobianErrors:
         """The measured errors of J S for the Jacobian J of the network."""
-        return measured(self.op.net, scaling=self.scaling)
+        return measure_jacobian(self.op.net, scaling=self.scaling)
 
     def _magnitude(self) -> int | None:
         """The exponent e with 2^e near the norm; None for a matrix of zeros."""

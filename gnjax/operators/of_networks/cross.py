@@ -13,7 +13,7 @@ import numpy as np
 
 from gnjax.networks import kernels
 from gnjax.networks.network import Network, backward_products, forward_products
-from gnjax.networks.rounding import MISTAKE, SAFETY, direction, measured
+from gnjax.networks.rounding import MISTAKE, SAFETY, direction, measure_jacobian
 from gnjax.numerics.certificate import MEASURED, Error, unknown
 from gnjax.numerics.host import dot, length, on_device, on_host
 from gnjax.numerics.memory.free import check_room
@@ -40,7 +40,7 @@ class MeasuredJacobian:
     @cached_property
     def error(self) -> Error:
         """A measured bound on ||computed J - J||_F."""
-        return measured(self.net).whole
+        return measure_jacobian(self.net).whole
 
     @cached_property
     def vectors(self) -> np.ndarray:

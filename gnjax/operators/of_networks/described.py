@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from gnjax.networks.equations.rewritten import is_widened
-from gnjax.networks.losses import loss_in_words
+from gnjax.networks.losses.sample_losses import loss_in_words
 from gnjax.networks.network import Network, differentiated
 from gnjax.operators.protocol import Operator
 

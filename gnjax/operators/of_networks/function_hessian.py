@@ -14,16 +14,16 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
 from gnjax.networks import jaxprs
+from gnjax.networks.arguments import frameworks
+from gnjax.networks.arguments.frameworks import Params, PyTree
+from gnjax.networks.arguments.real_form import of_real_parameters
+from gnjax.networks.arguments.refusals import RAISED, raised_by
+from gnjax.networks.arguments.same_function import known
 from gnjax.networks.equations.beside import compare_maxima
 from gnjax.networks.equations.rewritten import rewritten
-from gnjax.networks.forms import frameworks
-from gnjax.networks.forms.frameworks import Params, PyTree
-from gnjax.networks.forms.real_form import of_real_parameters
-from gnjax.networks.forms.refusals import RAISED, raised_by
-from gnjax.networks.forms.same_function import known
 from gnjax.networks.model import checked_parameters
 from gnjax.networks.network import Network, stated_by
-from gnjax.networks.outputs.shapes import flat_outputs
+from gnjax.networks.output_shapes import flat_outputs
 from gnjax.networks.parameters import Only, choose
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.precision import real_dtype

@@ -15,10 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
+from gnjax.networks.arguments.derivatives import check_second_derivative, has_product
+from gnjax.networks.arguments.frameworks import InputTree
+from gnjax.networks.arguments.samples import take
 from gnjax.networks.equations.forward_mode import gradient_along
-from gnjax.networks.forms.derivatives import check_second_derivative, has_product
-from gnjax.networks.forms.frameworks import InputTree
-from gnjax.networks.forms.samples import take
+from gnjax.networks.losses.targets import Target, loss_sum
 from gnjax.networks.network import (
     HESSIAN,
     Network,
@@ -29,7 +30,6 @@ from gnjax.networks.network import (
     scatter,
     sum_of,
 )
-from gnjax.networks.outputs.targets import Target, loss_sum
 from gnjax.networks.rounding import (
     MeasuredProduct,
     OtherPrograms,

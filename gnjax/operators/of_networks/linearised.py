@@ -14,15 +14,15 @@ import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
 
-from gnjax.networks.forms.samples import sample_count
+from gnjax.networks.arguments.samples import sample_count
+from gnjax.networks.losses.output_hessian import OutputHessian, output_hessian
+from gnjax.networks.losses.targets import Target
 from gnjax.networks.network import (
     Network,
     apply_factor,
     batched,
     scatter,
 )
-from gnjax.networks.outputs.hessians import OutputHessian, output_hessian
-from gnjax.networks.outputs.targets import Target
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.operators.algebra import Algebra

@@ -17,6 +17,8 @@ from jax.tree_util import Partial
 
 from gnjax.networks import jacobians, kernels
 from gnjax.networks.alike import found_for_alike
+from gnjax.networks.losses.output_hessian import has_root
+from gnjax.networks.losses.targets import Target
 from gnjax.networks.network import (
     GRAM,
     Network,
@@ -29,8 +31,6 @@ from gnjax.networks.network import (
     sum_of,
 )
 from gnjax.networks.null_space.ranks import rank_bounds
-from gnjax.networks.outputs.hessians import has_root
-from gnjax.networks.outputs.targets import Target
 from gnjax.networks.rounding import (
     SAFETY,
     Forms,
@@ -46,7 +46,7 @@ from gnjax.networks.rounding import (
     forms_of_rows,
     is_small,
     look_at_both,
-    measured,
+    measure_jacobian,
     measured_product,
     moved_network,
     probe_rows,
@@ -323,11 +323,11 @@ class NetworkGram(Algebra, ParameterTrees):
     @property
     def jacobian_errors(self) -> JacobianErrors:
         """The error of J."""
-        return self.net.once(f"{evidence()} evidence", lambda: measured(self.net))
+        return self.net.once(f"{evidence()} evidence", lambda: measure_jacobian(self.net))
 
     @cached_property
     def probes(self) -> np.ndarray:
-        """The random vectors u (m, n r) of :func:`measured`."""
+        """The random vectors u (m, n r) of :func:`measure_jacobian`."""
         return probe_rows(self.net)
 
     @cached_property

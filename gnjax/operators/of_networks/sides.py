@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gnjax.networks.losses.output_hessian import LARGEST_ROOT, has_root
 from gnjax.networks.network import Network
-from gnjax.networks.outputs.hessians import LARGEST_ROOT, has_root
 
 _SIDES = ("auto", "parameters", "outputs")
 

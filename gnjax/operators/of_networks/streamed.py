@@ -18,13 +18,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from gnjax.networks.arguments.batches import Batches, check_again, pair_of, tree_digest
+from gnjax.networks.arguments.samples import check_samples, sample_count
 from gnjax.networks.construct import network
-from gnjax.networks.forms.batches import Batches, check_again, pair_of, tree_digest
-from gnjax.networks.forms.samples import check_samples, sample_count
-from gnjax.networks.losses import Loss
+from gnjax.networks.losses.sample_losses import Loss
+from gnjax.networks.losses.targets import NOTHING_COUNTS, check_has_targets, make_target
 from gnjax.networks.network import Network, sum_of
 from gnjax.networks.null_space.ranks import rank_bound_of_batches
-from gnjax.networks.outputs.targets import NOTHING_COUNTS, check_has_targets, make_target
 from gnjax.networks.rounding import with_sums
 from gnjax.numerics.certificate import UNKNOWN, Error
 from gnjax.numerics.rank_bound import RankBound

@@ -9,7 +9,7 @@ from gnjax.conditioning.methods import Method, inverse
 from gnjax.conditioning.methods.krylov import MISSED_AT_EITHER_END, OVERHEAD
 from gnjax.numerics.certificate import Error, certificate
 from gnjax.operators.facts import symmetry_of
-from gnjax.papers.kronecker import pencil
+from gnjax.papers.kronecker import kronecker_ends
 from gnjax.papers.kronecker.on_range import OnRange
 from gnjax.papers.kronecker.operator import product_rounding
 from gnjax.spectra.krylov.missed import chance
@@ -50,7 +50,7 @@ def _ends(problem: Problem) -> Ends | None:
     small: OnRange = op.on_range()
     rounding = product_rounding(small.operator)
     error = small.error(0.0) + Error(rounding, reason="rounding of a product")
-    top, bottom = pencil.ends(
+    top, bottom = kronecker_ends.ends(
         small, rtol=problem.rtol, missed=MISSED_AT_EITHER_END / 2, seed=problem.seed
     )
     if top.ritz <= error.value:

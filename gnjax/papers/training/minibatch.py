@@ -21,9 +21,9 @@ from jax import lax
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
-from gnjax.networks.losses import sample_loss
+from gnjax.networks.losses.sample_losses import sample_loss
+from gnjax.networks.losses.targets import NOTHING_COUNTS, check_targets
 from gnjax.networks.model import Params, functional
-from gnjax.networks.outputs.targets import NOTHING_COUNTS, check_targets
 from gnjax.numerics.precision import real_dtype
 from gnjax.papers.training.recipe import Recipe, optimizer_of
 

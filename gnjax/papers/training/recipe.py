@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import optax
 
-from gnjax.networks.losses import check_loss
+from gnjax.networks.losses.sample_losses import check_loss
 
 OPTIMIZERS = ("sgd", "adamw")
 

@@ -91,7 +91,7 @@ class Drawing:
             start / np.linalg.norm(start),
             max_steps=max(1, steps),
             noise=self.noise,
-            enough=lambda run: not len(run.remainder) or self.stop(),
+            stop_when=lambda run: not len(run.remainder) or self.stop(),
             check_every=1,
         )
         self.products += run.products

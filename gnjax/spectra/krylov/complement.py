@@ -101,7 +101,7 @@ def complement(
         start,
         max_steps=max(2, rows // len(start)),
         noise=noise,
-        enough=nothing_missed,
+        stop_when=nothing_missed,
         check_every=_LOOK,
         seed=seed,
         orthogonal_to=basis,

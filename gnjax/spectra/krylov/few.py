@@ -151,7 +151,7 @@ def _search(search: Search, block: int, products: int, level: float) -> RitzPair
         search.apply,
         krylov.random_rows(search.size, block, 2 * search.seed),
         max_steps=max(2, search.rows // block),
-        enough=_converged(search, level),
+        stop_when=_converged(search, level),
         **options,
     )
     # A restart keeps the k vectors of the answer and half of the other rows of a basis.
@@ -162,7 +162,7 @@ def _search(search: Search, block: int, products: int, level: float) -> RitzPair
         is_restarted = True
         run = krylov.restarted(run, ritz_pairs(run, search.sign).vectors[:, :restart_size])
         run = krylov.extended(
-            search.apply, run, rows=search.rows, enough=_converged(search, level), **options
+            search.apply, run, rows=search.rows, stop_when=_converged(search, level), **options
         )
     # What restarts have dropped adds up in ``dropped``, and new products measure it anew.
     return ritz_pairs(_confirmed(search, run) if is_restarted else run, search.sign)

@@ -101,7 +101,7 @@ def any_beyond(search: Search, pairs: RitzPairs, t: float, level: float = MISSED
         start,
         max_steps=max(2, most_rows // len(start)),
         noise=search.noise * pairs.scale,  # search.noise is relative to the norm of A
-        enough=lambda second_run: search.stop() or verdict(second_run) is not None,
+        stop_when=lambda second_run: search.stop() or verdict(second_run) is not None,
         check_every=_CHECK_EVERY,
         orthogonal_to=first_run.basis,
     )

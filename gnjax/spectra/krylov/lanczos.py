@@ -141,8 +141,8 @@ def side_by_side(
     """One run of block Lanczos from every start, orthonormal rows (b, n).
 
     A single product by ``apply``, A on rows, multiplies the next rows of all runs. A run ends when
-    ``enough`` says so, when the Krylov space is exhausted, or after ``max_steps`` steps. The other
-    options are those of :func:`_steps`.
+    ``stop_when`` says so, when the Krylov space is exhausted, or after ``max_steps`` steps. The
+    other options are those of :func:`_steps`.
 
     ``noise``, or ``relative_noise`` times the largest entry on the diagonal of T, is how large a
     zero may become by rounding in a product. A new direction that is shorter is dropped. Where a
@@ -151,8 +151,8 @@ def side_by_side(
     rounding. When the operator maps a block of random directions to less than the noise, the run is
     complete, in the sense of ``null_error``.
 
-    ``enough`` is called with the run after every ``check_every`` steps, and returns whether it may
-    end. ``seed`` is that of the random directions.
+    ``stop_when`` is called with the run after every ``check_every`` steps, and returns whether it
+    may end. ``seed`` is that of the random directions.
 
     With orthonormal rows ``orthogonal_to``, to which the starts are orthogonal, the runs are those
     of the operator's compression to their complement.
@@ -228,7 +228,7 @@ def _steps(
     rows: int,
     noise: float,
     relative_noise: float = _ROUNDING * np.finfo(float).eps,
-    enough: Callable[[Run], bool] = lambda run: False,
+    stop_when: Callable[[Run], bool] = lambda run: False,
     check_every: int = 4,
     seed: int = 0,
     orthogonal_to: np.ndarray | None = None,
@@ -303,7 +303,7 @@ def _steps(
         )
         # The rows that follow need room in the basis, unless that spans the whole space.
         is_full = filled == len(basis) or size - codimension > len(basis) < filled + len(following)
-        if run.complete or is_full or (step % check_every == 0 and enough(run)):
+        if run.complete or is_full or (step % check_every == 0 and stop_when(run)):
             return run
 
 

@@ -116,7 +116,7 @@ def _from(
         starts,
         max_steps=steps,
         noise=noise,
-        enough=lambda run: _exhausted(run) or stop(),
+        stop_when=lambda run: _exhausted(run) or stop(),
         check_every=1,
     )
     return [_quadrature(run, min(steps, starts[0].size)) for run in runs]

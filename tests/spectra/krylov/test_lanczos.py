@@ -145,7 +145,7 @@ def test_runs_side_by_side_are_those_taken_alone():
         blocks.append(len(rows))
         return rows @ matrix
 
-    options = {"max_steps": 12, "noise": 1e-12, "enough": lambda run: not len(run.remainder)}
+    options = {"max_steps": 12, "noise": 1e-12, "stop_when": lambda run: not len(run.remainder)}
     together = krylov.side_by_side(apply, starts, check_every=1, **options)
     assert blocks == [4, *[3] * 11]
     for start, run in zip(starts, together, strict=True):
@@ -275,7 +275,7 @@ def test_an_invariant_space_hides_what_its_start_hardly_sees(block):
             krylov.random_rows(41, block, seed),
             max_steps=30,
             noise=1e-3,
-            enough=lambda run: not len(run.following),
+            stop_when=lambda run: not len(run.following),
             check_every=1,
         )
         top = krylov.ritz(run)[0][-1]

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gnjax.networks.forms.refusals import Refused
+from gnjax.networks.arguments.refusals import Refused
 
 
 def _embedding(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import gnjax
 from tests.references import jacobian
-from tests.spectra.pencil import prescribed
+from tests.spectra.preconditioned_ends import prescribed
 
 LIMITS = gnjax.Limits(whole_rows=10)
 

@@ -13,14 +13,14 @@ from numpy.testing import assert_allclose
 import gnjax
 from gnjax import papers
 from gnjax.operators.facts import rank_of
-from gnjax.papers.kronecker import pencil as kronecker
+from gnjax.papers.kronecker import kronecker_ends as kronecker
 from gnjax.spectra.krylov.lanczos import lanczos, random_rows
-from gnjax.spectra.pencil import certified
-from gnjax.spectra.pencil.certified import _decided
-from gnjax.spectra.pencil.cholesky_ends import Matrix, largest_end
-from gnjax.spectra.pencil.locate import deflation, locate
-from gnjax.spectra.pencil.one_end import Products, beside
-from tests.spectra.pencil import prescribed
+from gnjax.spectra.preconditioned_ends import certified
+from gnjax.spectra.preconditioned_ends.certified import _decided
+from gnjax.spectra.preconditioned_ends.cholesky_ends import Matrix, largest_end
+from gnjax.spectra.preconditioned_ends.locate import deflation, locate
+from gnjax.spectra.preconditioned_ends.one_end import Products, beside
+from tests.spectra.preconditioned_ends import prescribed
 
 RTOL, MISSED = 1e-3, 1e-3
 HALVES = np.geomspace(1.0, 1e-3, 30)

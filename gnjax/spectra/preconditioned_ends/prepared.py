@@ -12,11 +12,18 @@ from gnjax.numerics.decompositions.triangular import triangular_factor
 from gnjax.numerics.host import on_host
 from gnjax.numerics.precision import x64
 from gnjax.operators.factorisation import Factorisation
-from gnjax.spectra.pencil.cholesky_ends import EPS, ROUNDING, Matrix
-from gnjax.spectra.pencil.factor import DEVICE_TILE, TILE, StoredFactor, gram, gram_on_device, store
-from gnjax.spectra.pencil.plan import Plan
-from gnjax.spectra.pencil.sketch import PLACES, sketched
-from gnjax.spectra.pencil.triangle import Triangle, cholesky, least_of, shifted
+from gnjax.spectra.preconditioned_ends.cholesky_ends import EPS, ROUNDING, Matrix
+from gnjax.spectra.preconditioned_ends.factor import (
+    DEVICE_TILE,
+    TILE,
+    StoredFactor,
+    gram,
+    gram_on_device,
+    store,
+)
+from gnjax.spectra.preconditioned_ends.plan import Plan
+from gnjax.spectra.preconditioned_ends.sketch import PLACES, sketched
+from gnjax.spectra.preconditioned_ends.triangle import Triangle, cholesky, least_of, shifted
 from gnjax.spectra.watch import Watch
 
 _ROUNDED = 100.0  # the smallest eigenvalue of a Gram matrix is at least so many roundings of it

@@ -13,11 +13,11 @@ from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.host_products import host_product, refuse_nonfinite
 from gnjax.spectra.krylov.orthogonal import random_rows
-from gnjax.spectra.pencil.cholesky_ends import Matrix
-from gnjax.spectra.pencil.one_end import Products
-from gnjax.spectra.pencil.plan import TOGETHER, Plan
-from gnjax.spectra.pencil.prepared import prepared
-from gnjax.spectra.pencil.triangle import Triangle, cholesky
+from gnjax.spectra.preconditioned_ends.cholesky_ends import Matrix
+from gnjax.spectra.preconditioned_ends.one_end import Products
+from gnjax.spectra.preconditioned_ends.plan import TOGETHER, Plan
+from gnjax.spectra.preconditioned_ends.prepared import prepared
+from gnjax.spectra.preconditioned_ends.triangle import Triangle, cholesky
 from gnjax.spectra.watch import Watch
 from gnjax.spectra.whole import dense_error
 

@@ -19,7 +19,7 @@ import numpy as np
 from flax import nnx
 from jax.tree_util import Partial
 
-from gnjax.networks.forms.same_function import compared
+from gnjax.networks.arguments.same_function import compared
 
 # What callers give. No type says more, as each framework has trees and modules of its own.
 PyTree = Any  # arrays in tuples, lists, dicts or other nodes that jax.tree knows

@@ -27,7 +27,7 @@ from jax.extend import core
 from jax.tree_util import Partial
 
 from gnjax.networks import jaxprs
-from gnjax.networks.forms.refusals import RAISED
+from gnjax.networks.arguments.refusals import RAISED
 
 _LIBRARIES = frozenset(["builtins", "flax", "functools", "jax", "jaxlib", "math", "numpy", "optax"])
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))

@@ -5,9 +5,9 @@ import numpy as np
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.limits import Limits
 from gnjax.operators.factorisation import Factorisation
-from gnjax.spectra.pencil.cholesky_ends import largest_end, smallest_end
-from gnjax.spectra.pencil.plan import Plan
-from gnjax.spectra.pencil.prepared import prepared
+from gnjax.spectra.preconditioned_ends.cholesky_ends import largest_end, smallest_end
+from gnjax.spectra.preconditioned_ends.plan import Plan
+from gnjax.spectra.preconditioned_ends.prepared import prepared
 from gnjax.spectra.watch import UNWATCHED
 
 LIMITS = Limits()

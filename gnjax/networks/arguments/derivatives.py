@@ -8,8 +8,8 @@ from typing import Any
 
 import jax
 
+from gnjax.networks.arguments.refusals import RAISED, first_line
 from gnjax.networks.equations.forward_mode import Forward, pushforward
-from gnjax.networks.forms.refusals import RAISED, first_line
 from gnjax.networks.jaxprs import equations
 from gnjax.numerics.bounded_jit import BoundedJit
 

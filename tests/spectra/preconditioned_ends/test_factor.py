@@ -10,12 +10,12 @@ from numpy.testing import assert_allclose
 
 import gnjax
 from gnjax.operators.facts import factorisation_of
-from gnjax.spectra.pencil import certified
-from gnjax.spectra.pencil.factor import gram, gram_on_device, store
-from gnjax.spectra.pencil.plan import planned
-from gnjax.spectra.pencil.sketch import sketched
-from gnjax.spectra.pencil.triangle import cholesky
-from tests.spectra.pencil import prescribed
+from gnjax.spectra.preconditioned_ends import certified
+from gnjax.spectra.preconditioned_ends.factor import gram, gram_on_device, store
+from gnjax.spectra.preconditioned_ends.plan import planned
+from gnjax.spectra.preconditioned_ends.sketch import sketched
+from gnjax.spectra.preconditioned_ends.triangle import cholesky
+from tests.spectra.preconditioned_ends import prescribed
 
 LAYOUTS = [(dtype, by_rows) for dtype in (np.float64, np.float32) for by_rows in (True, False)]
 
@@ -136,7 +136,7 @@ def test_kappa_on_an_accelerator_is_that_on_the_host(name, monkeypatch):
     op = _network(name)
     exact = gnjax.condition_number(op, method="factored")
     monkeypatch.setattr("gnjax.numerics.host.on_cpu", lambda array: isinstance(array, np.ndarray))
-    for module in ("numerics.host", "spectra.pencil.plan"):
+    for module in ("numerics.host", "spectra.preconditioned_ends.plan"):
         monkeypatch.setattr(f"gnjax.{module}.on_gpu", lambda: True)
     answer = gnjax.condition_number(op, method="sketched")
     assert answer.method == "sketched"
@@ -227,10 +227,10 @@ def test_rows_on_a_gpu_may_take_what_it_has_free_where_the_caller_says_nothing(m
     """10,000 rows by a million columns: 80 GB in float64, which no host gives unasked."""
     factor = prescribed.stated(np.ones((2, 3)))
     large = replace(factor, shape=(10_000, 10**6))
-    monkeypatch.setattr("gnjax.spectra.pencil.plan.free_memory", lambda: (64e9, ""))
+    monkeypatch.setattr("gnjax.spectra.preconditioned_ends.plan.free_memory", lambda: (64e9, ""))
     assert "limits allow 12 GB" in planned(large, gnjax.Limits()).refused
-    monkeypatch.setattr("gnjax.spectra.pencil.plan.on_gpu", lambda: True)
-    monkeypatch.setattr("gnjax.spectra.pencil.plan.free_device_memory", lambda: 140e9)
+    monkeypatch.setattr("gnjax.spectra.preconditioned_ends.plan.on_gpu", lambda: True)
+    monkeypatch.setattr("gnjax.spectra.preconditioned_ends.plan.free_device_memory", lambda: 140e9)
     assert not planned(large, gnjax.Limits()).refused
     assert planned(large, gnjax.Limits()).dtype == np.float64
     assert planned(large, gnjax.Limits(rows_bytes=4e10)).dtype == np.float32

@@ -17,9 +17,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from gnjax.networks.arguments.refusals import RAISED, Refused, raised_by
 from gnjax.networks.equations.maxima import ByComparison
-from gnjax.networks.forms.refusals import RAISED, Refused, raised_by
-from gnjax.networks.outputs.shapes import Outputs
+from gnjax.networks.output_shapes import Outputs
 
 Loss = str | Callable[..., jax.Array]
 LOSSES = ("squared_error", "cross_entropy", "binary_cross_entropy", "mse")

@@ -16,7 +16,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import gnjax
-from gnjax.networks.null_space.seen_by_loss import seen_by_loss
+from gnjax.networks.null_space.loss_projections import loss_projections
 from gnjax.numerics import modular
 from gnjax.operators.facts import rank_of
 
@@ -107,7 +107,7 @@ def test_what_a_loss_sees_faintly_it_sees(name: str) -> None:
     model, x = _network(8, 5)
     y = _targets("smoothed" if "softmax" in name else "Huber", len(x))
     op = gnjax.gauss_newton(model, x, y, loss=FAINT[name])
-    assert (seen_by_loss(op.net).ranks == 4).all()
+    assert (loss_projections(op.net).ranks == 4).all()
     assert rank_of(op).value == 20
     kappa = gnjax.condition_number(op)
     assert kappa.rank == 20 or not kappa.resolved
@@ -118,22 +118,22 @@ def test_the_ranks_are_those_of_each_sample() -> None:
     model = (lambda p, x: x @ (jnp.eye(4) + p["w"]), {"w": np.zeros((4, 4))})
     x = 3.0 * np.tri(5, 4, -1)
     op = gnjax.gauss_newton(model, x, np.zeros((5, 4)), loss=_huber)
-    seen = seen_by_loss(op.net)
-    assert seen.ranks.tolist() == [4, 3, 2, 1, 0]
-    np.testing.assert_array_equal(seen.hessians, jax.vmap(jnp.diag)(x == 0))
+    projections = loss_projections(op.net)
+    assert projections.ranks.tolist() == [4, 3, 2, 1, 0]
+    np.testing.assert_array_equal(projections.hessians, jax.vmap(jnp.diag)(x == 0))
     weights = np.array([1.0, 0.0, 1.0, 1.0, 1.0])
     op = gnjax.gauss_newton(model, x, np.zeros((5, 4)), loss=_huber, weights=weights)
-    assert seen_by_loss(op.net).ranks.tolist() == [4, 0, 2, 1, 0]
+    assert loss_projections(op.net).ranks.tolist() == [4, 0, 2, 1, 0]
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "cross_entropy", _weighted_classes, _huber])
-def test_products_with_what_is_seen_are_those_of_its_matrices(loss: Any) -> None:
+def test_products_with_the_projections_are_those_of_their_matrices(loss: Any) -> None:
     model, x = _network(3, 5)
     y = _targets("Huber" if loss in ("squared_error", _huber) else "weights", 5)
-    seen = seen_by_loss(gnjax.gauss_newton(model, x, y, loss=loss).net)
+    projections = loss_projections(gnjax.gauss_newton(model, x, y, loss=loss).net)
     places, u = np.array([3, 1, 4]), modular.drawn(0, 3, 4)
-    matrices = seen.projections(places)
-    for row, matrix, product in zip(u, matrices, seen.times(u, places), strict=True):
+    matrices = projections.at(places)
+    for row, matrix, product in zip(u, matrices, projections.times(u, places), strict=True):
         np.testing.assert_array_equal(modular.product(matrix, row[:, None])[:, 0], product)
     if loss == "cross_entropy":
         assert not modular.product(matrices[0], np.ones((4, 1), np.int64)).any()

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gnjax.networks.forms.real_form import is_complex, real_parts
+from gnjax.networks.arguments.real_form import is_complex, real_parts
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ For m >> k every A_l = W^{L:l+1} W^{l+1:L} is near a multiple of the identity, s
 I (x) D with D = sum_l (tr A_l / k) B_l, a d x d matrix. D is a compression of G averaged over an
 orthonormal basis of R^k, so lambda_min(G) <= lambda_min(D) and lambda_max(D) <= lambda_max(G):
 for every s below lambda_min(G) the matrix P = I (x) (D - s I) is positive definite, and R with
-R R^T = P^{-1} is a preconditioner of G - s I in the sense of :mod:`gnjax.spectra.pencil.one_end`.
-The top end is the same for s I - G.
+R R^T = P^{-1} is a preconditioner of G - s I in the sense of
+:mod:`gnjax.spectra.preconditioned_ends.one_end`. The top end is the same for s I - G.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from gnjax.papers.kronecker.on_range import OnRange
 from gnjax.papers.kronecker.operator import SumOfKroneckers
 from gnjax.papers.kronecker.packed import TermGroups, packed, packed_product, parts_of
 from gnjax.spectra.krylov.host_products import beside_xla
-from gnjax.spectra.pencil import Enclosed, Products, certified
-from gnjax.spectra.pencil.one_end import beside, symmetric
+from gnjax.spectra.preconditioned_ends import Enclosed, Products, certified
+from gnjax.spectra.preconditioned_ends.one_end import beside, symmetric
 
 _BLOCK = 4  # vectors that are multiplied together
 _LARGEST_SHARE = 0.1

@@ -15,18 +15,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.forms.samples import windows
+from gnjax.networks.arguments.samples import windows
+from gnjax.networks.losses.output_hessian import ByDerivative
+from gnjax.networks.losses.targets import Target
 from gnjax.networks.network import Network
 from gnjax.networks.null_space.modulo import Followed, NotFollowedError, Number
-from gnjax.networks.outputs.hessians import ByDerivative
-from gnjax.networks.outputs.targets import Target
 from gnjax.numerics import modular
 
 FORMED = 5e5  # entries of the B_i of all samples, up to which they are formed modulo the prime
 
 
 @dataclass(frozen=True)
-class Seen:
+class LossProjections:
     """What the loss sees of the outputs of n samples, by symmetric P_i (k, k) of residues.
 
     Attributes:
@@ -42,7 +42,7 @@ class Seen:
     hessians: np.ndarray | None = None
     classes: int = 0
 
-    def projections(self, places: np.ndarray) -> np.ndarray:
+    def at(self, places: np.ndarray) -> np.ndarray:
         """P_i (b, k, k) of the samples at the indices ``places`` (b,)."""
         if self.hessians is not None:
             return self.hessians[places]
@@ -70,7 +70,7 @@ def _each_times(matrices: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.matmul(matrices, rows[:, :, None])[:, :, 0]
 
 
-def seen_by_loss(net: Network) -> Seen:
+def loss_projections(net: Network) -> LossProjections:
     """The P_i of the loss at the outputs of a network, and their ranks.
 
     They are the output Hessians of a loss of the caller's, if its equations and those of the
@@ -78,13 +78,13 @@ def seen_by_loss(net: Network) -> Seen:
     """
     target, ranks = net.target, np.full(net.samples, net.rows)
     if target is not None and callable(target.loss):
-        formed = net.once("seen by the loss", lambda: _of_callers(net, target))
-        return formed or Seen(net.k, ranks)
+        formed = net.once("projections of the loss", lambda: _of_callers(net, target))
+        return formed or LossProjections(net.k, ranks)
     is_entropy = target is not None and target.loss == "cross_entropy"
-    return Seen(net.k, ranks, classes=net.shapes.shape[-1] if is_entropy else 0)
+    return LossProjections(net.k, ranks, classes=net.shapes.shape[-1] if is_entropy else 0)
 
 
-def _of_callers(net: Network, target: Target) -> Seen | None:
+def _of_callers(net: Network, target: Target) -> LossProjections | None:
     """The output Hessians B_i of a loss of the caller's; None if they are not to be had."""
     if net.samples * net.k**2 > FORMED:
         return None
@@ -99,7 +99,7 @@ def _of_callers(net: Network, target: Target) -> Seen | None:
     except (NotFollowedError, OverflowError):  # an equation has no residues, or a sum is too long
         return None
     hessians = np.concatenate(parts)
-    return Seen(net.k, modular.ranks(hessians), hessians)
+    return LossProjections(net.k, modular.ranks(hessians), hessians)
 
 
 def _curvatures(

@@ -17,7 +17,7 @@ import numpy as np
 
 from gnjax.numerics.host import filled_rows, on_device, on_host, zeros
 from gnjax.numerics.precision import x64
-from gnjax.spectra.pencil.one_end import Products
+from gnjax.spectra.preconditioned_ends.one_end import Products
 
 TILE = 128  # columns: a tile of 10,000 rows then stays in a cache between its two products
 DEVICE_TILE = 16384  # columns of a tile on an accelerator

@@ -18,10 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.networks.forms.real_form import real_parts
-from gnjax.networks.forms.same_function import compared
-from gnjax.networks.forms.samples import as_arrays, as_floats, check_samples, sample_count
-from gnjax.networks.losses import (
+from gnjax.networks.arguments.real_form import real_parts
+from gnjax.networks.arguments.same_function import compared
+from gnjax.networks.arguments.samples import as_arrays, as_floats, check_samples, sample_count
+from gnjax.networks.losses.of_optax import equal_loss
+from gnjax.networks.losses.sample_losses import (
     UNNAMED,
     Loss,
     check_call,
@@ -30,8 +31,7 @@ from gnjax.networks.losses import (
     loss_terms,
     sample_arguments,
 )
-from gnjax.networks.outputs.of_optax import equal_loss
-from gnjax.networks.outputs.shapes import Outputs
+from gnjax.networks.output_shapes import Outputs
 from gnjax.numerics.host import on_cpu
 from gnjax.numerics.precision import level_of_callers_line
 from gnjax.numerics.validation import is_traced

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnjax.numerics.decompositions import lapack
-from gnjax.spectra.pencil.davidson import Space
-from gnjax.spectra.pencil.one_end import End, Pencil, beside, symmetric
+from gnjax.spectra.preconditioned_ends.davidson import Space
+from gnjax.spectra.preconditioned_ends.one_end import End, Pencil, beside, symmetric
 
 Stopped = Callable[[], bool]
 """Whether the caller asked for the work to stop."""

@@ -17,8 +17,8 @@ import numpy as np
 from gnjax.spectra.krylov.lanczos import Run, lanczos, missed_probability, random_rows
 from gnjax.spectra.krylov.lanczos import ritz as ritz_values
 from gnjax.spectra.krylov.orthogonal import CERTIFYING
-from gnjax.spectra.pencil.locate import Deflation, Ritz, Stopped, deflation, locate
-from gnjax.spectra.pencil.one_end import End, Pencil, beside
+from gnjax.spectra.preconditioned_ends.locate import Deflation, Ritz, Stopped, deflation, locate
+from gnjax.spectra.preconditioned_ends.one_end import End, Pencil, beside
 
 _CERTIFY_STEPS = 200
 _WIDENINGS = (1.0, 8.0, 64.0)
@@ -98,7 +98,7 @@ def certified(
                 start,
                 max_steps=_CERTIFY_STEPS,
                 noise=pencil.noise,
-                enough=partial(_decided, test=deflated_products, missed=share, stopped=stopped),
+                stop_when=partial(_decided, test=deflated_products, missed=share, stopped=stopped),
                 check_every=1,
                 orthogonal_to=deflated_space.rows,
             )

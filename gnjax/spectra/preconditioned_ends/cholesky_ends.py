@@ -19,8 +19,8 @@ import numpy as np
 from gnjax.numerics.host import HostProduct
 from gnjax.spectra.krylov.lanczos import random_rows
 from gnjax.spectra.krylov.orthogonal import outside
-from gnjax.spectra.pencil.one_end import Products
-from gnjax.spectra.pencil.triangle import Triangle, least_of
+from gnjax.spectra.preconditioned_ends.one_end import Products
+from gnjax.spectra.preconditioned_ends.triangle import Triangle, least_of
 
 Full = Callable[[np.ndarray], Products]
 Lost = Callable[[float, float, float, float], float]

@@ -14,8 +14,8 @@ from typing import Protocol
 import jax
 import jax.numpy as jnp
 
-from gnjax.networks.forms.derivatives import check_second_derivative
-from gnjax.networks.outputs.targets import Target, loss_sum
+from gnjax.networks.arguments.derivatives import check_second_derivative
+from gnjax.networks.losses.targets import Target, loss_sum
 from gnjax.numerics.bounded_jit import bounded_jit
 
 LARGEST_ROOT = 512  # outputs k of a sample, up to which B (k, k) of a caller's loss is formed

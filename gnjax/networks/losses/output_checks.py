@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks.equations.beside import compare_by_steps
-from gnjax.networks.losses import checked_terms
-from gnjax.networks.outputs.hessians import check_convex
-from gnjax.networks.outputs.targets import Target, term_losses
+from gnjax.networks.losses.output_hessian import check_convex
+from gnjax.networks.losses.sample_losses import checked_terms
+from gnjax.networks.losses.targets import Target, term_losses
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import all_finite, on_cpu
 

@@ -10,11 +10,11 @@ from gnjax.operators.facts import factorisation_of, symmetry_of
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.hidden import MISSED
 from gnjax.spectra.krylov.missed import chance
-from gnjax.spectra.pencil.certified import certified
-from gnjax.spectra.pencil.cholesky_ends import largest_end, smallest_end
-from gnjax.spectra.pencil.plan import TOGETHER, planned
-from gnjax.spectra.pencil.preconditioned_matrix import by_factor
-from gnjax.spectra.pencil.triangle import least_of
+from gnjax.spectra.preconditioned_ends.certified import certified
+from gnjax.spectra.preconditioned_ends.cholesky_ends import largest_end, smallest_end
+from gnjax.spectra.preconditioned_ends.plan import TOGETHER, planned
+from gnjax.spectra.preconditioned_ends.preconditioned_matrix import by_factor
+from gnjax.spectra.preconditioned_ends.triangle import least_of
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import Watch
 

@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.losses import loss_terms
-from gnjax.networks.outputs.shapes import Outputs
+from gnjax.networks.losses.sample_losses import loss_terms
+from gnjax.networks.output_shapes import Outputs
 from gnjax.numerics.validation import is_traced
 
 _ROUNDINGS = 64.0  # in units of eps, by which the values of both functions may differ

@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 
 from gnjax.spectra.krylov.orthogonal import directions, orthonormal, outside
-from gnjax.spectra.pencil.one_end import Pencil
+from gnjax.spectra.preconditioned_ends.one_end import Pencil
 
 _DEPENDENT = 1e-8  # a direction that is shorter than this beside the space is left out
 

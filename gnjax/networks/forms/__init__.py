@@ -1,1 +1,0 @@
-"""The forms in which models and samples come in."""

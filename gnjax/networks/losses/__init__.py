@@ -1,0 +1,1 @@
+"""Losses: of one sample, with targets and weights, of optax, and their output Hessians."""

@@ -1,1 +1,0 @@
-"""The outputs of a network, and what a loss makes of them."""
