@@ -10,9 +10,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.conditioning.answer import ConditionNumber, answer_of, undefined
-from gnjax.conditioning.ends import Enclosure, Ends, Problem, ends_of_spectrum
+from gnjax.conditioning.ends import Ends, Problem, ends_of_spectrum
 from gnjax.conditioning.methods import METHODS, Method, methods_for
-from gnjax.conditioning.positive import least_eigenvalue, matrix_on_range
 from gnjax.numerics.certificate import PROVED, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import RankBound
@@ -22,6 +21,7 @@ from gnjax.operators.facts import error_of, factorisation_of, facts_of, on_range
 from gnjax.operators.near_one import check_near_one
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.eigenvalues import operator_norm
+from gnjax.spectra.semidefinite import Enclosure, least_eigenvalue, matrix_on_range
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import Progress, watching
 from gnjax.spectra.whole import dense_error, dense_spectrum, why_not_dense
@@ -216,7 +216,7 @@ def _by_inertia(problem: Problem, ends: Ends) -> Ends:
     """
     if not ends.resolved or ends.rank != on_range(problem.op).shape[0]:
         return ends
-    matrix, operator, asymmetry = matrix_on_range(problem)
+    matrix, operator, asymmetry = matrix_on_range(problem.op, problem.limits)
     shift_rtol = problem.rtol / 4  # how far a shift is from its eigenvalue, relative to that
     least = least_eigenvalue(matrix, ends.smallest.value, shift_rtol)
     least_of_negative = least_eigenvalue(-matrix, -ends.largest.value, shift_rtol)

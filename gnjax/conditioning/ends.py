@@ -14,6 +14,7 @@ from gnjax.numerics.rank_bound import RankBound, least
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.facts import facts_of, rank_of
 from gnjax.operators.protocol import Operator
+from gnjax.spectra.semidefinite import Enclosure, check_semidefinite, nonnegative
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import UNWATCHED, Watch
 
@@ -26,7 +27,6 @@ FLOOR_OF_SQUARES = 3 + 2 * 2**0.5
 
 _CLEAR_GAP = 1e3  # neighbouring eigenvalues with at least this quotient have a gap between them
 _GOES_ON = 0.5  # of its error, above which an eigenvalue is no zero with its rounding
-INDEFINITE = 100.0  # an eigenvalue below -100 times its error shows that the matrix is indefinite
 
 
 @dataclass(frozen=True)
@@ -61,19 +61,6 @@ class Problem:
         """A bound on the rank, with its evidence. It may take work, so ask where it matters."""
         bound_of_operator = rank_of(self.op)
         return bound_of_operator if self.limit is None else least(bound_of_operator, self.limit())
-
-
-@dataclass(frozen=True)
-class Enclosure:
-    """An eigenvalue: the computed value, and bounds on the true one."""
-
-    value: float
-    low: float
-    high: float
-
-    def widened(self, error: float) -> Enclosure:
-        """Bounds that also hold if the matrix has an error of ``error`` in the 2-norm."""
-        return Enclosure(self.value, self.low - error, self.high + error)
 
 
 @dataclass(frozen=True)
@@ -137,7 +124,7 @@ def ends_of_spectrum(problem: Problem, spectrum: Spectrum) -> Ends | None:
     norm = float(np.abs(values).max())
     if not np.isfinite(errors).all():
         return _uncertified(problem, spectrum, norm)
-    check_semidefinite(float(values[-1]), float(values[0]), float(errors[-1]))
+    check_semidefinite(float(values[-1]), float(values[0]), float(errors[-1]), answer="kappa")
     if values[0] <= errors[0]:
         return None
     rank, source = _rank(problem, values, errors)
@@ -146,11 +133,11 @@ def ends_of_spectrum(problem: Problem, spectrum: Spectrum) -> Ends | None:
     # FLOOR_OF_SQUARES times e^2; the error of a zero is e^2.
     floor = float(errors[errors > 0][-1]) if (errors > 0).any() else 0.0
     floor *= FLOOR_OF_SQUARES if spectrum.method == "factored" else 1.0
-    smallest = semidefinite(values[rank - 1], errors[rank - 1])
+    smallest = nonnegative(values[rank - 1], errors[rank - 1])
     if source == FLOOR:  # the rank is a count, and lambda_rank may be any smaller number
         smallest = replace(smallest, low=0.0)
     return Ends(
-        largest=semidefinite(values[0], errors[0]),
+        largest=nonnegative(values[0], errors[0]),
         smallest=smallest,
         rank=rank,
         rank_source=source,
@@ -172,7 +159,7 @@ def _widest_gap(values: np.ndarray, errors: np.ndarray) -> InnerGap:
     if not quotients[widest] >= _CLEAR_GAP:
         return InnerGap()
     place = first + widest
-    return InnerGap(len(values) - place - 1, semidefinite(values[place], errors[place]))
+    return InnerGap(len(values) - place - 1, nonnegative(values[place], errors[place]))
 
 
 def _rank(problem: Problem, values: np.ndarray, errors: np.ndarray) -> tuple[int, str]:
@@ -201,11 +188,6 @@ def _rank(problem: Problem, values: np.ndarray, errors: np.ndarray) -> tuple[int
     return count, GAP if values[count - 1] >= _CLEAR_GAP * following else FLOOR
 
 
-def semidefinite(value: float, error: float) -> Enclosure:
-    """An eigenvalue of a semidefinite matrix, with bounds that are not below zero."""
-    return Enclosure(max(float(value), 0.0), max(float(value - error), 0.0), float(value + error))
-
-
 def _uncertified(problem: Problem, spectrum: Spectrum, norm: float) -> Ends | None:
     """The ends of a spectrum whose errors are unknown: values as computed, without bounds.
 
@@ -216,7 +198,8 @@ def _uncertified(problem: Problem, spectrum: Spectrum, norm: float) -> Ends | No
     noise = spectral_error(problem.size, problem.op.dtype) * norm
     if norm == 0:
         return None
-    check_semidefinite(float(values[-1]), float(values[0]), 1e-6 * norm)  # a guess of the error
+    guess = 1e-6 * norm  # of the error
+    check_semidefinite(float(values[-1]), float(values[0]), guess, answer="kappa")
     rank = problem.rank or max(int((values > noise).sum()), 1)
     return Ends(
         largest=Enclosure(float(values[0]), 0.0, np.inf),
@@ -227,14 +210,3 @@ def _uncertified(problem: Problem, spectrum: Spectrum, norm: float) -> Ends | No
         method=spectrum.method,
         certificate=spectrum.certificate,
     )
-
-
-def check_semidefinite(least: float, largest: float, error: float) -> None:
-    """Raise a ValueError if the least eigenvalue is too negative to be a rounding error."""
-    if least < -INDEFINITE * error:
-        msg = (
-            f"the operator is not positive semidefinite: its eigenvalues run from {least:.3g} to "
-            f"{largest:.3g}, and kappa is defined for Gauss-Newton matrices and kernels; "
-            "gnjax.eigenvalues gives the spectrum of a Hessian"
-        )
-        raise ValueError(msg)

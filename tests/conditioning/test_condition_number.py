@@ -14,12 +14,13 @@ from scipy.sparse.linalg import aslinearoperator
 import gnjax
 from gnjax import papers
 from gnjax.conditioning import condition_number as conditioning
-from gnjax.conditioning.ends import Enclosure, Ends, Problem
+from gnjax.conditioning.ends import Ends, Problem
 from gnjax.conditioning.methods.krylov import chance
 from gnjax.numerics.certificate import KINDS, Error, certificate
 from gnjax.numerics.limits import Limits
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.spectra.krylov import lanczos as krylov
+from gnjax.spectra.semidefinite import Enclosure
 from tests import exact
 from tests.held_out.matrices import rotated
 

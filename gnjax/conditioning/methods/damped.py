@@ -13,11 +13,8 @@ from dataclasses import replace
 from gnjax.conditioning.ends import (
     FULL,
     GIVEN,
-    Enclosure,
     Ends,
     Problem,
-    check_semidefinite,
-    semidefinite,
 )
 from gnjax.conditioning.methods import dense, krylov
 from gnjax.conditioning.methods.method import Method
@@ -26,6 +23,7 @@ from gnjax.numerics.outward import above, below
 from gnjax.numerics.rank_bound import SHAPES
 from gnjax.operators.facts import facts_of, positivity_of, rank_of, twin_of, unshifted_of
 from gnjax.operators.protocol import Operator
+from gnjax.spectra.semidefinite import Enclosure, check_semidefinite, nonnegative
 from gnjax.spectra.whole import whole_spectrum, why_not_dense
 
 _ZERO = Enclosure(0.0, 0.0, 0.0)
@@ -107,8 +105,8 @@ def _of_spectrum(small: Operator, problem: Problem) -> tuple[Enclosure, Enclosur
     """The largest and the smallest eigenvalue of a semidefinite A, from all of its eigenvalues."""
     spectrum = whole_spectrum(small, problem.limits)
     values, errors = spectrum.values, spectrum.errors
-    check_semidefinite(float(values[-1]), float(values[0]), float(errors[-1]))
-    top, bottom = (semidefinite(values[i], errors[i]) for i in (0, -1))
+    check_semidefinite(float(values[-1]), float(values[0]), float(errors[-1]), answer="kappa")
+    top, bottom = (nonnegative(values[i], errors[i]) for i in (0, -1))
     return top, bottom, spectrum.certificate
 
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 import numpy as np
 import scipy
 
-from gnjax.conditioning.ends import GIVEN, Enclosure, Ends, Problem, bound_source
+from gnjax.conditioning.ends import GIVEN, Ends, Problem, bound_source
 from gnjax.conditioning.methods import dense
 from gnjax.conditioning.methods.krylov import MISSED_AT_EITHER_END
 from gnjax.conditioning.methods.method import Method
-from gnjax.conditioning.positive import lower_factor, matrix_on_range
 from gnjax.numerics.certificate import Error, certificate
 from gnjax.numerics.host import HostProduct
 from gnjax.operators.facts import facts_of, forming_work
 from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.krylov.missed import chance
+from gnjax.spectra.semidefinite import Enclosure, lower_factor, matrix_on_range
 from gnjax.spectra.whole import dense_error
 
 _BLOCK = 8  # vectors in one product: eight cost little more than four, as A is read once
@@ -51,7 +51,7 @@ def _ends(problem: Problem) -> Ends | None:
     succeed for a singular matrix, too, and only a smallest eigenvalue above its error proves full
     rank.
     """
-    matrix, stored, asymmetry = matrix_on_range(problem)
+    matrix, stored, asymmetry = matrix_on_range(problem.op, problem.limits)
     size = len(matrix)
     factor = lower_factor(matrix) if problem.rank in (None, size) else None
     if factor is None:

@@ -16,10 +16,8 @@ from gnjax.conditioning.ends import (
     FLOOR,
     FULL,
     GIVEN,
-    Enclosure,
     Ends,
     Problem,
-    check_semidefinite,
     ends_of_spectrum,
 )
 from gnjax.conditioning.methods.method import Method
@@ -31,6 +29,7 @@ from gnjax.spectra.eigenvalues import operator_norm
 from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.krylov.host_products import beside_xla, host_product, too_large
 from gnjax.spectra.krylov.missed import chance
+from gnjax.spectra.semidefinite import Enclosure, check_semidefinite
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.whole import error_and_level
 
@@ -80,7 +79,7 @@ def _ends(problem: Problem) -> Ends | None:
     error += Error(run.dropped, reason="entries of T that Lanczos set to zero as rounding")
     error += LAPACK_ROUNDING.to(_RUN_ROUNDING * spectral_error(size, op.dtype) * norm)
     values, residuals, _ = lanczos.ritz(run)
-    check_semidefinite(float(values[0]), float(values[-1]), noise + run.dropped)
+    check_semidefinite(float(values[0]), float(values[-1]), noise + run.dropped, answer="kappa")
     if run.complete:
         ends = ends_of_spectrum(problem, _complete(op, run, values, residuals, error))
         return None if ends is None else replace(ends, products=run.products)

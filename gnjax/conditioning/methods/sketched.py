@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnjax.conditioning.ends import FLOOR, GIVEN, Enclosure, Ends, Problem, bound_source
+from gnjax.conditioning.ends import FLOOR, GIVEN, Ends, Problem, bound_source
 from gnjax.conditioning.methods import inverse
 from gnjax.conditioning.methods.krylov import MISSED_AT_EITHER_END
 from gnjax.conditioning.methods.method import Method
@@ -24,6 +24,7 @@ from gnjax.spectra.preconditioned_ends.preconditioned_matrix import (
     by_factor,
     by_products,
 )
+from gnjax.spectra.semidefinite import Enclosure
 
 _OVERHEAD = 3e10  # the time of small steps, counted in multiplications
 _SLOWER = 2.2  # how much longer its multiplications take than those of a matrix product, measured

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gnjax.conditioning.ends import FLOOR, GIVEN, Enclosure, Ends, Problem, bound_source
+from gnjax.conditioning.ends import FLOOR, GIVEN, Ends, Problem, bound_source
 from gnjax.conditioning.methods import Method, inverse
 from gnjax.conditioning.methods.krylov import MISSED_AT_EITHER_END, OVERHEAD
 from gnjax.numerics.certificate import Error, certificate
@@ -13,6 +13,7 @@ from gnjax.papers.kronecker import kronecker_ends
 from gnjax.papers.kronecker.on_range import OnRange
 from gnjax.papers.kronecker.operator import product_rounding
 from gnjax.spectra.krylov.missed import chance
+from gnjax.spectra.semidefinite import Enclosure
 
 _FAR = 4.0  # times its error: an eigenvalue is distinguished from zero from there on
 _PRODUCTS = 600.0  # the number of products that a run is assumed to make, to estimate its cost

@@ -1,29 +1,67 @@
-"""What a Cholesky factorisation that succeeds proves about a stored matrix."""
+"""Positive semidefinite matrices: the refusal of others, and bounds on the smallest eigenvalue.
+
+A Cholesky factorisation that succeeds proves that a stored matrix is positive definite.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import scipy
 
-from gnjax.conditioning.ends import Enclosure, Problem
 from gnjax.numerics.certificate import Error
+from gnjax.numerics.limits import Limits
 from gnjax.numerics.rounding import gamma
 from gnjax.operators.facts import on_range
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.whole import host_matrix
 
+_INDEFINITE = 100.0  # an eigenvalue below -100 times its error is no rounding error
 _SEED = 7919  # of the start of inverse iteration
 _ITERATIONS = 6  # steps of inverse iteration
 
 
-def matrix_on_range(problem: Problem) -> tuple[np.ndarray, Operator, Error]:
+@dataclass(frozen=True)
+class Enclosure:
+    """An eigenvalue: the computed value, and bounds on the true one."""
+
+    value: float
+    low: float
+    high: float
+
+    def widened(self, error: float) -> Enclosure:
+        """Bounds that also hold if the matrix has an error of ``error`` in the 2-norm."""
+        return Enclosure(self.value, self.low - error, self.high + error)
+
+
+def nonnegative(value: float, error: float) -> Enclosure:
+    """An eigenvalue of a semidefinite matrix, with bounds that are not below zero."""
+    return Enclosure(max(float(value), 0.0), max(float(value - error), 0.0), float(value + error))
+
+
+def check_semidefinite(least: float, largest: float, error: float, *, answer: str) -> None:
+    """Raise a ValueError if the least eigenvalue is too negative to be a rounding error.
+
+    ``answer`` names in it what was asked for, such as "kappa".
+    """
+    if least < -_INDEFINITE * error:
+        msg = (
+            f"the operator is not positive semidefinite: its eigenvalues run from {least:.3g} to "
+            f"{largest:.3g}, and {answer} is defined for Gauss-Newton matrices and kernels; "
+            "gnjax.eigenvalues gives the spectrum of a Hessian"
+        )
+        raise ValueError(msg)
+
+
+def matrix_on_range(op: Operator, limits: Limits) -> tuple[np.ndarray, Operator, Error]:
     """The matrix on the smallest space that structure proves to hold its range, and its error.
 
     It comes as a symmetric array in host memory and as an operator. The error is that of the array:
     the skew-symmetric part that was left out.
     """
-    operator_on_range = on_range(problem.op)
-    matrix, asymmetry = host_matrix(operator_on_range, problem.limits)
+    operator_on_range = on_range(op)
+    matrix, asymmetry = host_matrix(operator_on_range, limits)
     return matrix, operator_on_range, asymmetry
 
 
