@@ -38,23 +38,23 @@ def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any
     """Of every run the losses of each network, and then kappa: one cell for each stop.
 
     ``columns`` are the columns of J, those of all parameters or those that pruning has left. They
-    are the same where nothing is pruned. The first ``seeds`` networks are trained, and of the first
-    ``starts`` kappa is measured before training.
+    are the same where nothing is pruned. Of the first ``seeds`` networks kappa is measured in
+    training, of the first ``losses`` the losses alone, and of ``starts`` kappa before training.
     """
     for name in config.runs.split():
         run = config[name]
         _check(name, run)
         shared = {key: run[key] for key in ("scaling", "initializer", "biases", "recipe")}
         for pruned in run.rates:
-            for index in range(max(run.seeds, run.starts)):
+            for index in range(max(run.seeds, run.losses, run.starts)):
                 network = {**shared, "pruned": pruned, "seed": config.first_seed + index}
                 labels = {"run": name, "of": None}
-                trains = index < run.seeds
-                if trains:
+                if index < max(run.seeds, run.losses):
                     yield labels, {**network, "columns": "none", "epochs": run.stops[-1]}
+                stops = run.stops if index < run.seeds else (0,) if index < run.starts else ()
                 for columns in run.columns.split():
                     same = columns == "left" and not pruned
-                    for stop in run.stops if trains else (0,):
+                    for stop in stops:
                         kernel = {"columns": "all" if same else columns, "epochs": stop}
                         yield {**labels, "of": columns}, {**network, **kernel}
 
