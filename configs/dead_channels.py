@@ -53,6 +53,7 @@ def _paper() -> dict[str, object]:
             "filters": _arm(tensors=KERNELS, epsilons=EPSILONS[:1], seeds=10),
             "narrow": _arm(**losses, widths=(1, 2, 4, 8), rates=(0.0,)),
             "live": _arm(**losses, rates=(0.8, 0.6), shrunk=True),
+            "ties_live": _arm(**losses, tensors=SCATTERED, shrunk=True),
             "after": _arm(shrunk=True, epoch=100),
         },
     }
@@ -75,6 +76,7 @@ def _laptop() -> dict[str, object]:
             "filters": _arm(widths=(8,), tensors=KERNELS, epsilons=EPSILONS[:1], seeds=8),
             "narrow": _arm(**losses, widths=(1, 2, 4), rates=(0.0,)),
             "live": _arm(**losses, widths=(8,), shrunk=True),
+            "ties_live": _arm(**losses, widths=(8,), tensors=SCATTERED, shrunk=True),
         },
     }
 
@@ -94,6 +96,7 @@ def _smoke() -> dict[str, object]:
             "kernels": _arm(**small, tensors=KERNELS),
             "narrow": _arm(**losses, widths=(1,), rates=(0.0,)),
             "live": _arm(**losses, widths=(4,), rates=(0.6,), shrunk=True),
+            "ties_live": _arm(**losses, widths=(4,), rates=(0.6,), tensors=SCATTERED, shrunk=True),
             "after": _arm(
                 **{**small, "epsilons": EPSILONS[:1]}, rates=(0.6,), shrunk=True, epoch=1
             ),

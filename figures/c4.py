@@ -152,9 +152,13 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         " arrows are lower bounds. Middle and right are of one initialisation. A colour is what is"
         " pruned: blue every tensor, orange kernels alone, black nothing; dashed is J with the"
         " columns left, dotted without crops.",
-        f"Of the columns that are left: {captions.certificates(arms.finite(rows))}"
-        if len(rows)
-        else "",
+        _certified(rows),
         arms.rank(rows),
         captions.data(shown, provenance),
     )
+
+
+def _certified(rows: DataFrame) -> str:
+    """How sharply kappa of the columns that are left is known."""
+    told = captions.certificates(arms.finite(rows)) if len(rows) else ""
+    return told and f"With the columns that are left {told[0].lower()}{told[1:]}"

@@ -71,12 +71,15 @@ def _losses(axes: Axes, frame: DataFrame) -> None:
     style.logarithmic(axes)
     if len(narrow):
         style.band(axes, over_seeds(narrow, "live", "loss"), DENSE, _dense_name(narrow))
-    looks = {arm.name: arm.look for arm in arms(frame)}  # a colour is one way to prune everywhere
-    for rate in distinct(pruned, "pruned"):
-        name = f"{rate:.0%} {NAMES[EVERY]}"
-        of_rate, look = where(pruned, pruned=rate), looks.get(name, style.Look(style.GREY, "D"))
-        drawn: dict[str, Any] = {"color": look.colour, "marker": look.marker, "linestyle": ""}
-        axes.plot(of_rate["live"], of_rate["loss"], label=f"{name} pruned", **drawn)
+    # a colour is one way to prune everywhere
+    looks = {arm.name.split(", ")[0]: arm.look for arm in arms(frame)}
+    for tensors, name in NAMES.items():
+        for rate in distinct(where(pruned, tensors=tensors), "pruned"):
+            told = f"{rate:.0%} {name}"
+            starts = where(pruned, tensors=tensors, pruned=rate)
+            look = looks.get(told, style.Look(style.GREY, "D"))
+            drawn: dict[str, Any] = {"color": look.colour, "marker": look.marker, "linestyle": ""}
+            axes.plot(starts["live"], starts["loss"], label=told, **drawn)
     style.logarithmic_x(axes, rows["live"], "weights that can change an output")
     axes.legend(loc="lower left", borderaxespad=0.2, fontsize=7)
 

@@ -54,12 +54,13 @@ def draw(frame: DataFrame) -> Figure:
 
 
 def _trained(frame: DataFrame) -> DataFrame:
-    """The rows of the plotted run, without the starts of which kappa is known before training only.
+    """The rows of the plotted run, without kappas of starts that have it before training only.
 
     A mean over more starts at the first epoch than later would move as its starts do.
     """
     shown = frame[frame["run"] == RUN]
-    return shown[shown["seed"].isin(shown["seed"][shown["epoch"] > 0])]
+    followed = shown["seed"][shown["measured"] & (shown["epoch"] > 0)]
+    return shown[~shown["measured"] | shown["seed"].isin(followed)]
 
 
 def _theirs(shown: DataFrame) -> bool:
@@ -68,9 +69,10 @@ def _theirs(shown: DataFrame) -> bool:
 
 
 def _not_trained(frame: DataFrame, of: str) -> DataFrame:
-    """Kappa before training of the starts of which nothing is known after it."""
+    """Kappa before training of the starts of which it is not known after it."""
     rows = frame[(frame["run"] == RUN) & (frame["of"] == of) & (frame["epoch"] == 0)]
-    return rows[~rows["seed"].isin(_trained(frame)["seed"])]
+    shown = _trained(frame)
+    return rows[~rows["seed"].isin(shown["seed"][shown["measured"]])]
 
 
 def _other_starts(axes: Axes, rows: DataFrame, looks: Mapping[float, style.Look]) -> None:
@@ -118,13 +120,22 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         f" {distinct(shown, 'rate')[0]:g}. The loss of an epoch is the mean over its steps."
         " Logarithmic vertical axes.",
         _beside(frame),
-        captions.seeds(
-            shown, f"bands, of {shown['pruned'].min():.0%} and {shown['pruned'].max():.0%},"
-        ),
+        _seeds(shown),
         captions.certificates(shown[shown["measured"]]),
         _missing(shown, provenance),
         captions.data(shown, provenance),
     )
+
+
+def _seeds(shown: DataFrame) -> str:
+    """How many starts the curves are means over: those of kappa may have fewer."""
+    bands = f"bands, of {shown['pruned'].min():.0%} and {shown['pruned'].max():.0%},"
+    losses, kappas = (captions.seeds(shown[shown["measured"] == of], bands) for of in (False, True))
+    apart = (
+        f"{name}: {told[0].lower()}{told[1:]}"
+        for name, told in (("Losses", losses), ("Kappa", kappas))
+    )
+    return losses if losses == kappas else captions.paragraph(*apart)
 
 
 def _beside(frame: DataFrame) -> str:

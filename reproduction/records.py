@@ -138,7 +138,7 @@ def _record(section: Section, found: Verdict) -> dict[str, str]:
         "data": "; ".join(section.provenance.get("data", ())),
         "images": found.data,
         "seeds": str(found.seeds),
-        "short": _clause(found.short or found.text),
+        "short": _short(found),
         "value": _value(found),
         **_limit(found),
     }
@@ -153,6 +153,13 @@ def _limit(found: Verdict) -> dict[str, str]:
         "holds_to": f"{found.holds_to:.6g}",
         "fails_from": f"{found.fails_from:.6g}",
     }
+
+
+def _short(found: Verdict) -> str:
+    """The first clause; where a sentence holds in part, that of both halves."""
+    told = found.short or found.text
+    halves = told.split("; ") if found.status == PARTLY else [told]
+    return "; ".join(_clause(half) for half in halves)
 
 
 def _clause(text: str) -> str:

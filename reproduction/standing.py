@@ -119,7 +119,9 @@ class Standing:
         figures: dict[str, list[str]] = {}
         for claim, status in self.one.deciding:
             if status not in _DECIDED:
-                figures.setdefault(taken(self.entry(claim)), []).append(claim.figure)
+                open_still = status == UNDECIDED and claim.needs
+                what = open_still or taken(self.entry(claim))
+                figures.setdefault(what, []).append(claim.figure)
         if len(figures) == 1:
             return list(figures)
         return [

@@ -144,6 +144,7 @@ class Claim:
       column: what the figure is taken to be, one of :data:`COLUMNS`.
       mended: of a reading AS_COMPUTED, how the slip is mended, so that "once {mended}" can be
         read: "Sigma^(1/2) is the root".
+      needs: what would decide it where more seeds or points of the sweep would not.
     """
 
     figure: str
@@ -155,6 +156,7 @@ class Claim:
     mechanism: str = ""
     column: str = AS_PRINTED
     mended: str = ""
+    needs: str = ""
 
     def __post_init__(self) -> None:
         if self.column not in COLUMNS:
@@ -226,7 +228,9 @@ def halves(*checks: Callable[[DataFrame], Verdict]) -> Callable[[DataFrame], Ver
         if not {HOLDS, FAILS} <= found:
             return worst
         text = "; ".join(f"{part.status}: {part.text}" for part in parts)
-        short = "; ".join(f"{part.status}: {part.short or part.text}" for part in parts)
+        firsts = [(part.short or part.text).partition("; ")[0] for part in parts]
+        both = zip(parts, firsts, strict=True)
+        short = "; ".join(f"{part.status}: {first}" for part, first in both)
         return replace(worst, status=PARTLY, text=text, short=short)
 
     return check

@@ -135,28 +135,32 @@ def dense(frame: DataFrame) -> DataFrame:
     return where(ended(frame), pruned=0.0, shrunk=False)
 
 
-def _as_dense(frame: DataFrame) -> Verdict:
+def _as_dense(tensors: str) -> Check:
     """Whether a pruned network ends as high as a dense one of as many weights as it has live.
 
     Between the dense networks of one start the logarithm of the loss is interpolated over that of
     the number of weights.
     """
-    rows = ended(frame)
-    whole, pruned = dense(frame), rows[rows["shrunk"]]
-    found: dict[str, Effect] = {}
-    for rate in sorted(set(pruned["pruned"])):
-        arm = where(pruned, pruned=rate)
-        logs = [
-            np.log(one["loss"]) - _log_loss(where(whole, seed=one["seed"]), one["live"])
-            for _, one in arm.iterrows()
-        ]
-        known = np.array([value for value in logs if np.isfinite(value)], float)
-        if known.size:
-            live = int(arm["live"].iloc[0])
-            found[f"at {rate:.0%} ({live:,} live)"] = mean(known).exponential()
-    return between(
-        found, "loss over that of a dense network of as many live weights", 1 / SAME, SAME
-    )
+
+    def check(frame: DataFrame) -> Verdict:
+        rows = ended(frame)
+        whole, pruned = dense(frame), where(rows, shrunk=True, tensors=tensors)
+        found: dict[str, Effect] = {}
+        for rate in sorted(set(pruned["pruned"])):
+            arm = where(pruned, pruned=rate)
+            logs = [
+                np.log(one["loss"]) - _log_loss(where(whole, seed=one["seed"]), one["live"])
+                for _, one in arm.iterrows()
+            ]
+            known = np.array([value for value in logs if np.isfinite(value)], float)
+            if known.size:
+                live = int(arm["live"].iloc[0])
+                found[f"at {rate:.0%} ({live:,} live)"] = mean(known).exponential()
+        return between(
+            found, "loss over that of a dense network of as many live weights", 1 / SAME, SAME
+        )
+
+    return check
 
 
 def _log_loss(rows: DataFrame, live: float) -> float:
@@ -213,6 +217,11 @@ CLAIMS = (
     ),
     _claim(
         "with every tensor pruned the loss ends where a dense network of as many live weights ends",
-        _as_dense,
+        _as_dense(EVERY),
+    ),
+    _claim(
+        "with ties at random, where lambda_max does not rise, the loss ends where a dense network"
+        " of as many live weights ends, too",
+        _as_dense(SCATTERED),
     ),
 )

@@ -314,6 +314,12 @@ what is pruned to the third, the columns to the fifth.
 """
 
 
+_TWO_GROUPS = (
+    "starts sorted by whether a filter of a shortcut is wholly pruned: with every column of J they"
+    " are two groups, which no mean with an interval describes (C6)"
+)
+
+
 def _along(column: str, tensors: str, columns: str, statistics: str) -> Iterator[Claim]:
     """kappa before and after training, and its mean over the stops: the sentence names none."""
     way = f"{_SAID[tensors]}, {_SAID[columns]}, {_STATISTICS[statistics]},"
@@ -331,6 +337,7 @@ def _along(column: str, tensors: str, columns: str, statistics: str) -> Iterator
             column=column,
             mended=ITSELF if column == AS_COMPUTED else "",
             panel=_ROWS_OF["resnet20"],
+            needs=_TWO_GROUPS if (tensors, columns) == (KERNELS, "all") else "",
         )
 
 

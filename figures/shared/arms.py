@@ -196,8 +196,9 @@ def closing(shown: DataFrame, known: DataFrame, provenance: Mapping[str, Any]) -
     """The starts of the losses, what is known of kappa, the data and the precision."""
     starts = shown[shown["what"] == "losses"].groupby("pruned")["seed"].nunique()
     counts = ", ".join(f"{count} at {rate:.0%}" for rate, count in starts.items())
+    each = f"{starts.max()} at each rate" if starts.nunique() == 1 else counts
     return captions.paragraph(
-        f"Initialisations of the losses: {counts}{spread(starts)}.",
+        f"Initialisations of the losses: {each}{spread(starts)}.",
         captions.certificates(finite(known)) if len(known) else "",
         rank(known),
         captions.data(shown, provenance),

@@ -113,10 +113,9 @@ def certificates(frame: DataFrame) -> str:
     unknown = len(frame) - len(known)
     sentences = []
     if len(known):
-        width = ((known["kappa_high"] - known["kappa_low"]) / known["kappa"]).to_numpy().max()
         sentences.append(
-            f"Every {'resolved ' if unknown else ''}kappa is known to a relative interval of"
-            f" {rounded_up(width)} or less ({_evidence(known)})."
+            f"Every {'resolved ' if unknown else ''}kappa is known to {_sharpness(known)}"
+            f" ({_evidence(known)})."
         )
     if unknown:
         sentences.append(
@@ -124,6 +123,15 @@ def certificates(frame: DataFrame) -> str:
             " unresolved)."
         )
     return paragraph(*sentences)
+
+
+def _sharpness(known: DataFrame) -> str:
+    """The widest interval, by its width over kappa, or by the factor between wide ends."""
+    low, high = known["kappa_low"].to_numpy(), known["kappa_high"].to_numpy()
+    width = ((high - low) / known["kappa"].to_numpy()).max()
+    if width < 1:
+        return f"a relative interval of {rounded_up(width)} or less"
+    return f"a factor of {rounded_up((high / low).max())} or less between its lower and upper end"
 
 
 def _evidence(frame: DataFrame) -> str:

@@ -118,7 +118,8 @@ def test_the_paper_profile_is_the_published_network():
     cells = experiment.EXPERIMENT.cells(config)
     kinds = [(cell.keywords["columns"], cell.keywords["pruned"]) for cell in cells]
     starts = 2 * (5 + 4) * 2  # of two more networks at each rate, with both kinds of columns
-    assert len(cells) == (5 + 30 + 24) * 2 + starts + 5 + 10
+    more_losses = 2 * 5 * 2  # of these, along training
+    assert len(cells) == (5 + 30 + 24) * 2 + starts + more_losses + 5 + 10
     assert ("left", 0.0) not in kinds  # which is a cell of "all"
 
 

@@ -91,7 +91,7 @@ def test_a_pruned_start_is_a_marker_at_its_live_weights():
     curve = line(losses, "dense, 1, 2 filters")
     assert curve.get_xdata().tolist() == [100, 400]
     np.testing.assert_allclose(curve.get_ydata(), [2.0, 1.0])
-    marks = line(losses, "80% every tensor pruned")
+    marks = line(losses, "80% every tensor")
     assert marks.get_linestyle() == "None"
     assert (marks.get_xdata().tolist(), marks.get_ydata().tolist()) == ([200, 210], [1.5, 1.6])
 

@@ -27,7 +27,7 @@ from figures import (
     fig23,
     t5,
 )
-from figures.shared import depths, paths, style
+from figures.shared import captions, depths, paths, style
 from reproduction.published import GALLERY, table_of
 from sweeps import table
 from sweeps.rows import where
@@ -326,6 +326,38 @@ def test_figure_17_without_kappas_of_what_is_left_says_so() -> None:
     provenance = table.read_provenance(table.provenance_beside(table_of("fig17", GALLERY)))
     assert "so far" not in fig17.caption(frame, provenance)
     assert "Kappas that are computed so far: " in fig17.caption(fewer, provenance)
+
+
+def test_figure_17_has_the_losses_of_more_starts_than_kappa() -> None:
+    """Class: a mean over all starts before training and over one after it, which jumps."""
+    frame = published("fig17")
+    later = frame["measured"] & (frame["epoch"] > 0) & (frame["seed"] > 0)
+    losses, every, _ = fig17.draw(frame[~later]).axes
+    of_one = fig17.draw(where(frame, seed=0)).axes
+    label = f"{frame['pruned'].max():.0%} pruned"
+    curves = [line(axes, label).get_ydata() for axes in (losses, every)]
+    same = [
+        np.array_equal(curve, line(axes, label).get_ydata())
+        for curve, axes in zip(curves, of_one, strict=False)
+    ]
+    assert same == [False, True]
+    provenance = table.read_provenance(table.provenance_beside(table_of("fig17", GALLERY)))
+    caption = fig17.caption(frame[~later], provenance)
+    assert "Losses: geometric mean over 3 initialisations; bands" in caption
+    assert "Kappa: one initialisation." in caption
+    assert "kappa of 2 more starts before training" in caption
+    assert "Losses: " not in fig17.caption(frame, provenance)
+
+
+def test_a_wide_interval_is_told_as_the_factor_between_its_ends() -> None:
+    """Class: "a relative interval of 4" for a kappa that may be a seventh of its upper end."""
+    narrow = {"kappa": 2.0, "kappa_low": 1.9, "kappa_high": 2.1, "resolved": True}
+    wide = {"kappa": 4.0, "kappa_low": 2.0, "kappa_high": 14.0, "resolved": True}
+    shared = {"evidence": "proved", "failure": 0.0}
+    told = captions.certificates(DataFrame([narrow | shared, wide | shared]))
+    assert "known to a factor of 7 or less between its lower and upper end (proved)" in told
+    told = captions.certificates(DataFrame([narrow | shared]))
+    assert "known to a relative interval of 0.1 or less (proved)" in told
 
 
 # B1 to B4 ---------------------------------------------------------------------------------------

@@ -228,6 +228,16 @@ def test_a_record_has_one_clause_of_a_long_text():
         assert "else" not in entry["short"]
 
 
+def test_a_record_of_what_holds_in_part_has_both_halves():
+    """Class: the half that holds stands alone among what fails."""
+    both = "holds: sooner, 0.4 (0.4 at L=2); fails: less, " + "4.25, " * 40
+    found = Verdict("holds in part", 1.0, "told", short=both)
+    section = Section("fig02", None, "", [(HELD, found)], {})
+    (entry,) = records.renewed(Path("nowhere.json"), "laptop", [section])["laptop"].values()
+    assert entry["short"].startswith("holds: sooner, 0.4; fails: less, 4.25")
+    assert len(entry["short"]) < 200
+
+
 def test_the_first_screen_says_what_fails_and_what_was_not_decided(sections):
     """Class: a reader has to look for the answer among everything else."""
     known = records.renewed(Path("nowhere.json"), "laptop", sections)

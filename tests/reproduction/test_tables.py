@@ -378,6 +378,17 @@ def test_what_would_decide_a_reading_follows_from_why_it_is_open(value, seeds, t
     assert standing.taken(entry) == takes
 
 
+def test_where_more_seeds_would_not_decide_a_reading_says_what_would():
+    """Class: "more seeds than 3" for two groups of starts, one of which has a filter too few."""
+    sides = of_records(records.read(records.EXPECTED), readings.all_claims())
+    (one,) = (
+        one
+        for one in standing.standings(sides).values()
+        if "which is also reflected" in one.sentence.words
+    )
+    assert any("two groups" in needed for needed in one.takes())
+
+
 def test_every_experiment_lists_its_claims_once():
     for experiment in {figure.EXPERIMENT for figure in catalogue.from_tables().values()}:
         claims = command_line.named(experiment).claims

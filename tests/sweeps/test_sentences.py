@@ -125,6 +125,12 @@ def test_a_statement_that_says_two_things_holds_in_part(first, second, whole):
     assert f"told {second}" in found.text
 
 
+def test_in_short_a_statement_that_holds_in_part_says_what_fails():
+    """Class: the half that holds stands alone among what fails."""
+    parts = [lambda frame, s=s: Verdict(s, 2.0, f"{s} by 2; at last") for s in (HOLDS, FAILS)]
+    assert halves(*parts)({}).short == "holds: holds by 2; fails: fails by 2"
+
+
 def test_a_sentence_about_other_images_is_not_testable():
     """Where the images decide, a table of others shows its number and speaks for itself alone."""
     sentence = Sentence("A", "Section 5", "improves", data=("mnist",))

@@ -208,6 +208,26 @@ def test_eq_11_is_attained():
     assert bound.value == pytest.approx(13.0 / (0.25 * 9 + 4))
 
 
+def test_the_square_of_a_small_slope_counts_the_first_term_a_thousandfold_too_low():
+    """Why Eq 11 is loose at m = n: Gamma is nearly singular there, and of its size at 4 n."""
+    n, d, k, slope = 60, 94, 6, 0.01
+    rng = np.random.default_rng(0)
+    x = np.linalg.qr(rng.standard_normal((d, n)))[0]
+    quotients, gammas = [], []
+    for m in (n, 4 * n):
+        v, w = rng.standard_normal((m, d)) / d**0.5, rng.standard_normal((k, m)) / m**0.5
+        z = v @ x
+        signs = np.where(z > 0, 1.0, slope)
+        term = np.einsum("oi,pi,is,it,st->ospt", w, w, signs, signs, x.T @ x, optimize=True)
+        own = np.linalg.eigvalsh(term.reshape(k * n, k * n))[0]
+        counted = slope**2 * np.linalg.svd(w, compute_uv=False)[-1] ** 2
+        quotients.append(own / counted)
+        gammas.append(np.linalg.svd(signs * z, compute_uv=False)[-1] ** 2 / own)
+    assert min(quotients) > 1000
+    assert gammas[0] < 0.01
+    assert gammas[1] > 0.5
+
+
 def test_eq_25_fails_and_the_estimate_with_it():
     """Gamma is singular where slope^2 lambda_min(V^T V) = 0.096; a small W then lets kappa grow."""
     v, x = np.array([[-2.0, 0.5], [1.0, -1.0]]), np.eye(2)
