@@ -34,6 +34,7 @@ from gnjax.networks.losses.sample_losses import LOSSES
 from gnjax.numerics import precision
 from gnjax.numerics.extras import MissingExtraError, optional
 from gnjax.pictures.plot import plot
+from gnjax.spectra.watch import when_late
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -162,7 +163,7 @@ def _diagnose(parsed: argparse.Namespace) -> None:
             only=parsed.only,
             batch_size=parsed.batch_size,
             seconds=parsed.seconds,
-            progress=sys.stderr.isatty(),
+            progress=when_late(),
             seed=parsed.seed,
         )
     print(diagnosis)

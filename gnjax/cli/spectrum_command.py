@@ -29,6 +29,7 @@ from gnjax.pictures.plot import plot
 from gnjax.spectra.density import spectral_density
 from gnjax.spectra.eigenvalues import eigenvalues
 from gnjax.spectra.spectrum import Spectrum
+from gnjax.spectra.watch import when_late
 
 _MATRICES = ("gauss_newton", "hessian", "ntk")
 _RETURNS = "an operator, a matrix, model, (model, x), (model, x, y) or (model, x, y, loss)"
@@ -107,19 +108,19 @@ def _operator(parsed: argparse.Namespace) -> Operator:
 
 
 def _result(parsed: argparse.Namespace, op: Operator) -> Result:
-    """The result that was asked for, with a progress bar where stderr is a terminal."""
-    with_bar = sys.stderr.isatty()
+    """The result that was asked for, with its progress on stderr."""
+    progress = when_late()
     rtol = {} if parsed.rtol is None else {"rtol": parsed.rtol}
     if (parsed.kappa or parsed.density) and (parsed.k is not None or parsed.which is not None):
         msg = "--k and --which are for eigenvalues; leave them or --kappa and --density out"
         raise MistakeError(msg)
     if parsed.kappa:
-        return condition_number(op, seed=parsed.seed, progress=with_bar, **rtol)
+        return condition_number(op, seed=parsed.seed, progress=progress, **rtol)
     if parsed.density:
         if rtol:
             msg = "--rtol is for eigenvalues and --kappa; leave it out"
             raise MistakeError(msg)
-        return spectral_density(op, seed=parsed.seed, progress=with_bar)
+        return spectral_density(op, seed=parsed.seed, progress=progress)
     return eigenvalues(
-        op, k=parsed.k, which=parsed.which, seed=parsed.seed, progress=with_bar, **rtol
+        op, k=parsed.k, which=parsed.which, seed=parsed.seed, progress=progress, **rtol
     )

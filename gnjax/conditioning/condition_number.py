@@ -93,7 +93,7 @@ def condition_number(
             msg = f"certify='inertia' factors the matrix, and {refused.partition(';')[0]}, "
             msg += f"where limits allow {limits.matrix_rows:,} rows; use certify='ritz'"
             raise ValueError(msg)
-    with watching(progress, stoppable=True, op=small) as watch:
+    with watching(progress, stoppable=True, op=small, seconds=limits.seconds) as watch:
         rank = None if rank is None else int(rank)
         problem = Problem(small, rank, float(rtol), int(seed), limits, watch)
         if preconditioner is not None:

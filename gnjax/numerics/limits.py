@@ -50,6 +50,9 @@ class Limits:
         moved by one rounding, and a few samples are computed with random roundings. "thorough"
         computes all samples with random roundings (:doc:`/answers/certificates` says what only that
         sees). "none" measures nothing: the error is unknown, and the answer says so.
+      seconds: how long the products of an answer may go on. After that it is the answer so far, as
+        after Ctrl-C. Where even the fewest products take longer, they are refused as soon as the
+        time of one is known. What follows on the products, as evidence, comes on top.
 
     >>> small = gnjax.Limits(matrix_rows=2)
     >>> gnjax.condition_number(np.eye(3), method="dense", limits=small)  # doctest: +ELLIPSIS
@@ -72,9 +75,13 @@ class Limits:
     kernel_bytes: float = 3e9  # one layer of ResNet20, with 36,864 weights, for 10,000 outputs fits
     vectors: int | None = None
     evidence: str = USUAL
+    seconds: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a kind of evidence that there is not."""
+        """Refuse a kind of evidence that there is not, and a time that is none."""
+        if self.seconds is not None and not self.seconds > 0:
+            msg = f"seconds={self.seconds!r} is not a number above 0; leave it out for no limit"
+            raise ValueError(msg)
         if self.evidence not in KINDS_OF_EVIDENCE:
             msg = f"evidence={self.evidence!r} is not one of {', '.join(KINDS_OF_EVIDENCE)}"
             raise ValueError(msg)

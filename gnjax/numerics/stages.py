@@ -28,6 +28,9 @@ class Listener(Protocol):
     def ends(self, name: str, optional: bool, stopped: bool) -> None:
         """The stage that began last ends; ``stopped`` where Ctrl-C ended it."""
 
+    def beside(self, done: int, expected: int, unit: str) -> None:
+        """So many of the expected units are done that are not those of the answer."""
+
 
 @dataclass
 class Stage:
@@ -35,6 +38,9 @@ class Stage:
 
     skipped: bool = False
 
+
+FIRST_PRODUCT = "first product, with its compilation"
+"""The stage of the product that compiles: whoever listens takes its time for a first forecast."""
 
 _LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
@@ -69,6 +75,13 @@ def stage(name: str, seconds: float | None = None, *, optional: bool = False) ->
             listener.ends(name, optional, stopped)
 
 
+def beside(done: int, expected: int, unit: str) -> None:
+    """Tell whoever listens of units that the answer does not count, as products for the norm."""
+    listener = _LISTENER.get()
+    if listener is not None:
+        listener.beside(done, expected, unit)
+
+
 @contextmanager
 def heard_by(listener: Listener | None) -> Iterator[Listener | None]:
     """Let ``listener`` hear of the stages within the block, and of no others.
@@ -84,13 +97,15 @@ def heard_by(listener: Listener | None) -> Iterator[Listener | None]:
 
 
 def in_words(seconds: float) -> str:
-    """A time in words: "0.3 s", "12 s", "3 min", "1.5 h".
+    """A time in words: "0.3 s", "12 s", "3 min", "1.5 h", "2.5 days".
 
-    >>> in_words(0.26), in_words(75), in_words(240), in_words(5400)
-    ('0.3 s', '75 s', '4 min', '1.5 h')
+    >>> in_words(0.26), in_words(75), in_words(240), in_words(5400), in_words(216000)
+    ('0.3 s', '75 s', '4 min', '1.5 h', '2.5 days')
     """
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
+    if seconds < 3600:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.3g} days"

@@ -22,6 +22,7 @@ from gnjax.numerics.certificate import MEASURED, Error, unknown
 from gnjax.numerics.host import length, on_device
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.scale import exponent_of
+from gnjax.numerics.stages import FIRST_PRODUCT, stage
 from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.protocol import Operator
 
@@ -236,7 +237,9 @@ def trial_magnitude(op: Operator, product: Product | None = None) -> int | None:
     """
     signs = np.random.default_rng(13).integers(0, 2, op.shape[0]) * 2.0 - 1.0
     unit = on_device(signs / len(signs) ** 0.5, op.dtype)
-    return exponent_of(length(np.asarray((product or op.mv)(unit), np.float64)))
+    with stage(FIRST_PRODUCT):
+        image = np.asarray((product or op.mv)(unit), np.float64)
+    return exponent_of(length(image))
 
 
 def check_symmetric(op: Operator, multiply: Callable[[np.ndarray], np.ndarray]) -> None:

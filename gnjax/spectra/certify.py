@@ -80,7 +80,10 @@ def certify(
     if refused:
         raise ValueError(refused)
     # beside_xla: BLAS on one thread, so that XLA has the cores
-    with watching(progress, stoppable=True, op=operator) as watch, beside_xla():
+    with (
+        watching(progress, stoppable=True, op=operator, seconds=limits.seconds) as watch,
+        beside_xla(),
+    ):
         product = watch(host_product(operator))
         pairs = _pairs(product, rows, approximations)
         error = dense_error(operator, pairs.norm)

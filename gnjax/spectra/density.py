@@ -89,7 +89,9 @@ def spectral_density(
     size = operator.shape[0]
     probes = most_probes(probes, rtol, usual=_PROBES, most=_MOST_PROBES)
     _check_arguments(size, steps, limits)
-    with watching(progress, probes * min(steps, size), stoppable=True, op=operator) as watch:
+    with watching(
+        progress, probes * min(steps, size), stoppable=True, op=operator, seconds=limits.seconds
+    ) as watch:
         check_near_one(operator)
         product = host_product(operator)
         refuse_nonfinite(product(np.ones((1, size))))

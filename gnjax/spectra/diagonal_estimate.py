@@ -103,7 +103,9 @@ def estimate_diagonal(
     # refuses numbers so large or small that squares of them over- or underflow, if op states that
     check_stated_near_one(operator)
     block, rng = together(operator, limits), probe_stream(seed)
-    with watching(progress, int(probes), stoppable=True, op=operator) as watch:
+    with watching(
+        progress, int(probes), stoppable=True, op=operator, seconds=limits.seconds
+    ) as watch:
         multiply, spread = watch(host_product(operator)), Spread(operator.shape[0])
         counts = looks(probes, rtol)
         for aim in counts:

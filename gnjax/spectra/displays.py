@@ -37,6 +37,9 @@ class Display(Protocol):
     def say(self, text: str) -> None:
         """Show a result, which stays."""
 
+    def notice(self, text: str) -> None:
+        """Show what the caller must know before the answer, as that it takes hours."""
+
     def visible(self) -> bool:
         """Whether the caller sees it."""
 
@@ -55,16 +58,17 @@ class Pace:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._first: tuple[float, int] | None = None  # when the first units were done, and how many
+        # when the first units were done, how many, and of what
+        self._first: tuple[float, int, str] | None = None
 
     def words(self, done: int, expected: int | None, unit: str) -> str:
         """The count with its forecast: "20/300 products, about 12 s more"."""
         now = self._clock()
         text = f"{done} {unit}" if expected is None else f"{done}/{expected} {unit}"
-        if self._first is None or done <= self._first[1]:
-            self._first = now, done
+        if self._first is None or done <= self._first[1] or unit != self._first[2]:
+            self._first = now, done, unit
             return text
-        began, before = self._first
+        began, before, _ = self._first
         each = (now - began) / (done - before)
         if expected is None:
             return f"{text}, {in_words(each) if each >= 0.1 else f'{1e3 * each:.2g} ms'} each"
@@ -73,10 +77,24 @@ class Pace:
 
 
 class Lines:
-    """Lines for a log: each stage when it begins, and the products ever less often."""
+    """Lines for a log: each stage when it begins, and the products ever less often.
 
-    def __init__(self, write: Callable[[str], object], clock: Clock = time.monotonic) -> None:
+    With ``late`` nothing is written of work that takes fewer seconds.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[str], object],
+        clock: Clock = time.monotonic,
+        late: float | None = None,
+    ) -> None:
         self._write, self._clock, self._began = write, clock, clock()
+        self._held: list[str] | None = None if late is None else []  # until it is late
+        self._lock = threading.RLock()
+        if late is not None:
+            self._timer = threading.Timer(late, self._begin)
+            self._timer.daemon = True
+            self._timer.start()
         self._pace, self._next = Pace(clock), _FIRST
         self._last = ""
 
@@ -102,11 +120,25 @@ class Lines:
         for line in text.splitlines():
             self._line(line)
 
+    def notice(self, text: str) -> None:
+        self.say(text)
+
     def visible(self) -> bool:
-        return True
+        return self._held is None
 
     def close(self) -> None:
-        self._flush()
+        with self._lock:
+            if self._held is None:
+                self._flush()
+            else:
+                self._timer.cancel()
+
+    def _begin(self) -> None:
+        """It is late: write what was held back."""
+        with self._lock:
+            held, self._held = self._held or [], None
+            for line in held:
+                self._write(line)
 
     def _flush(self) -> None:
         """Write the last count, if it was not written yet."""
@@ -115,7 +147,12 @@ class Lines:
             self._line(text)
 
     def _line(self, text: str) -> None:
-        self._write(f"gnjax {self._clock() - self._began:6.1f} s  {text}\n")
+        line = f"gnjax {self._clock() - self._began:6.1f} s  {text}\n"
+        with self._lock:
+            if self._held is None:
+                self._write(line)
+            else:
+                self._held.append(line)
 
 
 class Bar:
@@ -125,7 +162,9 @@ class Bar:
     """
 
     def __init__(self, late: float | None = None) -> None:
-        self._late, self._lock, self._closed = late, threading.Lock(), False
+        # Ctrl-C may come, and say something, in the thread that draws just then
+        self._late, self._lock, self._closed = late, threading.RLock(), False
+        self._notices: list[str] = []  # that came before the line was drawn
         self._bars: Any = None
         self._name = self._count = self._hint = ""
         self._done: tuple[int, int | None] = (0, None)
@@ -157,6 +196,17 @@ class Bar:
             if self._bars is not None and self._late is None:
                 self._bars.console.print(text, markup=False, highlight=False)
 
+    def notice(self, text: str) -> None:
+        """Print it above the bar, or above the line that goes away, where it stays."""
+        with self._lock:
+            if self._bars is None:
+                self._notices.append(text)
+            else:
+                self._print(text)
+
+    def _print(self, text: str) -> None:
+        self._bars.console.print(f"gnjax: {text}", markup=False, highlight=False)
+
     def visible(self) -> bool:
         return self._bars is not None
 
@@ -185,6 +235,8 @@ class Bar:
             bars.tasks[0].start_time = bars.get_time() - (time.monotonic() - self._began)
             bars.start()
             self._bars = bars
+            for notice in self._notices:
+                self._print(notice)
         self._update()
 
     def _update(self) -> None:
@@ -220,6 +272,9 @@ class Told:
             self._function(done, expected)
 
     def say(self, text: str) -> None:
+        pass
+
+    def notice(self, text: str) -> None:
         pass
 
     def visible(self) -> bool:

@@ -12,6 +12,7 @@ from gnjax.numerics.certificate import certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import SHAPES
 from gnjax.numerics.rounding import spectral_error
+from gnjax.numerics.stages import beside
 from gnjax.numerics.validation import is_count
 from gnjax.operators.elsewhere.recognised import as_operator, one_operator
 from gnjax.operators.facts import factorisation_of, facts_of, symmetry_of, twin_of, unshifted_of
@@ -21,7 +22,7 @@ from gnjax.spectra.eigenvectors import angles
 from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.krylov.few import OuterRitzPairs, outer_ritz_pairs
 from gnjax.spectra.krylov.few_on_device import bytes_on_device, few_on_device, why_unfinished
-from gnjax.spectra.krylov.host_products import beside_xla, host_product
+from gnjax.spectra.krylov.host_products import beside_xla, host_product, singly
 from gnjax.spectra.preconditioned_ends.smallest import smallest_of_factor
 from gnjax.spectra.spectrum import (
     Spectrum,
@@ -35,6 +36,7 @@ from gnjax.spectra.whole import check_whole, dense_error, spectrum_with_vectors,
 _WHICH = ("all", "largest", "smallest")
 _NORM_BLOCK = 4
 _NORM_STEPS = 8
+NORM_PRODUCTS = _NORM_BLOCK * _NORM_STEPS  # the most that operator_norm makes
 _FIRST_PRODUCTS, _PRODUCTS_EACH = 100, 10  # that a few eigenvalues take, and more for each
 _FEWER = "ask for k of them, or for their density by gnjax.spectral_density(op)"
 _FORMED = 4  # products that form a matrix, many at once, in the time of one product by itself
@@ -97,7 +99,7 @@ def eigenvalues(
             limits=limits,
         )
         return shifted_spectrum(of_unshifted, shift)
-    with watching(progress, stoppable=True, op=operator) as watch:
+    with watching(progress, stoppable=True, op=operator, seconds=limits.seconds) as watch:
         is_stated = facts_of(operator).eigenvalues is not None and not vectors
         if k is not None and not is_stated and _takes_few(operator, k, limits):
             # Called for its ValueError where no basis fits in memory, before any work is done.
@@ -174,9 +176,18 @@ def operator_norm(op: Operator, limits: Limits = LIMITS) -> float:
     block = _NORM_BLOCK if most_vectors >= _NORM_BLOCK * _NORM_STEPS else 1
     start = lanczos.random_rows(op.shape[0], block, seed=1)
     steps = min(_NORM_STEPS, max(1, most_vectors // block))
+    multiply, done = host_product(op), 0
+
+    def counted(rows: np.ndarray) -> np.ndarray:
+        nonlocal done
+        images = multiply(rows)
+        done += len(rows)
+        beside(done, steps * block, "products for the norm")
+        return images
+
     with beside_xla():  # BLAS on one thread, so that XLA has the cores
         # noise=0.0: no entry of the recurrence counts as rounding, so that all steps are made
-        run = lanczos.lanczos(host_product(op), start, max_steps=steps, noise=0.0)
+        run = lanczos.lanczos(singly(op, counted), start, max_steps=steps, noise=0.0)
     return float(np.abs(np.linalg.eigvalsh(run.projection)).max())
 
 

@@ -151,13 +151,15 @@ def trace(
     # refuses numbers so large or small that squares of them over- or underflow, if op states that
     check_stated_near_one(operator)
     if method == "exact":
-        with watching(progress, operator.shape[0], op=operator) as watch:
+        with watching(progress, operator.shape[0], op=operator, seconds=limits.seconds) as watch:
             return _judged(_exact(operator, limits, watch), rtol)
     # ``block``: how many vectors are multiplied at once. The limit of stored vectors is that of
     # spectral_density, which is computed from random vectors by the same kind of methods.
     block, rng = together(operator, limits), probe_stream(seed)
     _check_stored(operator.shape[0], method, probes, limits)
-    with watching(progress, probes, stoppable=method == "hutchinson", op=operator) as watch:
+    with watching(
+        progress, probes, stoppable=method == "hutchinson", op=operator, seconds=limits.seconds
+    ) as watch:
         product = watch(host_product(operator))  # tests the symmetry if op does not state it
         counts = looks(probes, rtol)
         if method == "hutchinson":

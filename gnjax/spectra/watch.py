@@ -13,23 +13,41 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 
 from gnjax.numerics.host import HostProduct
-from gnjax.numerics.stages import Stage, heard_by, in_words, stage
+from gnjax.numerics.stages import FIRST_PRODUCT, Stage, heard_by, in_words, stage
 from gnjax.operators.facts import facts_of
 from gnjax.operators.protocol import Operator
-from gnjax.spectra.displays import LATE, Bar, Display, Lines, Told, on_terminal, to_stderr
+from gnjax.spectra.displays import LATE, Bar, Clock, Display, Lines, Told, on_terminal, to_stderr
 
-Progress = bool | Callable[[int, int | None], object] | None
+Progress = bool | Callable[[int, int | None], object] | Lines | None
 """True for a bar or lines on stderr, or a function of the products done and expected (or None).
 
 By default, None, a terminal shows one line after five seconds, which goes away at the end. False
-shows nothing.
+shows nothing. Commands pass lines of their own.
 """
 
 _CTRL_C = "Ctrl-C ends it with the answer so far"
+LONG = 60.0  # a forecast from so many seconds on is told before the products are made
+
+
+@dataclass(frozen=True)
+class Products:
+    """How many products an answer takes, before they are made.
+
+    Attributes:
+      fewest, most: the least that give an answer, and the most that are made.
+      of: what makes them, such as "kappa by Lanczos".
+      advice: what takes less time, in a sentence.
+    """
+
+    fewest: int
+    most: int
+    of: str
+    advice: str
 
 
 class Watch:
@@ -40,6 +58,7 @@ class Watch:
       stopped: whether the work was asked to stop, to answer with what it has.
       interrupted: the same, or whether a stage was ended that the answer can do without.
       done: how many products, or other units, are done.
+      out_of_time: whether it was stopped as the time of the caller's limits was over.
     """
 
     def __init__(
@@ -50,16 +69,31 @@ class Watch:
         unit: str = "products",
         stoppable: bool = False,
         outer: Watch | None = None,
+        seconds: float | None = None,
+        clock: Clock = time.monotonic,
     ) -> None:
-        """Nothing is counted without a ``display``. ``outer`` is the watch of a call around it."""
+        """Nothing is counted without a ``display`` or ``seconds``, after which the work is stopped.
+
+        ``outer`` is the watch of a call around it.
+        """
         self.display, self._expected, self._unit = display, expected, unit
-        self._stoppable, self._outer = stoppable, outer
+        # A call that shows what it does in the outer one leaves Ctrl-C to that one.
+        is_shown_there = outer is not None and outer.display is display
+        self._stoppable, self._outer = stoppable and not is_shown_there, outer
+        self._ends_early = stoppable
         self._names: list[str] = []  # of the stages that have begun, the innermost last
         self._optional = 0  # how many of them the answer can do without
         self._contexts = ExitStack()  # what ends with the work
         self._counts, self._first = False, ""  # what is done before the first product
         self.stopped, self.interrupted, self.done = False, False, 0
         self.where = ""  # the stage that Ctrl-C has ended
+        self.out_of_time, self.forecast = False, ""  # what was told of the time that it takes
+        self._seconds, self._clock, self._began = seconds, clock, clock()
+        self._products: Products | None = None
+        self._first_product: float | None = None  # its seconds, where a stage was timed
+        self._first_began, self._beside = self._began, 0  # products that no answer counts
+        self._timed: tuple[float, int, str] | None = None  # when products were counted first
+        self._each: float | None = None  # the seconds of one product, without a compilation
 
     def __call__(self, apply: HostProduct) -> HostProduct:
         """A function for the same products that counts each row as one and reports the number.
@@ -67,11 +101,11 @@ class Watch:
         From the first call on Ctrl-C asks the work to stop, where it can. If nobody watches,
         ``apply`` itself is returned.
         """
-        if self.display is None:
+        if self.display is None and self._seconds is None:
             return apply
         if not self._counts:
             self._counts = True
-            if self._stoppable:
+            if self._stoppable and self.display is not None:
                 if isinstance(self.display, Bar):
                     self.display.hint(_CTRL_C)
                 self._contexts.enter_context(_ctrl_c(self))
@@ -106,6 +140,69 @@ class Watch:
                 self._first = ""
                 self.display.back(self._names[-1] if self._names else "")
             self.display.count(self.done, self._expected, self._unit)
+        if self._unit == "products":
+            self._learn(self.done, self._unit)
+        over = self._seconds is not None and self._clock() - self._began > self._seconds
+        if over and self._ends_early and not self.stopped:
+            self.stopped = self.interrupted = self.out_of_time = True
+
+    def takes(self, products: Products) -> None:
+        """Tell how many products are to be made, and how long these take as soon as it is known.
+
+        The first one, which compiles, tells it roughly where it was a stage of its own, and the
+        next ones tell it better. What is short is not told.
+        """
+        self._products, first = products, self._first_product
+        if first is not None:
+            known = f"the first product took {in_words(first)} with its compilation"
+            self._tell(known, first, "at most ")
+            self._check_time()
+
+    def beside(self, done: int, expected: int, unit: str) -> None:
+        """Products are made that the answer does not count; short ones are not shown."""
+        if self.display is not None and self._clock() - self._began >= LATE:
+            self.display.count(done, expected, unit)
+        self._beside = done
+        self._learn(done, unit)
+
+    def _learn(self, done: int, unit: str) -> None:
+        """Learn how long a product takes, tell it once, and keep within the time that there is."""
+        now = self._clock()
+        if self._timed is None or unit != self._timed[2] or done <= self._timed[1]:
+            self._timed = now, done, unit
+        elif self._each is None:
+            began, before, _ = self._timed
+            self._each = (now - began) / (done - before)
+            self._tell(f"one product takes {in_words(self._each)}", self._each)
+        self._check_time()
+
+    def _tell(self, known: str, each: float, at_most: str = "up to ") -> None:
+        """Say how long the products take that are planned, if it is long."""
+        plan = self._products
+        if plan is None or each * plan.most < LONG:
+            return
+        seconds = in_words(each * plan.most)
+        advice = "" if self.forecast else f"; {plan.advice}"
+        self.forecast = f"{known}, and {plan.of} makes up to {plan.most:,}: {at_most}{seconds}"
+        if self.display is not None:
+            self.display.notice(f"{self.forecast}{advice}")
+
+    def _check_time(self) -> None:
+        """Refuse products for which the time cannot be enough."""
+        if self._seconds is None or self.stopped:
+            return
+        plan, made = self._products, self._beside + self.done
+        fewest = plan.fewest if plan else 0 if self._ends_early else self._expected or 0
+        elapsed, each = self._clock() - self._began, self._each or 0.0
+        ends = elapsed + each * max(fewest - made, 0)
+        if made < fewest and ends > self._seconds:
+            known = f"at {in_words(each)} each " if each else ""
+            msg = (
+                f"the time is too short for an answer: the least are {fewest:,} products, which "
+                f"{known}take more than {in_words(ends)}, and limits allow "
+                f"{in_words(self._seconds)}; pass limits=gnjax.Limits(seconds=..) with more time"
+            )
+            raise ValueError(f"{msg}, or take less work: {plan.advice}" if plan else msg)
 
     def say(self, text: str) -> None:
         """Show a result before the work ends."""
@@ -124,6 +221,11 @@ class Watch:
         if self._optional or self.stopped or not self.stoppable:
             raise KeyboardInterrupt
         self.stopped = self.interrupted = True
+        if self.display is not None and (self._each or 0.0) >= 1:
+            self.display.notice(
+                "Ctrl-C: it ends with the answer so far, after the products that are being made; a "
+                "second Ctrl-C ends it at once"
+            )
 
     def is_stopped(self) -> bool:
         return self.stopped
@@ -131,6 +233,8 @@ class Watch:
     def begins(self, name: str, seconds: float | None, optional: bool) -> None:
         """A stage has begun, here or in a call within this one."""
         self._names.append(name)
+        if name == FIRST_PRODUCT:
+            self._first_began = self._clock()
         self._within_optional(optional)
         if self.display is not None:
             self.display.stage(name, seconds)
@@ -142,7 +246,11 @@ class Watch:
         stage around it or, outside of all, to what is done before the first product.
         """
         self._names.pop()
+        if name == FIRST_PRODUCT:
+            self._first_product = self._clock() - self._first_began
         self._within_optional(-1 if optional else 0)
+        if stopped and optional and self.display is not None:
+            self.display.notice(f"Ctrl-C ended {name}, and the answer comes without it")
         if stopped:
             self.where = self.where or name  # the innermost stage ends first, and is the one named
             if optional:
@@ -188,6 +296,7 @@ def watching(
     stoppable: bool = False,
     unit: str = "products",
     op: Operator | None = None,
+    seconds: float | None = None,
 ) -> Iterator[Watch]:
     """Show the progress of the work in a ``with`` block, and let Ctrl-C ask it to stop.
 
@@ -205,10 +314,12 @@ def watching(
       stoppable: whether the work can return the best values so far.
       unit: what is counted.
       op: the operator of the work. If it is that of a network, the first stage is its compilation.
+      seconds: how long products may go on, as ``gnjax.Limits(seconds=..)`` says; None for as long
+        as it takes.
     """
     began = time.monotonic()
     with heard_by(None) as outer, ExitStack() as contexts:
-        watch = _watch(progress, expected, unit, stoppable, outer)
+        watch = _watch(progress, expected, unit, stoppable, outer, seconds)
         contexts.callback(watch.close)
         contexts.enter_context(heard_by(watch))
         try:
@@ -219,18 +330,43 @@ def watching(
                 )
             yield watch
         except KeyboardInterrupt as interrupt:
+            if watch.out_of_time:
+                msg = (
+                    f"after {in_words(seconds or 0.0)} and {watch.done} products, which limits "
+                    "allow, there was no answer; pass limits=gnjax.Limits(seconds=..) with more"
+                )
+                raise ValueError(msg) from None
             raise KeyboardInterrupt(*(interrupt.args or [_sentence(watch, began)])) from None
 
 
+def when_late() -> Progress:
+    """How a command shows what it does: a bar on a terminal; elsewhere lines, from 5 s on."""
+    return True if on_terminal() else Lines(to_stderr, late=LATE)
+
+
 def _watch(
-    progress: Progress, expected: int | None, unit: str, stoppable: bool, outer: object
+    progress: Progress,
+    expected: int | None,
+    unit: str,
+    stoppable: bool,
+    outer: object,
+    seconds: float | None,
 ) -> Watch:
     """The watch of a call, within the one of ``outer`` if there is one."""
     display: Display | None
     within = outer if isinstance(outer, Watch) else None
     if progress is None and within is not None:
-        return Watch(within.display, expected=expected, unit=unit, outer=within)
-    if callable(progress):
+        return Watch(
+            within.display,
+            expected=expected,
+            unit=unit,
+            stoppable=stoppable,
+            outer=within,
+            seconds=seconds,
+        )
+    if isinstance(progress, Lines):
+        display = progress
+    elif callable(progress):
         display = Told(progress, unit)
     elif progress is True:
         display = Bar() if on_terminal() else Lines(to_stderr)
@@ -242,14 +378,22 @@ def _watch(
             f"{unit} done and expected"
         )
         raise ValueError(msg)
-    return Watch(display, expected=expected, unit=unit, stoppable=stoppable, outer=within)
+    return Watch(
+        display,
+        expected=expected,
+        unit=unit,
+        stoppable=stoppable,
+        outer=within,
+        seconds=seconds,
+    )
 
 
 def _sentence(watch: Watch, began: float) -> str:
     """What Ctrl-C has ended, and when."""
     after = in_words(time.monotonic() - began)
     during = f" during {watch.where}" if watch.where else ""
-    return f"interrupted after {after}{during}, before there was an answer"
+    known = f"; {watch.forecast}" if watch.forecast else ""
+    return f"interrupted after {after}{during}, before there was an answer{known}"
 
 
 @contextmanager

@@ -250,3 +250,19 @@ def test_an_interrupted_answer_says_so_or_there_is_none(ask):
         return
     finished = answer.finished if hasattr(answer, "finished") else answer.converged
     assert finished == (calls.done == whole.done)  # nothing may be left to do
+
+
+@of_a_network
+def test_a_time_that_is_over_at_once_gives_no_answer_or_one_that_is_not_finished(ask):
+    """What makes no products, as all eigenvalues of a small matrix, takes no notice of it."""
+    whole = _Calls()
+    ask(_gauss_newton(_plain(0)), progress=whole)
+    said, made, finished = "limits allow", 0, True
+    try:
+        answer = ask(_gauss_newton(_plain(0)), limits=gnjax.Limits(whole_rows=1, seconds=1e-9))
+        made = getattr(answer, "products", 0)
+        finished = getattr(answer, "finished", True) and getattr(answer, "converged", True)
+    except ValueError as refused:
+        said = str(refused)
+    assert "limits allow" in said
+    assert not finished or made <= max(whole.done, default=0)

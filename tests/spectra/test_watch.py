@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 import gnjax
-from gnjax.numerics.stages import stage
+from gnjax.numerics.stages import FIRST_PRODUCT, beside, heard_by, stage
 from gnjax.spectra import watch
 from gnjax.spectra.displays import Lines, Pace
 from tests.held_out.matrices import rotated
@@ -353,7 +353,8 @@ def test_an_inner_call_shows_its_products_and_stages_in_the_outer_one(capfd):
             raise KeyboardInterrupt
         assert outer.interrupted
     lines = [line[16:] for line in capfd.readouterr().err.splitlines()]
-    assert lines == ["sharpness, about 2.0 s", "8/8 products", "evidence"]
+    ended = "Ctrl-C ended evidence, and the answer comes without it"
+    assert lines == ["sharpness, about 2.0 s", "8/8 products", "evidence", ended]
     seen = _Calls()
     with watch.watching(seen, unit="stages") as outer:
         gnjax.spectral_density(_SLOW, probes=2, steps=4)
@@ -376,3 +377,186 @@ def test_ctrl_c_before_the_answer_is_one_sentence_without_the_frames_of_what_it_
         stage("forming the matrix"),
     ):
         raise KeyboardInterrupt
+
+
+class _Shown(Lines):
+    """Lines that are kept, at the times of a clock."""
+
+    def __init__(self, clock):
+        self.written = []
+        super().__init__(self.written.append, clock)
+
+
+_PLAN = watch.Products(40, 5000, "kappa by Lanczos", "take fewer samples")
+
+
+def _watched(seconds=None, stoppable=True):
+    """A watch, its clock, and a function that makes one product which takes so many seconds."""
+    clock = _Clock()
+    shown = _Shown(clock)
+    watched = watch.Watch(shown, stoppable=stoppable, seconds=seconds, clock=clock)
+
+    def product(took):
+        clock.now += took
+        watched.advance()
+
+    return watched, clock, product, shown.written
+
+
+def test_products_that_take_days_are_told_after_the_first_one_and_again_when_it_is_known():
+    watched, clock, product, written = _watched()
+    watched.begins(FIRST_PRODUCT, None, False)
+    clock.now = 40.0
+    watched.ends(FIRST_PRODUCT, False, False)
+    watched.takes(_PLAN)
+    assert written[-1] == (
+        "gnjax   40.0 s  the first product took 40 s with its compilation, and kappa by Lanczos "
+        "makes up to 5,000: at most 2.31 days; take fewer samples\n"
+    )
+    product(23.0)
+    product(23.0)
+    told = [line for line in written if "one product takes" in line]
+    assert told == [
+        "gnjax   86.0 s  one product takes 23 s, and kappa by Lanczos makes up to 5,000: "
+        "up to 31.9 h\n"
+    ]
+
+
+def test_products_that_are_soon_made_are_not_told():
+    watched, _, product, written = _watched()
+    watched.takes(_PLAN)
+    for _ in range(5):
+        product(0.01)
+    assert not written
+
+
+def test_products_that_the_answer_does_not_count_are_shown_and_tell_the_time():
+    watched, clock, _, written = _watched()
+    watched.takes(_PLAN)
+    with heard_by(watched):
+        for done in range(1, 4):
+            clock.now += 23.0
+            beside(done, 32, "products for the norm")
+    assert watched.done == 0
+    assert "gnjax   23.0 s  1/32 products for the norm\n" in written
+    assert any("one product takes 23 s" in line for line in written)
+    assert written[-1].endswith("3/32 products for the norm, about 11 min more\n")
+
+
+def test_a_time_in_which_there_is_no_answer_is_refused_when_a_product_is_known():
+    watched, _, product, _ = _watched(seconds=600)
+    watched.takes(_PLAN)
+    product(23.0)
+    with pytest.raises(
+        ValueError, match=r"40 products, which at 23 s each take more than 15 min, "
+    ):
+        product(23.0)
+    watched, clock, _, _ = _watched(seconds=30)
+    watched.begins(FIRST_PRODUCT, None, False)
+    clock.now = 40.0
+    watched.ends(FIRST_PRODUCT, False, False)
+    with pytest.raises(
+        ValueError, match=r"more than 40 s, and limits allow 30 s; .* fewer samples"
+    ):
+        watched.takes(_PLAN)
+
+
+def test_work_ends_with_what_it_has_when_the_time_is_over():
+    watched, _, product, _ = _watched(seconds=10)
+    for _ in range(10):
+        product(1.0)
+    assert not watched.stopped
+    product(1.0)
+    assert (watched.stopped, watched.out_of_time) == (True, True)
+    unstoppable, _, product, _ = _watched(seconds=10, stoppable=False)
+    unstoppable._expected = 20
+    product(1.0)
+    with pytest.raises(ValueError, match=r"20 products, which at 1.0 s each take more than 20 s"):
+        product(1.0)
+
+
+class _Sleeping(_Interrupting):
+    """Each product takes 10 ms."""
+
+    def __init__(self):
+        super().__init__(at=0)
+
+    def mv(self, v):
+        time.sleep(0.01)
+        return super().mv(v)
+
+
+def test_kappa_within_a_time_is_refused_or_encloses_the_truth():
+    with pytest.raises(ValueError, match=r"limits allow 0.1 s; .* gnjax.eigenvalues"):
+        gnjax.condition_number(_Sleeping(), method="krylov", limits=gnjax.Limits(seconds=0.1))
+    op = _Sleeping()
+    found = gnjax.condition_number(op, method="krylov", limits=gnjax.Limits(seconds=1.0))
+    assert (found.finished, found.resolved) == (False, False)
+    assert op.made < 150
+    assert found.lambda_max == pytest.approx(1.0, rel=0.05)
+    with pytest.raises(ValueError, match="there was no answer; pass limits"):
+        gnjax.eigenvalues(_Sleeping(), k=30, limits=gnjax.Limits(whole_rows=10, seconds=0.05))
+    with pytest.raises(ValueError, match="seconds=0 is not a number above 0"):
+        gnjax.Limits(seconds=0)
+
+
+def test_a_log_of_kappa_says_what_it_will_take_before_it_is_known(capfd, monkeypatch):
+    monkeypatch.setattr(watch, "LONG", 0.1)
+    monkeypatch.setattr(watch, "LATE", 0.0)
+    gnjax.condition_number(_Sleeping(), method="krylov", progress=True)
+    lines = [line[16:] for line in capfd.readouterr().err.splitlines()]
+    assert lines[0] == "first product, with its compilation"
+    assert lines[1].startswith("the first product took 0.0 s with its compilation, and kappa by ")
+    assert "makes up to 432: at most " in lines[1]
+    assert "; Ctrl-C or limits=gnjax.Limits(seconds=..) end it with the bounds so far" in lines[1]
+    assert any(line.startswith("one product takes 0.0 s, and kappa by") for line in lines[2:])
+    assert any("/32 products for the norm" in line for line in lines)
+
+
+def test_ctrl_c_before_the_answer_says_what_it_would_have_taken(monkeypatch):
+    monkeypatch.setattr(watch, "LONG", 0.1)
+
+    class _Stopped(_Sleeping):
+        def mv(self, v):
+            if self.made == 20:
+                raise KeyboardInterrupt
+            return super().mv(v)
+
+    with pytest.raises(KeyboardInterrupt, match=r"an answer; one product takes .*up to 432: up to"):
+        gnjax.condition_number(_Stopped(), method="krylov")
+
+
+def test_a_notice_stays_on_a_terminal_above_the_line_that_goes_away(monkeypatch):
+    drawn = io.StringIO()
+    terminal = partial(Console, file=drawn, force_terminal=True, width=120)
+    monkeypatch.setattr("rich.console.Console", lambda stderr: terminal())
+    monkeypatch.setattr(watch, "on_terminal", lambda: True)
+    monkeypatch.setattr(watch, "LATE", 0.2)
+    with watch.watching(None) as watched:
+        watched.display.notice("before it is drawn")
+        time.sleep(0.4)
+        watched.display.notice("while it is drawn")
+    assert "gnjax: before it is drawn" in drawn.getvalue()
+    assert "gnjax: while it is drawn" in drawn.getvalue()
+    assert drawn.getvalue().endswith("\x1b[2K")
+    before = drawn.getvalue()
+    with watch.watching(None) as watched:
+        watched.display.notice("of a short call")
+    assert drawn.getvalue() == before
+
+
+def test_the_lines_of_a_command_are_written_when_it_takes_long():
+    written = []
+    lines = Lines(written.append, late=0.2)
+    lines.stage("first product", None)
+    assert not lines.visible()
+    lines.close()
+    time.sleep(0.3)
+    assert not written
+    lines = Lines(written.append, late=0.2)
+    lines.stage("first product", None)
+    time.sleep(0.4)
+    assert lines.visible()
+    assert [line[16:] for line in written] == ["first product\n"]
+    lines.say("a result")
+    assert len(written) == 2

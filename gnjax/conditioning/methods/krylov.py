@@ -25,16 +25,18 @@ from gnjax.numerics.certificate import Error, certificate
 from gnjax.numerics.rounding import LAPACK_ROUNDING, spectral_error
 from gnjax.operators.facts import facts_of, symmetry_of
 from gnjax.operators.protocol import Operator
-from gnjax.spectra.eigenvalues import operator_norm
+from gnjax.spectra.eigenvalues import NORM_PRODUCTS, operator_norm
 from gnjax.spectra.krylov import lanczos
-from gnjax.spectra.krylov.host_products import beside_xla, host_product, too_large
+from gnjax.spectra.krylov.host_products import beside_xla, host_product, singly, too_large
 from gnjax.spectra.krylov.missed import chance
 from gnjax.spectra.semidefinite import Enclosure, check_semidefinite
 from gnjax.spectra.spectrum import Spectrum
+from gnjax.spectra.watch import Products
 from gnjax.spectra.whole import error_and_level
 
 MISSED_AT_EITHER_END = 1e-3  # the probability, for both ends together, that an eigenvalue is missed
 _BLOCK = 4
+_OF = "kappa by Lanczos"
 OVERHEAD = 2e10  # the time of compiling and of many small calls, counted in multiplications
 _RUN_ROUNDING = 2.0  # that of the recurrence and of T's eigenvalues, in units of LAPACK's error
 _CHECK_EVERY = 8  # steps from one check of both ends to the next
@@ -61,16 +63,18 @@ def _ends(problem: Problem) -> Ends | None:
     of its products.
     """
     op, size = problem.op, problem.size
+    most_vectors = min(problem.limits.basis_rows(size), problem.most_products)
+    steps = max(2, int(most_vectors // _BLOCK) + 1)
+    problem.watch.takes(_products(problem, _BLOCK * steps))
     norm = operator_norm(op)
     error, noise = error_and_level(op, norm)
     if norm <= noise:
         return None
-    most_vectors = min(problem.limits.basis_rows(size), problem.most_products)
     with beside_xla():  # BLAS on one thread, so that XLA has the cores
         run = lanczos.lanczos(
-            problem.watch(host_product(op)),
+            singly(op, problem.watch(host_product(op))),
             lanczos.random_rows(size, _BLOCK, problem.seed),
-            max_steps=max(2, int(most_vectors // _BLOCK) + 1),
+            max_steps=steps,
             noise=noise,
             stop_when=_nothing_missed(problem, noise),
             check_every=1,
@@ -86,6 +90,19 @@ def _ends(problem: Problem) -> Ends | None:
     _check_answerable(problem, run)
     ends = _incomplete(problem, run, values, residuals, error)
     return replace(ends, finished=not problem.watch.stopped)
+
+
+def _products(problem: Problem, most: int) -> Products:
+    """How many products there will be at the most, with those for the norm, and what takes less."""
+    rows = problem.limits.matrix_rows
+    formed = f"of up to {rows:,} rows the matrix is formed instead, so take fewer samples"
+    advice = (
+        f"{formed if problem.size > rows else 'fewer samples take less'}; Ctrl-C or "
+        "limits=gnjax.Limits(seconds=..) end it with the bounds so far; "
+        "gnjax.eigenvalues(op, k=1) has lambda_max alone"
+    )
+    most = min(most, problem.size)
+    return Products(min(NORM_PRODUCTS + 2 * _BLOCK, most), NORM_PRODUCTS + most, _OF, advice)
 
 
 def _check_answerable(problem: Problem, run: lanczos.Run) -> None:

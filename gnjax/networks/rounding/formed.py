@@ -32,6 +32,7 @@ from gnjax.networks.rounding.chosen_samples import samples_looked_at
 from gnjax.numerics.certificate import MEASURED, Error, unknown, weakest
 from gnjax.numerics.host import dot, length, on_host, product_on_host, size_of
 from gnjax.numerics.rounding import unit_roundoff
+from gnjax.numerics.stages import beside
 
 SAFETY = 4.0  # a measured error is multiplied by this
 _PROBES = 2  # vectors u by which formed matrices are compared with products
@@ -221,7 +222,11 @@ class OtherPrograms:
         """
         probes = on_host(self._probes).T
         if len(shape) == 1:
-            return np.stack([on_host(product(jnp.asarray(probe))) for probe in probes], axis=1)
+            columns = []
+            for probe in probes:
+                columns.append(on_host(product(jnp.asarray(probe))))
+                beside(len(columns), len(probes), "products to compare programs by")
+            return np.stack(columns, axis=1)
         width = shape[1]
         padded_count = -(-len(probes) // width) * width  # the next multiple of the width
         blocks = np.resize(probes, (padded_count, shape[0])).reshape(-1, width, shape[0])

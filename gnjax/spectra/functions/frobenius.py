@@ -121,7 +121,7 @@ def distance(
         if is_narrow and factor.size_in_bytes <= limits.factor_bytes:
             with watching(progress, op=a):
                 return _by_factor(a, p)
-    with watching(progress, probes, stoppable=True, op=a) as watch:
+    with watching(progress, probes, stoppable=True, op=a, seconds=limits.seconds) as watch:
         return _estimated(a, p, int(probes), seed, limits, watch)
 
 

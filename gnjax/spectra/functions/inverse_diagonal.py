@@ -121,7 +121,7 @@ def inverse_diagonal(
         side = None if method == "estimate" else small_side(problem, limits)
         if side is not None:
             return _exact(problem, side)
-    with watching(progress, stoppable=True, op=problem.op) as watch:
+    with watching(progress, stoppable=True, op=problem.op, seconds=limits.seconds) as watch:
         return _estimated(problem, int(probes), float(rtol), seed, limits, watch)
 
 

@@ -99,7 +99,7 @@ def predictive_variance(
     problem = definite(operator, damping, limits)
     rows = factor.form()
     refuse_nonfinite(rows)
-    with watching(progress, stoppable=True, op=problem.op) as watch:
+    with watching(progress, stoppable=True, op=problem.op, seconds=limits.seconds) as watch:
         solved = solved_columns(problem, rows.T, float(rtol), None, limits, watch)
     refuse_nonfinite(solved.x)
     rests_on, errors = errors_of(problem, solved)

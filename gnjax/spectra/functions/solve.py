@@ -124,7 +124,7 @@ def solve(
     right = _right_side(operator, b)
     inverse = _inverse_of(preconditioner, operator.shape[0])
     problem = definite(operator, damping, limits)
-    with watching(progress, stoppable=True, op=problem.op) as watch:
+    with watching(progress, stoppable=True, op=problem.op, seconds=limits.seconds) as watch:
         solved = solved_columns(problem, right.columns, float(rtol), inverse, limits, watch)
     return _solution(problem, solved, right, float(rtol), operator)
 

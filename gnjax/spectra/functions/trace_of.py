@@ -242,7 +242,7 @@ def _trace(op: Operator, shift: float, f: ScalarFunction, options: _Options) -> 
     if options.method == "exact" or (options.method == "auto" and is_small):
         with watching(options.progress, op=op):
             return _exact(op, shift, f, options.limits)
-    with watching(options.progress, stoppable=True, op=op) as watch:
+    with watching(options.progress, stoppable=True, op=op, seconds=options.limits.seconds) as watch:
         return _from_quadratures(op, shift, f, options, watch)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from gnjax.numerics.decompositions.threads import one_thread
 from gnjax.numerics.host import HostProduct
 from gnjax.numerics.limits import LIMITS, Limits
-from gnjax.operators.facts import check_symmetric
+from gnjax.operators.facts import check_symmetric, facts_of
 from gnjax.operators.prepare import prepared_product
 from gnjax.operators.protocol import Operator
 
@@ -69,6 +69,16 @@ def host_product(op: Operator, multiply: Callable[[Any], Any] | None = None) -> 
 
     check_symmetric(op, apply)
     return apply
+
+
+def singly(op: Operator, product: HostProduct) -> HostProduct:
+    """The same products, one row after the other where several at once take no less time.
+
+    So each of them is heard of, and no program for several is compiled.
+    """
+    if not facts_of(op).one_by_one:
+        return product
+    return lambda rows: np.concatenate([product(row[None]) for row in rows])
 
 
 def vector_product(op: Operator) -> Callable[[Any], Any]:
