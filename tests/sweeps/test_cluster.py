@@ -43,8 +43,16 @@ def three_nodes():
     nodes.shutdown()
 
 
-def test_kill_9_of_a_node_loses_no_cell(three_nodes, tmp_path):
+def test_a_failure_is_that_cells_alone_and_kill_9_of_a_node_loses_no_cell(three_nodes, tmp_path):
+    """One test, because three nodes take long to start."""
     nodes, extra = three_nodes
+    store = toy.store(tmp_path / "unlucky")
+    chosen = launch.plan(toy.EXPERIMENT, toy.config(14), store)
+    launcher = on_ray()
+    assert launcher.device() == store.environment.device
+    outcome = launch.run(toy.EXPERIMENT, chosen, store, toy.Silent(), launcher)
+    assert len(outcome.finished) == 13
+    assert "thirteen layers are unlucky" in outcome.failures[0].summary
     toy.run(tmp_path / "whole", toy.config(CELLS))
     store = toy.store(tmp_path / "cells")
     config = toy.config(CELLS, 0.5)
@@ -64,16 +72,6 @@ def test_kill_9_of_a_node_loses_no_cell(three_nodes, tmp_path):
     assert sorted(watcher.ended) == list(range(1, CELLS + 1))  # each stored once
     toy.run(tmp_path, config)  # from the store alone
     assert (tmp_path / "table.csv").read_bytes() == (tmp_path / "whole/table.csv").read_bytes()
-
-
-def test_a_failure_on_a_node_is_that_cells_alone(three_nodes, tmp_path):
-    store = toy.store(tmp_path)
-    chosen = launch.plan(toy.EXPERIMENT, toy.config(14), store)
-    launcher = on_ray()
-    assert launcher.device() == store.environment.device
-    outcome = launch.run(toy.EXPERIMENT, chosen, store, toy.Silent(), launcher)
-    assert len(outcome.finished) == 13
-    assert "thirteen layers are unlucky" in outcome.failures[0].summary
 
 
 _OWNER = """

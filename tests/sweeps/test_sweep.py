@@ -3,11 +3,7 @@
 import dataclasses
 import json
 import os
-import random
 import re
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -58,35 +54,6 @@ def test_the_rows_are_in_the_order_of_the_cells_whatever_was_computed_before(tmp
 def _backwards(task, cells):
     """A launcher whose cells end in another order than they began."""
     return ((cell, work.attempt(task, cell)) for cell in reversed(cells))
-
-
-@pytest.mark.slow
-def test_kill_at_random_moments_then_resume(tmp_path):
-    """kill -9 during a sweep, again and again: the table is that of an uninterrupted run."""
-    cells, pause = 30, 0.1
-    whole = tmp_path / "whole"
-    toy.run(whole, toy.config(cells=12))
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    folder = tmp_path / "killed"
-    command = [sys.executable, "-m", "tests.toy", str(folder), str(pause), "12"]
-    chance, kills = random.Random(0), 0
-    for _ in range(cells):
-        process = subprocess.Popen(command, env=environment)
-        deadline = time.monotonic() + 30
-        before = len(list((folder / "cells").glob("*.json")))
-        while process.poll() is None and time.monotonic() < deadline:
-            if len(list((folder / "cells").glob("*.json"))) > before:
-                time.sleep(chance.uniform(0, pause))
-                process.kill()
-                kills += 1
-                break
-            time.sleep(0.002)
-        process.wait()
-        if (folder / "table.csv").exists():
-            break
-    assert kills >= 3
-    assert (folder / "table.csv").read_bytes() == (whole / "table.csv").read_bytes()
-    assert not list((folder / "cells").glob("*.partial"))
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", b"\xff\xfe", None])
