@@ -48,8 +48,9 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     return captions.paragraph(
         "Figure B2. Sharpness of trained networks over the largest class proportion.",
         "(a) Raw inputs, balanced start; logarithmic vertical axis. (b) Orthogonalised inputs,"
-        " Kaiming uniform start (PyTorch's default). (c) Orthogonalised inputs, balanced start,"
-        " tanh networks, trained in float32.",
+        " Kaiming uniform start (PyTorch's default). (c) Orthogonalised inputs, balanced start, as"
+        " the paper's Appendix C has it (unbalanced in its caption), tanh networks, trained in"
+        " float32.",
         "Black: Eq 14 as printed.",
         labels.STAR,
         "(d), ours: sharpness over the epochs from the start of (b) at constant learning rates eta,"

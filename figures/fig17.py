@@ -143,7 +143,7 @@ def _beside(frame: DataFrame) -> str:
     more = _not_trained(frame, "all")["seed"].nunique()
     opened = (
         f"Small open markers: kappa of {more} more starts before training, which shows how far"
-        " starts lie apart; of these no other is computed."
+        " starts lie apart; of these none is computed later."
         if more
         else ""
     )

@@ -124,18 +124,34 @@ def test_the_caption_of_c6_counts_what_is_not_computed_and_how_many_starts_there
     assert "computed yet" not in c6.caption(FRAME, {"precision": "float64"})
 
 
+def _listed(losses):
+    *first, last = (f"{loss:.3g}" for loss in losses)
+    return f"{', '.join(first)} and {last}"
+
+
 def test_the_numbers_of_c6_that_findings_quote():
-    """Losses and lambda_max of start 0 in the paper's sizes, and the sentences they stand in."""
+    """Losses and lambda_max in the paper's sizes, and the sentences they stand in."""
     (row,) = (row for row in texts.explained() if "Figure 1" in row.title)
     told = " ".join(row.found)
-    frame = where(table.read(table_of("c6", GALLERY / "paper")), seed=0)
-    losses = {int(one["live"]): one["loss"] for _, one in ended(frame).iterrows()}
-    for live, loss in ((68786, "0.205"), (17534, "0.549"), (4556, "1.22"), (1229, "1.61")):
-        assert f"{losses[live]:.3g}" == loss
-        assert f"{live:,}" in told
-        assert loss in told
-    (alone,) = where(ended(frame), shrunk=True, pruned=0.8)["loss"]
-    assert f"{alone:.3g}" == "1.18"
+    whole = table.read(table_of("c6", GALLERY / "paper"))
+    frame, starts = where(whole, seed=0), ended(whole).sort_values("seed")
+    for width, quoted in (
+        (1, "1.61, 1.55 and 1.63"),
+        (2, "1.22, 1.27 and 1.2"),
+        (4, "0.549, 0.679 and 0.716"),
+    ):
+        losses = where(dense(whole), width=width).sort_values("seed")
+        assert _listed(losses["loss"]) == quoted
+        assert f"{losses['live'].iloc[0]:,}" in told
+        assert quoted in told
+    (largest_one,) = where(dense(frame), width=8)["loss"]
+    assert f"{largest_one:.3g}" == "0.205"
+    pruned = where(starts, shrunk=True, pruned=0.8, tensors=c6.EVERY)
+    assert _listed(pruned["loss"]) == "1.18, 1.3 and 1.22"
+    assert (pruned["live"].min(), pruned["live"].max()) == (2662, 2768)
+    for number in ("0.205", "68,786", "1.18, 1.3 and 1.22", "2,662 to 2,768 weights"):
+        assert number in told
+    alone = pruned["loss"].iloc[0]
     larger = dense(frame)[dense(frame)["live"] > 2662]
     assert alone < larger["loss"].max()  # no slower than a dense network of more weights
     ends = largest(frame, epoch=100).set_index("epsilon")
