@@ -139,9 +139,10 @@ def network(
     # So does a function without its reverse rule, whose derivative the rule may mean to change.
     if facts["forward"] == "of the equations":
         compare_rules(replace(net, x=first_samples, **facts), math.sqrt(coarsest))
-    # 5. How many samples go at once. The memory of the device holds device().batch numbers of their
-    # intermediate values. Batches have one size if possible.
-    largest = int(np.clip(device().batch / facts["written"], 1, min(n, device().samples)))
+    # 5. How many samples go at once, by the numbers that their intermediate values take. Batches
+    # have one size if possible.
+    room = device().written(sum(leaf.size for leaf in leaves))
+    largest = int(np.clip(room / facts["written"], 1, min(n, device().samples)))
     batch = same_size(n, largest) if batch_size is None else min(batch_size, n)
     net = replace(net, batch=batch, **facts)
     # 6. The outputs, the loss and the coupling by evaluations.

@@ -69,6 +69,17 @@ def test_batches_and_columns_follow_the_device(monkeypatch, request, pretended):
     assert widths == ([7] if pretended else [3, 2, 2])
 
 
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.5])
+def test_a_batch_writes_as_much_as_some_passes_over_all_parameters(monkeypatch, share):
+    model, x = CASES["mlp relu"]()
+    written, parameters = gnjax.ntk(model, x).net.written, gnjax.ntk(model, x).net.parameters
+    passes = share * len(x) * written / parameters
+    cpu = Device(2 * written, 6 * written, stores=True, passes=passes)
+    monkeypatch.setattr(module, "CPU", cpu)
+    assert cpu.written(parameters) == pytest.approx(max(2, share * len(x)) * written)
+    assert gnjax.ntk(model, x).net.batch == (len(x) if share > 1 else 2)
+
+
 def test_a_jacobian_is_stored_unasked_on_a_cpu_alone(monkeypatch, request):
     monkeypatch.setattr(stored_jacobian, "_GAIN", 0.0)
     op = gnjax.ntk(*CASES["cnn with stride"]())
