@@ -60,6 +60,7 @@ nitpick_ignore = [  # of annotations, classes that are no public names
         "operators.metrics.scaling.Scaling",
         "operators.of_networks.cross.MeasuredJacobian",
         "operators.curvature._Options",
+        "spectra.displays.Lines",
     )
 ]
 
