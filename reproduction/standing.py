@@ -99,8 +99,9 @@ class Standing:
         return [f"{claim.statement} ({claim.said_as})" for claim in held]
 
     def reasons(self) -> list[str]:
-        """Why it was not decided, each reason once."""
-        return list(dict.fromkeys(map(self._reason, self.telling)))
+        """Why it was not decided, each reason once: what each reading that is open says."""
+        left = [claim for claim, status in self.one.deciding if status not in _DECIDED]
+        return list(dict.fromkeys(map(self._reason, left)))
 
     def _reason(self, claim: Claim) -> str:
         entry = self.entry(claim)
@@ -110,7 +111,7 @@ class Standing:
             return f"too few points to decide it: {plain(entry['short'])}"
         if entry["status"] == UNDECIDED:
             return f"its interval reaches over the value that decides: {plain(entry['short'])}"
-        return plain(entry["number"].partition(". Here: ")[0])
+        return f"{claim.statement}: {plain(entry['number'].partition('. Here: ')[0])}"
 
     def takes(self) -> list[str]:
         """What it would take to decide it: what each reading that is open needs, and in which

@@ -23,7 +23,16 @@ from reproduction.markdown import escaped
 from reproduction.published import GALLERY
 from reproduction.sides import Side, of_records
 from sweeps import command_line, table
-from sweeps.claims import ALL, FAILS, HOLDS, SOME, UNDECIDED, Claim, Sentence
+from sweeps.claims import (
+    ALL,
+    FAILS,
+    HOLDS,
+    NOT_TESTABLE,
+    SOME,
+    UNDECIDED,
+    Claim,
+    Sentence,
+)
 
 NUMBERED = {
     "A": {("Lemma", n) for n in range(1, 8)} | {("Eq", n) for n in range(1, 29)},
@@ -376,6 +385,18 @@ def test_the_tables_of_the_first_screen_have_a_row_for_each_sentence_of_the_tall
 def test_what_would_decide_a_reading_follows_from_why_it_is_open(value, seeds, takes):
     entry = {"status": UNDECIDED, "value": value, "seeds": seeds, "number": ""}
     assert standing.taken(entry) == takes
+
+
+def test_why_a_sentence_is_open_is_told_of_its_open_readings_alone():
+    """Class: the number of a reading that holds among the reasons why nothing was decided."""
+    sentence = Sentence("A", "Section 1", "grows")
+    claims = [Claim("2a", name, sentence, lambda table: None) for name in ("wide", "deep")]
+    recorded = {
+        readings.name(claims[0]): {"status": HOLDS, "number": "a power of 2"},
+        readings.name(claims[1]): {"status": NOT_TESTABLE, "number": "no row. Here: 3"},
+    }
+    (found,) = standing.standings([Side("paper", recorded, claims, GALLERY)]).values()
+    assert (found.status, found.reasons()) == (UNDECIDED, ["deep: no row"])
 
 
 def test_where_more_seeds_would_not_decide_a_reading_says_what_would():
