@@ -67,6 +67,6 @@ def _laptop() -> dict[str, object]:
 def _paper() -> dict[str, object]:
     widths, narrow = (32, 64, 100, 200, 400), (50, 100, 200, 400)
     return {
-        "printed": _panel(at_hand("cifar10_part", BUNDLED), 4, widths, 3),
+        "printed": _panel(at_hand("cifar10_part", BUNDLED), 4, widths, 5),
         "published": _panel(at_hand("mnist", BUNDLED), 4, narrow, 3, norms=NORMS[:-1]),
     }

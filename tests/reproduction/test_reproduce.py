@@ -248,7 +248,7 @@ def test_the_first_screen_says_what_fails_and_what_was_not_decided(sections):
         '| [2](findings/fig02.md) | "b \\< c" (A, Figure 2) | at most 2 \\| L=3'
         " (the laptop's sizes). Why: b is 3 | under no reading here |",
         "## What could not be decided",
-        '| [B1](findings/b1.md) | "it increases" (B, Section 4) | one point |',
+        f'| [B1](findings/b1.md) | "it increases" (B, Section 4) | {OPEN.statement}: one point |',
         f"## What holds\n\n{findings.NO_SENTENCE}",
         "## Errors in the papers",
         "## How verdicts are to be read",
