@@ -168,3 +168,11 @@ def test_the_numbers_of_c6_that_findings_quote():
         assert all(f"{number:,}" in told for number in (1000 * thousands, by_less, by_most))
         assert value in told
     assert "99.8% or more" in told
+
+
+def test_the_losses_with_ties_at_random_that_findings_quote():
+    (row,) = (row for row in texts.explained() if "Figure 1" in row.title)
+    laptop = where(ended(table.read(table_of("c6", GALLERY))), shrunk=True, pruned=0.8)
+    losses = [where(laptop, tensors=tensors)["loss"].item() for tensors in (c6.SCATTERED, c6.EVERY)]
+    assert [f"{loss:.3g}" for loss in losses] == ["1.96", "1.98"]
+    assert "it ends at 1.96, with ties in order at 1.98" in " ".join(row.refuted.split())
