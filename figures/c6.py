@@ -225,11 +225,14 @@ def _of_losses(frame: DataFrame) -> Iterator[str]:
         return
     epochs = captions.listed(distinct(trained, "epoch"))
     starts = distinct(trained, "seed")
+    scattered = len(where(trained, tensors=SCATTERED)) > 0
     yield (
         f"(a) The loss after {epochs} epochs over the number of weights that can change an output:"
         " unpruned networks of fewer filters, and pruned ones, each start a marker, trained without"
         " the channels that cannot act. On the curve a pruned network is as slow as one of its"
         " size; above it, slower, below it, faster."
+        + scattered
+        * " With ties at random channels that are constant count, too."
     )
     yield (
         f"One start ({starts[0]})."

@@ -175,4 +175,13 @@ def test_the_losses_with_ties_at_random_that_findings_quote():
     laptop = where(ended(table.read(table_of("c6", GALLERY))), shrunk=True, pruned=0.8)
     losses = [where(laptop, tensors=tensors)["loss"].item() for tensors in (c6.SCATTERED, c6.EVERY)]
     assert [f"{loss:.3g}" for loss in losses] == ["1.96", "1.98"]
-    assert "it ends at 1.96, with ties in order at 1.98" in " ".join(row.refuted.split())
+    told = " ".join(row.refuted.split())
+    assert "it ends at 1.96, with ties in order at 1.98" in told
+    whole = ended(table.read(table_of("c6", GALLERY / "paper")))
+    (ties,) = where(whole, tensors=c6.SCATTERED, seed=0).to_dict("records")
+    assert (f"{ties['live']:,}", f"{ties['loss']:.3g}") == ("7,388", "1.01")
+    assert (
+        "start 0, with 7,388, ends at 1.01, between the dense ones of 4,556 and of 17,534" in told
+    )
+    sizes = where(dense(whole), seed=0).set_index("live")["loss"]
+    assert sizes[17534] < ties["loss"] < sizes[4556]
