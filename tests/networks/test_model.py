@@ -194,9 +194,18 @@ LOSSES = {
     "integers": (lambda f, y: 1, np.zeros((6, 3)), "real number"),
     "no target": (lambda f, y: f.sum(), None, "pass the targets as y"),
     "complex": ("cross_entropy", np.ones((6, 3), complex), "complex"),
-    "words": ("cross_entropy", np.array(["a"] * 6), "labels or real targets"),
+    "words": ("cross_entropy", np.array(["a"] * 6), r"return_inverse=True\)\[1\] are labels"),
     "no probabilities": ("cross_entropy", np.ones((6, 3)), "sum to one"),
-    "floating labels": ("cross_entropy", np.zeros(6), "integer labels"),
+    "floating labels": (
+        "cross_entropy",
+        np.zeros(6),
+        r"integer labels .* pass y\.astype\(int\)$",
+    ),
+    "a column of labels": (
+        "cross_entropy",
+        np.zeros((6, 1), int),
+        r"pass y\.reshape\(\(6,\)\)$",
+    ),
     "a scalar": ("cross_entropy", 1, "one target a sample"),
 }
 

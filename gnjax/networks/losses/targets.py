@@ -237,6 +237,10 @@ def checked_targets(loss: Loss, y: Any, outputs: Outputs, n: int, dtype: jnp.dty
             f"y has shape {array.shape} and dtype {array.dtype}; {hint}targets "
             f"{(n, *outputs.shape)} are needed, as the outputs have"
         )
+        if label_shape and array.size == math.prod(label_shape):  # floats, or a column of labels
+            shaped = "" if array.shape == label_shape else f".reshape({label_shape})"
+            whole = ".astype(int)" if jnp.issubdtype(array.dtype, jnp.floating) else ""
+            msg += f"; if they are labels, pass y{shaped}{whole}"
         raise ValueError(msg)
     if loss == "cross_entropy" and not is_traced(array):
         _check_probabilities(array)
@@ -251,7 +255,10 @@ def _check_kind(y: Any) -> None:
             raise ValueError(msg)
         real = jnp.issubdtype(array.dtype, jnp.integer) or jnp.issubdtype(array.dtype, jnp.floating)
         if not real and array.dtype != bool:
-            msg = f"y must hold labels or real targets, got dtype {array.dtype}"
+            msg = (
+                f"y must hold labels or real targets, got dtype {array.dtype}; "
+                "np.unique(y, return_inverse=True)[1] are labels for names of classes"
+            )
             raise ValueError(msg)
 
 

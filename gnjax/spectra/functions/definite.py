@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 from typing import Any
 
 import numpy as np
@@ -114,10 +115,15 @@ def refuse_indefinite(value: float, error: float, shift: float) -> float:
     state = "is not positive definite" if is_indefinite else "is singular as far as is known"
     needed = max(error - value, np.finfo(float).tiny)
     msg = (
-        f"A + {shift:g} I {state}: the smallest eigenvalue of A is {value:.3g} +- {error:.2g}; "
-        f"pass a damping above {needed:.3g}"
+        f"A + {shift:g} I {state}: the smallest eigenvalue of A is {value:.6g} +- {error:.2g}; "
+        f"pass a damping above {_rounded_up(needed)}"
     )
     raise ValueError(msg)
+
+
+def _rounded_up(number: float) -> str:
+    """A positive number in three digits, and never a smaller one, which would be refused again."""
+    return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal(number)):.3g}"
 
 
 def through_inverse(error: Error, length: float, least: float) -> Error:

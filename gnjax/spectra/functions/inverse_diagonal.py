@@ -65,6 +65,14 @@ class InverseDiagonal(Result):
     certificate: Certificate
     finished: bool = True
 
+    def __str__(self) -> str:
+        return (
+            f"{len(self.values):,} entries from {self.values.min():.6g} to "
+            f"{self.values.max():.6g}, each to {self.errors.max():.2g} ({self.method}, "
+            f"{self.products} products; {self.certificate.brief})"
+            f"{'' if self.finished else '; NOT FINISHED'}"
+        )
+
 
 @one_operator
 def inverse_diagonal(

@@ -53,6 +53,14 @@ class PredictiveVariance(Result):
     certificate: Certificate
     finished: bool = True
 
+    def __str__(self) -> str:
+        return (
+            f"variances of {len(self.values):,} outputs from {self.values.min():.6g} to "
+            f"{self.values.max():.6g}, each to {self.errors.max():.2g} ({self.method}, "
+            f"{self.products} products; {self.certificate.brief})"
+            f"{'' if self.finished else '; NOT FINISHED'}"
+        )
+
 
 @one_operator
 def predictive_variance(
@@ -87,7 +95,8 @@ def predictive_variance(
     """
     operator = as_operator(op, limits=limits)
     refuse_tolerance(rtol)
-    factor = factorisation_of(outputs) if isinstance(outputs, Operator) else None
+    is_square = isinstance(outputs, Operator) and outputs.shape[0] == outputs.shape[1]
+    factor = factorisation_of(outputs) if is_square else None  # gnjax.ntk(model, x, x2) has none
     size = operator.shape[0]
     if factor is None or factor.shape[1] != size:
         has = "" if factor is None else f" with rows of {factor.shape[1]:,} numbers"

@@ -103,13 +103,16 @@ def solve(
     Args:
       op: an operator A, or a symmetric matrix in any form that :func:`gnjax.as_operator` takes.
       b: a vector (n,), columns (n, b), or a tree like the parameters of the network; x is the same.
+        It is taken as exact: the errors hold nothing of its own rounding, such as that of a
+        gradient computed in float32.
       damping: the number s >= 0 that is added to every eigenvalue. ``gnjax.solve(op + s, b)`` is
         the same as ``gnjax.solve(op, b, damping=s)``.
       rtol: conjugate gradients end when |b - (A + s I) x| is at most ``rtol`` times |b|. The error
         of x is bounded by that over the smallest eigenvalue, and by what rounding adds.
       preconditioner: an operator P near A + s I that knows its inverse: a metric, such as
-        ``gnjax.metrics.kfac(op, damping=s)``, or ``gnjax.diagonal(..)``. It makes conjugate
-        gradients faster and changes nothing else.
+        ``gnjax.metrics.kfac(op, damping=s)``, or ``gnjax.diagonal(..)``. Only conjugate gradients
+        use it. The nearer P is, the fewer ``products`` they need; one that is far off costs more
+        than none. x, its errors and ``rtol`` mean the same with it.
       progress: True for a bar on stderr, or a function of the products made and expected (None).
         Ctrl-C then ends conjugate gradients with the best x so far, and ``finished`` is False.
       limits: the limits of memory and work.
@@ -285,7 +288,9 @@ def _right_side(op: Operator, b: Any) -> _RightSide:
         ravel: Callable[[Any], Any] = op.ravel  # type: ignore[attr-defined]
         right = _RightSide(np.asarray(ravel(b), np.float64)[:, None], (), b)
     else:
-        given = f"shape {shape}" if is_array else "a tree, and A acts on no network's parameters"
+        given = "a tree, and A acts on no network's parameters"
+        if is_array:
+            given = f"shape {shape}" if hasattr(b, "shape") or shape else f"a {type(b).__name__}"
         msg = (
             f"A x = b for an operator of shape {tuple(op.shape)} takes a vector b ({size},) or "
             f"columns ({size}, b), got {given}"
@@ -311,8 +316,9 @@ def _inverse_of(preconditioner: Any, size: int) -> HostProduct | None:
     if formula is None:
         msg = (
             "a preconditioner is an operator P that knows its inverse, such as "
-            "gnjax.metrics.kfac(op, damping=s) or gnjax.diagonal(entries); got a "
-            f"{type(preconditioner).__name__}"
+            "gnjax.metrics.kfac(op, damping=s), "
+            "gnjax.metrics.optimizer_metric(op, state, optimizer) or gnjax.diagonal(entries); "
+            f"got a {type(preconditioner).__name__}"
         )
         raise ValueError(msg)
     if preconditioner.shape[0] != size:

@@ -20,8 +20,25 @@ def _gauss_newton():
     return gnjax.gauss_newton(_MODEL, _X)
 
 
+def _cross_kernel():
+    return gnjax.ntk(_MODEL, _X[:2], _X)
+
+
 def _matrix(op):
     return np.asarray(op.as_matrix(), float)
+
+
+def test_variances_are_printed_with_their_range_and_their_largest_error():
+    new = gnjax.factored(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
+    for answer, words in (
+        (
+            gnjax.predictive_variance(np.diag([4.0, 1.0]), new),
+            "variances of 3 outputs from 0.25 to",
+        ),
+        (gnjax.inverse_diagonal(np.diag([4.0, 2.0])), "2 entries from 0.25 to 0.5"),
+    ):
+        assert str(answer).startswith(words)
+        assert f"each to {answer.errors.max():.2g} (" in str(answer)
 
 
 @pytest.mark.parametrize("limits", [gnjax.Limits(), _NO_SMALL_SIDE])
@@ -122,6 +139,10 @@ _REFUSED = {
         lambda: gnjax.logdet(np.diag([1.0, -1.0, 2.0]), damping=0.5),
         "pass a damping above 1",
     ),
+    "damping below by less than three digits show": (
+        lambda: gnjax.solve(np.diag([1.0, -0.0100199, 2.0]), _B, damping=0.01),
+        "is -0.0100199 .* above 0.0101$",  # 0.01 would be refused again
+    ),
     "no damping": (lambda: gnjax.logdet(_gauss_newton()), "has no inverse and no logarithm"),
     "negative damping": (lambda: gnjax.solve(np.eye(3), _B, damping=-1.0), "is negative"),
     "damping nan": (lambda: gnjax.logdet(np.eye(3), damping=np.nan), "one finite number"),
@@ -136,12 +157,17 @@ _REFUSED = {
         lambda: gnjax.solve(_gauss_newton(), {"w": _B}, damping=1.0),
         "does not look like",
     ),
+    "no right side": (lambda: gnjax.solve(np.eye(3), "gradient"), "got a str"),
     "nan in b": (lambda: gnjax.solve(np.eye(3), np.full(3, np.nan)), "b contains NaN"),
     "nan in A": (lambda: gnjax.logdet(np.full((3, 3), np.nan)), "NaN"),
     "complex": (lambda: gnjax.solve(np.eye(3), 1j * _B), "real"),
     "preconditioner": (
         lambda: gnjax.solve(np.eye(3), _B, preconditioner=np.eye(3)),
         "knows its inverse",
+    ),
+    "optimiser as preconditioner": (
+        lambda: gnjax.solve(np.eye(3), _B, preconditioner=optax.adam(1e-3).init(_B)),
+        r"optimizer_metric\(op, state, optimizer\).* got a tuple",
     ),
     "size of preconditioner": (
         lambda: gnjax.solve(np.eye(3), _B, preconditioner=gnjax.diagonal([1.0])),
@@ -150,6 +176,10 @@ _REFUSED = {
     "rows": (
         lambda: gnjax.predictive_variance(np.eye(3), gnjax.factored(np.ones((2, 4)))),
         "rows of 3 numbers.* got a .* with rows of 4 numbers",
+    ),
+    "kernel with training samples": (
+        lambda: gnjax.predictive_variance(_gauss_newton(), _cross_kernel(), damping=1.0),
+        r"such as gnjax.ntk\(model, x_new\); got a CrossKernel",
     ),
     "no rows": (lambda: gnjax.predictive_variance(np.eye(3), np.eye(3)), "got a ndarray"),
     "rtol": (lambda: gnjax.solve(np.eye(3), _B, rtol=2.0), "rtol=2.0"),
