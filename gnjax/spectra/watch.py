@@ -356,15 +356,8 @@ def _watch(
     display: Display | None
     within = outer if isinstance(outer, Watch) else None
     if progress is None and within is not None:
-        return Watch(
-            within.display,
-            expected=expected,
-            unit=unit,
-            stoppable=stoppable,
-            outer=within,
-            seconds=seconds,
-        )
-    if isinstance(progress, Lines):
+        display = within.display
+    elif isinstance(progress, Lines):
         display = progress
     elif callable(progress):
         display = Told(progress, unit)

@@ -136,3 +136,12 @@ def through_inverse(error: Error, length: float, least: float) -> Error:
     if not least:
         return unknown("no lower bound on the smallest eigenvalue is known")
     return error.to(raised(error.value * length / least))
+
+
+def values_in_words(answer: Any, values: str) -> str:
+    """One line about an answer with a value for each entry or output, which ``values`` counts."""
+    return (
+        f"{values} from {answer.values.min():.6g} to {answer.values.max():.6g}, each to "
+        f"{answer.errors.max():.2g} ({answer.method}, {answer.products} products; "
+        f"{answer.certificate.brief}){'' if answer.finished else '; NOT FINISHED'}"
+    )

@@ -27,7 +27,7 @@ from gnjax.numerics.validation import is_count
 from gnjax.operators.elsewhere.recognised import as_operator, one_operator
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.diagonal_estimate import Spread
-from gnjax.spectra.functions.definite import Definite, damped, definite_of
+from gnjax.spectra.functions.definite import Definite, damped, definite_of, values_in_words
 from gnjax.spectra.functions.small_side import SmallSide, has_small_side, small_side
 from gnjax.spectra.functions.solve import errors_of, solved_columns
 from gnjax.spectra.stochastic.probes import beyond_chance, probe_stream, signs, student, together
@@ -66,12 +66,7 @@ class InverseDiagonal(Result):
     finished: bool = True
 
     def __str__(self) -> str:
-        return (
-            f"{len(self.values):,} entries from {self.values.min():.6g} to "
-            f"{self.values.max():.6g}, each to {self.errors.max():.2g} ({self.method}, "
-            f"{self.products} products; {self.certificate.brief})"
-            f"{'' if self.finished else '; NOT FINISHED'}"
-        )
+        return values_in_words(self, f"{len(self.values):,} entries")
 
 
 @one_operator

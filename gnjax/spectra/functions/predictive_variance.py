@@ -20,7 +20,7 @@ from gnjax.numerics.rounding import gamma
 from gnjax.operators.elsewhere.recognised import as_operator, one_operator
 from gnjax.operators.facts import factorisation_of
 from gnjax.operators.protocol import Operator
-from gnjax.spectra.functions.definite import definite
+from gnjax.spectra.functions.definite import definite, values_in_words
 from gnjax.spectra.functions.solve import errors_of, refuse_tolerance, solved_columns
 from gnjax.spectra.krylov.host_products import refuse_nonfinite
 from gnjax.spectra.watch import Progress, watching
@@ -54,12 +54,7 @@ class PredictiveVariance(Result):
     finished: bool = True
 
     def __str__(self) -> str:
-        return (
-            f"variances of {len(self.values):,} outputs from {self.values.min():.6g} to "
-            f"{self.values.max():.6g}, each to {self.errors.max():.2g} ({self.method}, "
-            f"{self.products} products; {self.certificate.brief})"
-            f"{'' if self.finished else '; NOT FINISHED'}"
-        )
+        return values_in_words(self, f"variances of {len(self.values):,} outputs")
 
 
 @one_operator
