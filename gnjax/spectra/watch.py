@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from gnjax.numerics.stages import FIRST_PRODUCT, Stage, heard_by, in_words, stag
 from gnjax.operators.facts import facts_of
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.displays import LATE, Bar, Clock, Display, Lines, Told, on_terminal, to_stderr
+from gnjax.spectra.forecast import Forecast, Products
 
 Progress = bool | Callable[[int, int | None], object] | Lines | None
 """True for a bar or lines on stderr, or a function of the products done and expected (or None).
@@ -31,23 +31,6 @@ shows nothing. Commands pass lines of their own.
 """
 
 _CTRL_C = "Ctrl-C ends it with the answer so far"
-LONG = 60.0  # a forecast from so many seconds on is told before the products are made
-
-
-@dataclass(frozen=True)
-class Products:
-    """How many products an answer takes, before they are made.
-
-    Attributes:
-      fewest, most: the least that give an answer, and the most that are made.
-      of: what makes them, such as "kappa by Lanczos".
-      advice: what takes less time, in a sentence.
-    """
-
-    fewest: int
-    most: int
-    of: str
-    advice: str
 
 
 class Watch:
@@ -58,6 +41,7 @@ class Watch:
       stopped: whether the work was asked to stop, to answer with what it has.
       interrupted: the same, or whether a stage was ended that the answer can do without.
       done: how many products, or other units, are done.
+      forecast: how long the products take, and how long they may.
       out_of_time: whether it was stopped as the time of the caller's limits was over.
     """
 
@@ -87,13 +71,10 @@ class Watch:
         self._counts, self._first = False, ""  # what is done before the first product
         self.stopped, self.interrupted, self.done = False, False, 0
         self.where = ""  # the stage that Ctrl-C has ended
-        self.out_of_time, self.forecast = False, ""  # what was told of the time that it takes
-        self._seconds, self._clock, self._began = seconds, clock, clock()
-        self._products: Products | None = None
-        self._first_product: float | None = None  # its seconds, where a stage was timed
-        self._first_began, self._beside = self._began, 0  # products that no answer counts
-        self._timed: tuple[float, int, str] | None = None  # when products were counted first
-        self._each: float | None = None  # the seconds of one product, without a compilation
+        self.out_of_time, self._is_timed = False, seconds is not None
+        # Without a plan, work that cannot end early needs all that is expected for an answer.
+        least = 0 if stoppable else expected or 0
+        self.forecast = Forecast(self._notice, least=least, seconds=seconds, clock=clock)
 
     def __call__(self, apply: HostProduct) -> HostProduct:
         """A function for the same products that counts each row as one and reports the number.
@@ -101,7 +82,7 @@ class Watch:
         From the first call on Ctrl-C asks the work to stop, where it can. If nobody watches,
         ``apply`` itself is returned.
         """
-        if self.display is None and self._seconds is None:
+        if self.display is None and not self._is_timed:
             return apply
         if not self._counts:
             self._counts = True
@@ -141,9 +122,9 @@ class Watch:
                 self.display.back(self._names[-1] if self._names else "")
             self.display.count(self.done, self._expected, self._unit)
         if self._unit == "products":
-            self._learn(self.done, self._unit)
-        over = self._seconds is not None and self._clock() - self._began > self._seconds
-        if over and self._ends_early and not self.stopped:
+            self.forecast.learn(self.done, self._unit)
+            self._check_time()
+        if self.forecast.is_over and self._ends_early and not self.stopped:
             self.stopped = self.interrupted = self.out_of_time = True
 
     def takes(self, products: Products) -> None:
@@ -152,57 +133,24 @@ class Watch:
         The first one, which compiles, tells it roughly where it was a stage of its own, and the
         next ones tell it better. What is short is not told.
         """
-        self._products, first = products, self._first_product
-        if first is not None:
-            known = f"the first product took {in_words(first)} with its compilation"
-            self._tell(known, first, "at most ")
-            self._check_time()
+        self.forecast.plan(products)
+        self._check_time()
 
     def beside(self, done: int, expected: int, unit: str) -> None:
         """Products are made that the answer does not count; short ones are not shown."""
-        if self.display is not None and self._clock() - self._began >= LATE:
+        if self.display is not None and self.forecast.elapsed >= LATE:
             self.display.count(done, expected, unit)
-        self._beside = done
-        self._learn(done, unit)
-
-    def _learn(self, done: int, unit: str) -> None:
-        """Learn how long a product takes, tell it once, and keep within the time that there is."""
-        now = self._clock()
-        if self._timed is None or unit != self._timed[2] or done <= self._timed[1]:
-            self._timed = now, done, unit
-        elif self._each is None:
-            began, before, _ = self._timed
-            self._each = (now - began) / (done - before)
-            self._tell(f"one product takes {in_words(self._each)}", self._each)
+        self.forecast.learn_beside(done, unit)
         self._check_time()
 
-    def _tell(self, known: str, each: float, at_most: str = "up to ") -> None:
-        """Say how long the products take that are planned, if it is long."""
-        plan = self._products
-        if plan is None or each * plan.most < LONG:
-            return
-        seconds = in_words(each * plan.most)
-        advice = "" if self.forecast else f"; {plan.advice}"
-        self.forecast = f"{known}, and {plan.of} makes up to {plan.most:,}: {at_most}{seconds}"
-        if self.display is not None:
-            self.display.notice(f"{self.forecast}{advice}")
-
     def _check_time(self) -> None:
-        """Refuse products for which the time cannot be enough."""
-        if self._seconds is None or self.stopped:
-            return
-        plan, made = self._products, self._beside + self.done
-        fewest = plan.fewest if plan else 0 if self._ends_early else self._expected or 0
-        elapsed, each = self._clock() - self._began, self._each or 0.0
-        ends = elapsed + each * max(fewest - made, 0)
-        if made < fewest and ends > self._seconds:
-            known = f"at {in_words(each)} each " if each else ""
-            msg = (
-                f"the time is too short for an answer: the least are {fewest:,} products, which "
-                f"{known}take more than {in_words(ends)}, and limits allow "
-                f"{in_words(self._seconds)}; pass limits=gnjax.Limits(seconds=..) with more time"
-            )
-            raise ValueError(f"{msg}, or take less work: {plan.advice}" if plan else msg)
+        """Refuse products for which the time cannot be enough, unless the work ends already."""
+        if not self.stopped:
+            self.forecast.check()
+
+    def _notice(self, text: str) -> None:
+        if self.display is not None:
+            self.display.notice(text)
 
     def say(self, text: str) -> None:
         """Show a result before the work ends."""
@@ -221,7 +169,7 @@ class Watch:
         if self._optional or self.stopped or not self.stoppable:
             raise KeyboardInterrupt
         self.stopped = self.interrupted = True
-        if self.display is not None and (self._each or 0.0) >= 1:
+        if self.display is not None and (self.forecast.each or 0.0) >= 1:
             self.display.notice(
                 "Ctrl-C: it ends with the answer so far, after the products that are being made; a "
                 "second Ctrl-C ends it at once"
@@ -234,7 +182,7 @@ class Watch:
         """A stage has begun, here or in a call within this one."""
         self._names.append(name)
         if name == FIRST_PRODUCT:
-            self._first_began = self._clock()
+            self.forecast.first_begins()
         self._within_optional(optional)
         if self.display is not None:
             self.display.stage(name, seconds)
@@ -247,7 +195,7 @@ class Watch:
         """
         self._names.pop()
         if name == FIRST_PRODUCT:
-            self._first_product = self._clock() - self._first_began
+            self.forecast.first_ends()
         self._within_optional(-1 if optional else 0)
         if stopped and optional and self.display is not None:
             self.display.notice(f"Ctrl-C ended {name}, and the answer comes without it")
@@ -385,7 +333,7 @@ def _sentence(watch: Watch, began: float) -> str:
     """What Ctrl-C has ended, and when."""
     after = in_words(time.monotonic() - began)
     during = f" during {watch.where}" if watch.where else ""
-    known = f"; {watch.forecast}" if watch.forecast else ""
+    known = f"; {watch.forecast.text}" if watch.forecast.text else ""
     return f"interrupted after {after}{during}, before there was an answer{known}"
 
 

@@ -16,7 +16,7 @@ from rich.console import Console
 
 import gnjax
 from gnjax.numerics.stages import FIRST_PRODUCT, beside, heard_by, stage
-from gnjax.spectra import watch
+from gnjax.spectra import forecast, watch
 from gnjax.spectra.displays import Lines, Pace
 from tests.held_out.matrices import rotated
 
@@ -387,14 +387,15 @@ class _Shown(Lines):
         super().__init__(self.written.append, clock)
 
 
-_PLAN = watch.Products(40, 5000, "kappa by Lanczos", "take fewer samples")
+_PLAN = forecast.Products(40, 5000, "kappa by Lanczos", "take fewer samples")
 
 
-def _watched(seconds=None, stoppable=True):
+def _watched(seconds=None, stoppable=True, expected=None):
     """A watch, its clock, and a function that makes one product which takes so many seconds."""
     clock = _Clock()
     shown = _Shown(clock)
-    watched = watch.Watch(shown, stoppable=stoppable, seconds=seconds, clock=clock)
+    options = {"stoppable": stoppable, "seconds": seconds, "expected": expected}
+    watched = watch.Watch(shown, clock=clock, **options)
 
     def product(took):
         clock.now += took
@@ -468,8 +469,7 @@ def test_work_ends_with_what_it_has_when_the_time_is_over():
     assert not watched.stopped
     product(1.0)
     assert (watched.stopped, watched.out_of_time) == (True, True)
-    unstoppable, _, product, _ = _watched(seconds=10, stoppable=False)
-    unstoppable._expected = 20
+    _, _, product, _ = _watched(seconds=10, stoppable=False, expected=20)
     product(1.0)
     with pytest.raises(ValueError, match=r"20 products, which at 1.0 s each take more than 20 s"):
         product(1.0)
@@ -501,7 +501,7 @@ def test_kappa_within_a_time_is_refused_or_encloses_the_truth():
 
 
 def test_a_log_of_kappa_says_what_it_will_take_before_it_is_known(capfd, monkeypatch):
-    monkeypatch.setattr(watch, "LONG", 0.1)
+    monkeypatch.setattr(forecast, "LONG", 0.1)
     monkeypatch.setattr(watch, "LATE", 0.0)
     gnjax.condition_number(_Sleeping(), method="krylov", progress=True)
     lines = [line[16:] for line in capfd.readouterr().err.splitlines()]
@@ -514,7 +514,7 @@ def test_a_log_of_kappa_says_what_it_will_take_before_it_is_known(capfd, monkeyp
 
 
 def test_ctrl_c_before_the_answer_says_what_it_would_have_taken(monkeypatch):
-    monkeypatch.setattr(watch, "LONG", 0.1)
+    monkeypatch.setattr(forecast, "LONG", 0.1)
 
     class _Stopped(_Sleeping):
         def mv(self, v):

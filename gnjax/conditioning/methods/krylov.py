@@ -26,12 +26,12 @@ from gnjax.numerics.rounding import LAPACK_ROUNDING, spectral_error
 from gnjax.operators.facts import facts_of, symmetry_of
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.eigenvalues import NORM_PRODUCTS, operator_norm
+from gnjax.spectra.forecast import Products
 from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.krylov.host_products import beside_xla, host_product, singly, too_large
 from gnjax.spectra.krylov.missed import chance
 from gnjax.spectra.semidefinite import Enclosure, check_semidefinite
 from gnjax.spectra.spectrum import Spectrum
-from gnjax.spectra.watch import Products
 from gnjax.spectra.whole import error_and_level
 
 MISSED_AT_EITHER_END = 1e-3  # the probability, for both ends together, that an eigenvalue is missed
