@@ -25,6 +25,7 @@ PAPER_RATIOS = (
     *((figure, "batch/n", 0.064, 0.064) for figure in ("1, 14", "13", "14", "15")),
 )
 STOPS = (0, 20, 40, 60, 80, 100)
+FEW_STOPS, FEW_RATES = (0, 20, 60, 100), (0.0, 0.2, 0.4, 0.6, 0.8)
 TRANSFORMER_RATES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
@@ -88,8 +89,17 @@ def _paper() -> dict[str, object]:
                 stops=tuple(range(0, 201, 20)),
                 kappas=(("all", (0, 200)),),
             ),
+            "few_resnet20": _few(),
+            "few_resnet32": _few(network="resnet32", depth=32),
+            "few_transformer": _few(network="vit", depth=4, width=48, stops=(0, 20, 60, 100, 200)),
         },
     }
+
+
+def _few(**changed: object) -> dict[str, object]:
+    """Kappa along training at five rates from 256 images, which two cores compute."""
+    arm = _arm(samples=256, rates=FEW_RATES, seeds=1, **{"stops": FEW_STOPS, **changed})
+    return arm | {"kappas": (("all", arm["stops"]),)}
 
 
 def _laptop() -> dict[str, object]:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 import gnjax
-from experiments.claims.pruning_arms import CLAIMS
+from experiments.claims.pruning_arms import CLAIMS, OF_FEW
 from experiments.shared import batch_kernels as kernels
 from experiments.shared.certificate import CERTIFICATE, certificate
 from experiments.shared.protocol import Training, begun, network_at, trained
@@ -41,22 +41,32 @@ def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any
     ``kappas`` and ``largest`` give for a way to take BatchNorm's statistics the epochs after which
     kappa, or lambda_max alone, is measured; those of the first ``measured`` seeds alone. kappa
     before training, which needs no training, is measured from every seed in the ways ``at_start``.
+    An arm with ``samples`` of its own trains and measures on so many images.
     """
     for arm in config.arms.values():
+        same = ("network", "depth", "width", "side", "tensors", "augment", "stops")
+        shared = {name: arm[name] for name in same}
+        own_images = {"samples": arm.samples} if "samples" in arm else {}
+        few = OF_FEW if own_images else ""
+        labels = {"figure": KINDS[arm.network].figure}
         for rate in arm.rates:
-            for seed in range(config.first_seed, config.first_seed + arm.seeds):
-                same = ("network", "depth", "width", "side", "tensors", "augment", "stops")
-                run = {**{name: arm[name] for name in same}, "pruned": rate, "seed": seed}
-                labels = {"figure": KINDS[arm.network].figure}
-                yield labels, {**run, "what": LOSSES, "statistics": "", "epoch": arm.stops[-1]}
-                if seed - config.first_seed >= arm.measured:
-                    for way in arm.at_start:
-                        yield labels, {**run, "what": KAPPA, "statistics": way, "epoch": 0}
-                    continue
-                for what, ways in ((KAPPA, arm.kappas), (LARGEST, arm.largest)):
-                    for way, epochs in ways:
-                        for epoch in epochs:
-                            yield labels, {**run, "what": what, "statistics": way, "epoch": epoch}
+            for place in range(arm.seeds):
+                run = {**shared, **own_images, "pruned": rate, "seed": config.first_seed + place}
+                for what, way, epoch in _cells(arm, measured=place < arm.measured):
+                    yield labels, {**run, "what": what + few, "statistics": way, "epoch": epoch}
+
+
+def _cells(arm: ConfigDict, *, measured: bool) -> Iterator[tuple[str, str, int]]:
+    """Of one start of an arm, what its cells have, by which statistics, and after which epoch."""
+    yield LOSSES, "", arm.stops[-1]
+    if not measured:
+        for way in arm.at_start:
+            yield KAPPA, way, 0
+        return
+    for what, ways in ((KAPPA, arm.kappas), (LARGEST, arm.largest)):
+        for way, epochs in ways:
+            for epoch in epochs:
+                yield what, way, epoch
 
 
 def measure(
@@ -84,7 +94,7 @@ def measure(
     run = Training(
         network, depth, width, data, samples, side, tensors, pruned, augment, seed, batch
     )
-    start = begun(run)
+    start, what = begun(run), what.removesuffix(OF_FEW)
     shared = {
         "data": start.data,
         "inputs": start.x[0].size,
@@ -146,6 +156,7 @@ def _largest(of: kernels.Function, seed: int) -> Iterator[dict[str, Any]]:
 def cost(what: str, network: str, width: int, samples: int, side: int, epoch: int) -> float:
     """Multiplications: an epoch takes four passes, a row of J as many as its batch has samples."""
     kind = KINDS[network]
+    what = what.removesuffix(OF_FEW)
     work = samples * kind.work * (width / kind.width) ** 2 * ((side or 32) / 32) ** 2
     passes = {LOSSES: 4.0 * epoch, LARGEST: 6.0 * STEPS, KAPPA: 30.0}[what]
     return passes * work + ((10.0 * samples) ** 3 if what == KAPPA else 0.0)

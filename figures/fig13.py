@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from pandas import DataFrame
 
-from experiments.claims.pruning_arms import EVERY, losses
+from experiments.claims.pruning_arms import EVERY, losses, of_few_images
 from figures.shared import arms, captions, style
 from figures.shared.series import kappa_over_seeds
 
@@ -15,13 +15,19 @@ NETWORK = "vit"
 
 
 def draw(frame: DataFrame) -> Figure:
-    """The loss and kappa over the epochs, as in the paper; beside them kappa over the rate."""
+    """The loss and kappa over the epochs, as in the paper; beside them kappa over the rate.
+
+    Below, loss and kappa of networks that train on fewer images, with a stop at more epochs.
+    """
     shown = arms.of_network(frame, NETWORK)
     rates = arms.rates_of(shown)
     of_losses = losses(shown, NETWORK, EVERY)
     with style.paper_style():
-        figure = style.new_figure(style.FULL_WIDTH, 2.7)
-        left, middle, right = figure.subplots(1, 3)
+        few = arms.of_network(of_few_images(frame), NETWORK)
+        rows = 2 if len(few) else 1
+        figure = style.new_figure(style.FULL_WIDTH, 0.3 + 2.4 * rows)
+        grid = figure.subplots(rows, 3, squeeze=False)
+        left, middle, right = grid[0]
         left.set_title("training loss")
         arms.curves(left, of_losses, "loss", rates)
         middle.set_title(rf"$\kappa$, {arms.ALL}")
@@ -30,6 +36,9 @@ def draw(frame: DataFrame) -> Figure:
         middle.xaxis.set_major_locator(left.xaxis.get_major_locator())
         right.set_title(r"$\kappa$ over the share pruned")
         _over_rates(right, arms.finite(arms.certified(shown, "left")))
+        if len(few):
+            arms.draw_row(grid[1], arms.panels(few, NETWORK, EVERY), rates)
+            grid[1, 0].set_ylabel(f"from {arms.images_of(few)} images")
         looks = dict(zip(rates, style.ordered_looks(len(rates)), strict=True))
         arms.key_of_rates(figure, looks, {})
         style.footer(figure, captions.data_line(shown))
@@ -62,5 +71,6 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         " shows it along training. Right, ours: kappa with the columns of"
         " the weights that are left, over the share that is pruned. Both are of one initialisation."
         " Logarithmic vertical axes.",
+        arms.from_few(frame, NETWORK),
         arms.closing(shown, kappas, provenance),
     )

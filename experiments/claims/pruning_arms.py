@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 from pandas import DataFrame
 
@@ -41,12 +42,27 @@ EVERY, KERNELS = "every tensor", "kernels"
 SCATTERED = "every tensor, ties at random"
 SPARSE = 0.8  # the largest pruning rate
 ALONE = "kernels alone are pruned"
-_ROWS_OF = {name: (("network", name),) for name in ("resnet20", "resnet32", "vit")}
+OF_FEW = " of few images"  # ends what a cell has of networks that train on fewer images
+_ROWS_OF = {
+    name: (("network", name), ("what", ("losses", "kappa", "largest")))
+    for name in ("resnet20", "resnet32", "vit")
+}
 """The rows of a network, whose sizes and data decide whether a claim can be tested."""
 ITSELF = (
     "kernels alone are pruned and kappa is of the images themselves, without crops and with the"
     " statistics of all samples"
 )
+
+
+def of_all_images(frame: DataFrame) -> DataFrame:
+    """The rows of networks that train on as many images as the config says."""
+    return frame[~frame["what"].str.endswith(OF_FEW)]
+
+
+def of_few_images(frame: DataFrame) -> DataFrame:
+    """The rows of networks that train on fewer images, in the form of those that train on all."""
+    rows = frame[frame["what"].str.endswith(OF_FEW)]
+    return rows.assign(what=rows["what"].str.removesuffix(OF_FEW))
 
 
 def losses(frame: DataFrame, network: str, tensors: str, *, augment: bool = True) -> DataFrame:
@@ -209,11 +225,11 @@ def _ends(rows: DataFrame) -> str:
     return f"; from unpruned to {SPARSE:.0%} {' and '.join(told)}"
 
 
-def _over_stops(statistics: str, columns: str, tensors: str) -> Check:
+def _over_stops(statistics: str, columns: str, tensors: str, network: str = "resnet20") -> Check:
     """The geometric mean over the stops that all networks have, the start among them."""
 
     def check(frame: DataFrame) -> Verdict:
-        rows = at_common_stops(kappas(frame, statistics, columns, tensors))
+        rows = at_common_stops(kappas(frame, statistics, columns, tensors, network=network))
         stops = ", ".join(str(epoch) for epoch in sorted(rows["epoch"].unique()))
         name = f"kappa / kappa unpruned, averaged over stops after {stops} epochs:"
         return _over_unpruned(lambda _: rows, "kappa", name, at=SPARSE)(frame)
@@ -341,6 +357,37 @@ def _along(column: str, tensors: str, columns: str, statistics: str) -> Iterator
         )
 
 
+_FIGURES = {"resnet20": "1, 14", "resnet32": "15", "vit": "13"}
+
+
+def _along_from_few_images() -> Iterator[Claim]:
+    """kappa averaged over the stops, of so few images that every network has it."""
+    for (network, figure), columns in product(_FIGURES.items(), ("all", "left")):
+        yield Claim(
+            figure,
+            f"from few images, averaged over the stops, kappa at 80%, {_SAID[EVERY]},"
+            f" {_SAID[columns]}, {_STATISTICS['all']}, is above that of the unpruned network",
+            INCREASE,
+            _from_few_images(_over_stops("all", columns, EVERY, network)),
+            column=OTHER,
+            panel=(("network", network),),
+        )
+
+
+def _from_few_images(check: Check) -> Check:
+    """The check on the networks that train on few images, with their number in its text."""
+
+    def of_few(frame: DataFrame) -> Verdict:
+        rows = of_few_images(frame)
+        if rows.empty:
+            return not_testable("no network is trained on fewer images")
+        found = check(rows)
+        images = ", ".join(str(count) for count in sorted(rows["samples"].unique()))
+        return replace(found, text=f"{found.text}; from {images} images")
+
+    return of_few
+
+
 def _of_transformers() -> Iterator[Claim]:
     """The sentences of Section 7 about pruned networks in general, read of Figure 13's."""
     for statement, sentence, check in (
@@ -439,6 +486,7 @@ CLAIMS = (
         panel=_ROWS_OF["resnet20"],
     ),
     *(claim for way in WAYS for claim in _along(*way)),
+    *_along_from_few_images(),
     Claim(
         "1, 14",
         "before training kappa, every tensor pruned, J with every column, statistics of batches, is"

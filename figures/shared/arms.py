@@ -9,7 +9,14 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MultipleLocator
 from pandas import DataFrame, Series, concat
 
-from experiments.claims.pruning_arms import EVERY, KERNELS, kappas, losses
+from experiments.claims.pruning_arms import (
+    EVERY,
+    KERNELS,
+    kappas,
+    losses,
+    of_all_images,
+    of_few_images,
+)
 from figures.shared import captions, notebook, style
 from figures.shared.series import kappa_over_seeds, over_seeds
 
@@ -36,7 +43,8 @@ ADAMW = (
 
 def of_network(frame: DataFrame, network: str) -> DataFrame:
     """The rows of a network trained with crops, every tensor pruned, and of the unpruned one."""
-    return frame[(frame["network"] == network) & frame["augment"] & (frame["tensors"] == EVERY)]
+    rows = of_all_images(frame)
+    return rows[(rows["network"] == network) & rows["augment"] & (rows["tensors"] == EVERY)]
 
 
 STOPS_APART = 20  # epochs between neighbouring stops; only these are joined by a line
@@ -47,22 +55,23 @@ def draw(frame: DataFrame, network: str) -> Figure:
     """The loss and kappa over the epochs with every column of J, as in the paper, then kappa of the
     columns left.
 
-    Below, where some networks have kernels alone pruned, the same of these. Grey is kappa in the
-    authors' notebook.
+    Below, where some networks have kernels alone pruned, the same of these; then the same of
+    networks that train on fewer images. Grey is kappa in the authors' notebook.
     """
     shown = of_network(frame, network)
-    rows_of_panels = {"every tensor pruned": _panels(frame, network, EVERY)}
+    rows_of_panels = {"every tensor pruned": panels(frame, network, EVERY)}
     if has_kernels(frame, network):
-        rows_of_panels["kernels alone pruned"] = _panels(frame, network, KERNELS)
+        rows_of_panels["kernels alone pruned"] = panels(frame, network, KERNELS)
+    few = of_network(of_few_images(frame), network)
+    if len(few):
+        rows_of_panels[f"from {images_of(few)} images"] = panels(few, network, EVERY)
     columns = max(map(len, rows_of_panels.values()))
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 0.3 + 2.4 * len(rows_of_panels))
         grid = figure.subplots(len(rows_of_panels), columns, squeeze=False)
-        for axes_of_row, (pruned, panels) in zip(grid, rows_of_panels.items(), strict=True):
-            axes_of_row[0].set_ylabel(f"{NAMES[network]}\n{pruned}")
-            for axes, (name, rows, of) in zip(axes_of_row, panels, strict=True):
-                axes.set_title(name)
-                curves(axes, rows, of, rates_of(shown))
+        for axes_of_row, (what, of_row) in zip(grid, rows_of_panels.items(), strict=True):
+            draw_row(axes_of_row, of_row, rates_of(shown))
+            axes_of_row[0].set_ylabel(f"{NAMES[network]}\n{what}")
         theirs = published(shown, network)
         looks = dict(zip(rates_of(shown), style.ordered_looks(len(rates_of(shown))), strict=True))
         notebook.draw(grid[0, 1], theirs, looks, "{:.0%} pruned")
@@ -71,7 +80,20 @@ def draw(frame: DataFrame, network: str) -> Figure:
     return figure
 
 
-def _panels(frame: DataFrame, network: str, tensors: str) -> tuple[tuple[str, DataFrame, str], ...]:
+def draw_row(
+    axes_of_row: Sequence[Axes],
+    of_row: Sequence[tuple[str, DataFrame, str]],
+    rates: Sequence[float],
+) -> None:
+    """Draw the panels of a row from the left on; what is left of the row stays white."""
+    for axes, (name, rows, of) in zip(axes_of_row, of_row, strict=False):
+        axes.set_title(name)
+        curves(axes, rows, of, rates)
+    for axes in axes_of_row[len(of_row) :]:
+        axes.set_axis_off()
+
+
+def panels(frame: DataFrame, network: str, tensors: str) -> tuple[tuple[str, DataFrame, str], ...]:
     """Title, rows and column of each panel of a row; of the second kappa where it is computed."""
     kappa = {columns: of_tensors(frame, network, columns, tensors) for columns in ("all", "left")}
     panels = (
@@ -80,6 +102,11 @@ def _panels(frame: DataFrame, network: str, tensors: str) -> tuple[tuple[str, Da
         (rf"$\kappa$, {LEFT}", kappa["left"], "kappa"),
     )
     return panels if len(kappa["left"]) else panels[:2]
+
+
+def images_of(rows: DataFrame) -> str:
+    """The numbers of images that networks train on, as text."""
+    return _listed(rows["samples"])
 
 
 def rates_of(shown: DataFrame) -> list[float]:
@@ -171,6 +198,7 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any], number: int, networ
         "Left: the loss after each epoch, in training mode.",
         _kappas_of(shown, network),
         _below(frame, network),
+        from_few(frame, network),
         "Logarithmic vertical axes.",
         closing(shown, known, provenance),
     )
@@ -227,6 +255,21 @@ def _below(frame: DataFrame, network: str) -> str:
         " entries of every kernel pruned and nothing else, so that"
         f" {', '.join(f'{count:,}' for count in left)} parameters are left"
         f"{_starts_before_training(pruned)}."
+    )
+
+
+def from_few(frame: DataFrame, network: str) -> str:
+    """What the row of networks that train on fewer images shows, where there is one."""
+    few = of_network(of_few_images(frame), network)
+    rows = certified(few, "all")
+    if rows.empty:
+        return ""
+    stops = captions.listed(sorted(int(epoch) for epoch in rows["epoch"].unique()))
+    return captions.paragraph(
+        f"Last row: the same networks trained on {images_of(few)} of the images, every tensor"
+        f" pruned, one initialisation, with kappa of these images after {stops} epochs at each"
+        " rate.",
+        rank(concat([rows, certified(few, "left")])),
     )
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from itertools import product
+from math import nan
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -11,15 +13,18 @@ import pytest
 from flax import nnx
 
 import gnjax
-from experiments.claims.pruning_arms import CLAIMS
+from configs.pruning_arms import get_config
+from experiments.claims.pruning_arms import CLAIMS, OF_FEW, of_all_images, of_few_images
 from experiments.claims.pruning_sweep import INCREASE
+from experiments.pruning_arms import cost, settings
 from experiments.shared import batch_kernels as kernels
 from experiments.shared import protocol
 from experiments.shared.pruned_kernel import pruned_kernel
 from experiments.shared.pruned_networks import frozen
 from gnjax.numerics.limits import Limits
 from gnjax.papers.training import minibatch, pruning
-from sweeps.claims import FAILS, HOLDS, UNDECIDED
+from sweeps import table
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, judge
 
 RUN = protocol.Training(
     "resnet20", 8, 2, "fashion_mnist_5000", 6, 8, protocol.EVERY, 0.5, True, 0, batch=4
@@ -269,7 +274,9 @@ def test_one_start_decides_on_the_images_of_the_paper_alone():
 
 def test_every_reading_of_an_increase_is_judged_at_the_same_rate():
     """Class: one reading is judged at 40% and 80%, and the one beside it at 80% alone."""
-    claims = [claim for claim in CLAIMS if claim.source is INCREASE]
+    claims = [
+        claim for claim in CLAIMS if claim.source is INCREASE and "few" not in claim.statement
+    ]
     rows = [_stop(p, e, k) for e in (0, 100) for p, k in ((0.0, 10.0), (0.4, 1.0), (0.8, 99.0))]
     ways = product(("batches", "all"), ("all", "left"), ("every tensor", "kernels"))
     frame = pandas.concat(
@@ -284,6 +291,48 @@ def test_every_reading_of_an_increase_is_judged_at_the_same_rate():
     for claim in claims:
         found = claim.check(frame)
         assert (found.status, " at 80%" in found.text) == (HOLDS, True), claim.statement
+
+
+def _with_few(frame):
+    """The table with every row once more, as of few images and with other numbers."""
+    other = {name: frame[name] * 1e3 ** frame["pruned"] for name in ("kappa", "kappa_low", "loss")}
+    few = frame.assign(what=frame["what"] + OF_FEW, samples=16, kappa_high=np.inf, **other)
+    return pandas.concat([few, frame], ignore_index=True)
+
+
+def test_rows_of_few_images_are_told_from_the_others():
+    frame = pandas.DataFrame([_stop(0.8, 0, 5.0)]).assign(loss=1.0, samples=1000)
+    both = _with_few(frame)
+    pandas.testing.assert_frame_equal(of_all_images(both).reset_index(drop=True), frame)
+    (few,) = of_few_images(both).to_dict("records")
+    assert (few["what"], few["samples"]) == ("kappa", 16)
+    assert few["kappa"] == pytest.approx(5.0 * 1e3**0.8)
+
+
+def test_rows_of_few_images_change_no_verdict_but_their_own():
+    """Class: another experiment's rows in a table are averaged with its own."""
+    frame = table.read(Path("figures/gallery/pruning_arms.csv"))
+    both = _with_few(frame)
+    ratios = get_config("laptop").paper_ratios
+    for claim in CLAIMS:
+        alone, beside = (judge(claim, rows, ratios) for rows in (frame, both))
+        if "from few images" in claim.statement:
+            assert alone.status == NOT_TESTABLE
+            assert beside.status == NOT_TESTABLE or "from 16 images" in beside.text
+        else:
+            assert alone == beside or (alone.number, beside.number) == (nan, nan), claim.statement
+
+
+def test_an_arm_of_few_images_trains_and_measures_on_them():
+    config = get_config("paper")
+    few = [run for _, run in settings(config) if run["what"].endswith(OF_FEW)]
+    assert {run["samples"] for run in few} == {256}
+    assert {run["network"] for run in few} == {"resnet20", "resnet32", "vit"}
+    assert not any("samples" in run for _, run in settings(config) if run not in few)
+    both = [dict(run, samples=256, width=16, side=8) for run in few]
+    asked = ("what", "network", "width", "samples", "side", "epoch")
+    whole = {**both[0], "what": both[0]["what"].removesuffix(OF_FEW)}
+    assert cost(*(both[0][name] for name in asked)) == cost(*(whole[name] for name in asked))
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
