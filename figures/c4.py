@@ -9,7 +9,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from pandas import DataFrame
 
-from experiments.claims.pruning_arms import EVERY, KERNELS, SPARSE, kappas, last, losses
+from experiments.claims.pruning_arms import (
+    EVERY,
+    KERNELS,
+    SPARSE,
+    kappas,
+    last,
+    losses,
+    of_all_images,
+)
 from figures.shared import arms, captions, style
 from figures.shared.series import Series, kappa_over_seeds, over_seeds
 
@@ -38,6 +46,7 @@ DIRECTIONS = (  # label, rate, columns
 
 def draw(frame: DataFrame) -> Figure:
     """The loss over the pruning rate (left), lambda_max over the epochs, kappa over the rate."""
+    frame = of_all_images(frame)
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 3.1)
         slow, directions, conditioning = figure.subplots(1, 3)
@@ -136,7 +145,8 @@ def _key_below(axes: Axes, lines: Sequence[Line2D]) -> None:
 
 def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption: what is changed, and the two sentences that the picture supports."""
-    shown = frame[frame["network"] == NETWORK]
+    shown = of_all_images(frame)
+    shown = shown[shown["network"] == NETWORK]
     starts = shown[shown["what"] == "losses"].groupby("pruned")["seed"].nunique()
     counts = ", ".join(f"{count} at {rate:.0%}" for rate, count in starts.items())
     rows = arms.certified(shown, "left")
@@ -151,7 +161,7 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         " with every tensor or kernels alone pruned and BatchNorm's statistics of all samples;"
         " arrows are lower bounds. Middle and right are of one initialisation. A colour is what is"
         " pruned: blue every tensor, orange kernels alone, black nothing; dashed is J with the"
-        " columns left, dotted without crops.",
+        " columns left, dotted without crops or over stops that are not computed.",
         _certified(rows),
         arms.rank(rows),
         captions.data(shown, provenance),

@@ -38,7 +38,7 @@ def draw(frame: DataFrame) -> Figure:
         _over_rates(right, arms.finite(arms.certified(shown, "left")))
         if len(few):
             arms.draw_row(grid[1], arms.panels(few, NETWORK, EVERY), rates)
-            grid[1, 0].set_ylabel(f"from {arms.images_of(few)} images")
+            grid[1, 0].set_ylabel(f"{arms.images_of(few)} images")
         looks = dict(zip(rates, style.ordered_looks(len(rates)), strict=True))
         arms.key_of_rates(figure, looks, {})
         style.footer(figure, captions.data_line(shown))

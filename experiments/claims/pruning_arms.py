@@ -368,17 +368,17 @@ def _along_from_few_images() -> Iterator[Claim]:
             f"from few images, averaged over the stops, kappa at 80%, {_SAID[EVERY]},"
             f" {_SAID[columns]}, {_STATISTICS['all']}, is above that of the unpruned network",
             INCREASE,
-            _from_few_images(_over_stops("all", columns, EVERY, network)),
+            _from_few_images(_over_stops("all", columns, EVERY, network), network),
             column=OTHER,
             panel=(("network", network),),
         )
 
 
-def _from_few_images(check: Check) -> Check:
-    """The check on the networks that train on few images, with their number in its text."""
+def _from_few_images(check: Check, network: str) -> Check:
+    """The check on networks of a kind that train on few images, with their number in its text."""
 
     def of_few(frame: DataFrame) -> Verdict:
-        rows = of_few_images(frame)
+        rows = of_few_images(frame[frame["network"] == network])
         if rows.empty:
             return not_testable("no network is trained on fewer images")
         found = check(rows)

@@ -64,7 +64,7 @@ def draw(frame: DataFrame, network: str) -> Figure:
         rows_of_panels["kernels alone pruned"] = panels(frame, network, KERNELS)
     few = of_network(of_few_images(frame), network)
     if len(few):
-        rows_of_panels[f"from {images_of(few)} images"] = panels(few, network, EVERY)
+        rows_of_panels[f"every tensor, {images_of(few)} images"] = panels(few, network, EVERY)
     columns = max(map(len, rows_of_panels.values()))
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 0.3 + 2.4 * len(rows_of_panels))
@@ -268,7 +268,7 @@ def from_few(frame: DataFrame, network: str) -> str:
     return captions.paragraph(
         f"Last row: the same networks trained on {images_of(few)} of the images, every tensor"
         f" pruned, one initialisation, with kappa of these images after {stops} epochs at each"
-        " rate.",
+        " rate, between which dots lead from stop to stop.",
         rank(concat([rows, certified(few, "left")])),
     )
 
@@ -280,8 +280,8 @@ def _kappas_of(shown: DataFrame, network: str) -> str:
     ours = (
         f"with a column of J for every weight, pruned or not{of_images}; right: with the columns of"
         " the weights that are left. Both are of one initialisation"
-        f"{_starts_before_training(shown)}, at the rates and stops that are computed; lines join"
-        " stops that follow each other."
+        f"{_starts_before_training(shown)}, at the rates and stops that are computed; solid"
+        " lines join stops that follow each other, dotted ones lead over some that are not."
     )
     theirs = f" {notebook.SAYS[network]}" if published(shown, network) else ""
     if left.empty:

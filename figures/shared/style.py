@@ -154,6 +154,9 @@ def bars(axes: Axes, series: Series, look: Look, label: str = "", **drawn: Any) 
     _lower_bounds(axes, series, look)
 
 
+LEADS_ON: dict[str, Any] = {"linestyle": (0, (1, 3)), "linewidth": 0.8}
+
+
 def band(
     axes: Axes,
     series: Series,
@@ -176,7 +179,8 @@ def band(
       look: its colour, marker and dashes.
       label: its name.
       filled: whether it has a band.
-      reach: how far apart neighbouring places may be to be joined by a line.
+      reach: how far apart neighbouring places may be to be joined by a line as of a curve; over
+        more than that a thin dotted line leads from one to the next.
     """
     shown = series.resolved.tolist()
     if series.pair is not None:
@@ -207,6 +211,9 @@ def band(
         drawn: dict[str, Any] = {"color": look.colour, "linestyle": look.line, "marker": ""}
         for x, y in zip(np.split(series.x, far), np.split(known, far), strict=True):
             axes.plot(x, y, **drawn)
+        for i in far:  # a thin dotted line leads on to the next place
+            both = slice(int(i) - 1, int(i) + 1)
+            axes.plot(series.x[both], known[both], color=look.colour, marker="", **LEADS_ON)
     is_of(axes, line, series)
     bounds = _lower_bounds(axes, series, look)
     if bounds is None:

@@ -9,6 +9,8 @@ from figures import catalogue
 from tests.drawn import line, mean_and_interval
 from tests.figures.drawing import published
 
+_PROVENANCE = {"precision": "float64"}
+
 
 def _with_few(name, network):
     """The published table, and its rows of a network again, as of 16 images and twice as large."""
@@ -30,7 +32,7 @@ def test_the_last_row_is_of_few_images_and_the_others_stay(name, network):
         for theirs, ours in zip(one.lines, other.lines, strict=True):
             np.testing.assert_array_equal(theirs.get_xydata(), ours.get_xydata())
     losses, kappa, _ = after.axes[-columns:]
-    assert "from 16 images" in losses.get_ylabel()
+    assert "16 images" in losses.get_ylabel()
     known = few[few["augment"] & np.isfinite(few["loss"])]
     for rate, rows in known[known["what"].str.startswith("losses")].groupby("pruned"):
         _, mean, *_ = mean_and_interval(rows, "epoch", rows["loss"])
@@ -38,11 +40,19 @@ def test_the_last_row_is_of_few_images_and_the_others_stay(name, network):
     assert len(kappa.lines)
 
 
+def test_what_makes_figure_1_has_no_rows_of_few_images():
+    module = catalogue.load("c4")
+    frame, _, both = _with_few("c4", "resnet20")
+    assert module.caption(both, _PROVENANCE) == module.caption(frame, _PROVENANCE)
+    before, after = module.draw(frame), module.draw(both)
+    texts = [[text.get_text() for text in one.texts] for one in (before, after)]
+    assert texts[0] == texts[1]
+
+
 def test_the_caption_says_how_many_images_and_when_kappa_is_known():
     module = catalogue.load("fig15")
     frame, few, both = _with_few("fig15", "resnet32")
-    provenance = {"precision": "float64"}
-    before, after = module.caption(frame, provenance), module.caption(both, provenance)
+    before, after = module.caption(frame, _PROVENANCE), module.caption(both, _PROVENANCE)
     start, _, rest = after.partition("Last row: ")
     row, _, end = rest.partition("Logarithmic")
     assert f"{start}Logarithmic{end}" == before
