@@ -91,7 +91,9 @@ def _paper() -> dict[str, object]:
             ),
             "few_resnet20": _few(),
             "few_resnet32": _few(network="resnet32", depth=32, samples=64),
-            "few_transformer": _few(network="vit", depth=4, width=48, stops=(0, 20, 60, 100, 200)),
+            "few_transformer": _few(
+                network="vit", depth=4, width=48, samples=128, stops=(0, 20, 60, 100, 200)
+            ),
         },
     }
 

@@ -326,7 +326,7 @@ def test_rows_of_few_images_change_no_verdict_but_their_own():
 def test_an_arm_of_few_images_trains_and_measures_on_them():
     config = get_config("paper")
     few = [run for _, run in settings(config) if run["what"].endswith(OF_FEW)]
-    assert {run["samples"] for run in few} == {256, 64}
+    assert {run["samples"] for run in few} == {256, 128, 64}
     assert {run["network"] for run in few} == {"resnet20", "resnet32", "vit"}
     assert not any("samples" in run for _, run in settings(config) if run not in few)
     both = [dict(run, samples=256, width=16, side=8) for run in few]
