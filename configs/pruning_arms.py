@@ -89,19 +89,24 @@ def _paper() -> dict[str, object]:
                 stops=tuple(range(0, 201, 20)),
                 kappas=(("all", (0, 200)),),
             ),
-            "few_resnet20": _few(),
+            "few_resnet20": _few(kappas=(0, 20, 100)),
             "few_resnet32": _few(network="resnet32", depth=32, samples=64),
             "few_transformer": _few(
-                network="vit", depth=4, width=48, samples=128, stops=(0, 20, 60, 100, 200)
+                kappas=(0, 20, 100, 200),
+                network="vit",
+                depth=4,
+                width=48,
+                samples=128,
+                stops=(0, 20, 100, 200),
             ),
         },
     }
 
 
-def _few(**changed: object) -> dict[str, object]:
-    """Kappa along training at five rates from so few images that two cores compute it."""
+def _few(kappas: tuple[int, ...] = FEW_STOPS, **changed: object) -> dict[str, object]:
+    """Kappa after these epochs, at five rates, from so few images that two cores compute it."""
     own = {"samples": 256, "stops": FEW_STOPS, **changed}
-    return _arm(rates=FEW_RATES, seeds=1, kappas=(("all", own["stops"]),), **own)
+    return _arm(rates=FEW_RATES, seeds=1, kappas=(("all", kappas),), **own)
 
 
 def _laptop() -> dict[str, object]:
