@@ -8,6 +8,7 @@ import pytest
 
 import gnjax
 from experiments.claims import pruning_sweep, training_path
+from experiments.claims.pruning_arms import of_few_images
 from figures import catalogue
 from reproduction import (
     appendices,
@@ -310,6 +311,33 @@ def test_what_makes_figure_1_says_what_its_table_says():
         assert any(number in paragraph for paragraph in row.found)
         last = ends[-1].listed.split(", ")[-1] or ends[-1].theirs
         assert float(last) == float(number), rate
+
+
+@pytest.mark.parametrize(
+    ("figure", "network"),
+    [("fig01 fig14", "resnet20"), ("fig15", "resnet32"), ("fig13", "vit")],
+)
+def test_kappas_from_few_images_are_quoted_as_their_table_has_them(figure, network):
+    """Unpruned to 80% pruned with every column of J, before training and after it."""
+    (row,) = (row for row in texts.pictures() if row.figure == figure)
+    told = " ".join(row.differs.split())
+    rows = of_few_images(table.read(Path("figures/gallery/paper/pruning_arms.csv")))
+    rows = rows[(rows["what"] == "kappa") & (rows["columns"] == "all")]
+    rows = rows[rows["network"] == network].sort_values("pruned")
+    assert f"From {rows['samples'].iloc[0]} of the images" in told
+    for epoch in (0, rows["epoch"].max()):
+        of_epoch = rows[rows["epoch"] == epoch]
+        *others, last = (
+            _short(one.kappa) if one.resolved else f"at least {_short(one.kappa_low)}"
+            for one in of_epoch.itertuples()
+        )
+        assert len(others) == 4
+        assert f"{', '.join(others)} and {last}" in told
+
+
+def _short(value):
+    """Two digits, as 1.7e6."""
+    return f"{value:.2g}".replace("e+0", "e").replace("e+", "e")
 
 
 def test_a_number_of_a_place_is_that_of_the_last_list_and_no_longer_one():
