@@ -17,7 +17,7 @@ NETWORK = "vit"
 def draw(frame: DataFrame) -> Figure:
     """The loss and kappa over the epochs, as in the paper; beside them kappa over the rate.
 
-    Below, loss and kappa of networks that train on fewer images, with a stop at more epochs.
+    Below, the same of networks that train on fewer images, whose kappa is known after training.
     """
     shown = arms.of_network(frame, NETWORK)
     rates = arms.rates_of(shown)

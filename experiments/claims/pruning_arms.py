@@ -42,7 +42,7 @@ EVERY, KERNELS = "every tensor", "kernels"
 SCATTERED = "every tensor, ties at random"
 SPARSE = 0.8  # the largest pruning rate
 ALONE = "kernels alone are pruned"
-OF_FEW = " of few images"  # ends what a cell has of networks that train on fewer images
+OF_FEW = " of few images"  # the end of "what" in rows of networks that train on fewer images
 _ROWS_OF = {
     name: (("network", name), ("what", ("losses", "kappa", "largest")))
     for name in ("resnet20", "resnet32", "vit")
@@ -361,7 +361,7 @@ _FIGURES = {"resnet20": "1, 14", "resnet32": "15", "vit": "13"}
 
 
 def _along_from_few_images() -> Iterator[Claim]:
-    """kappa averaged over the stops, of so few images that every network has it."""
+    """Kappa averaged over the stops, of the networks that train on few images."""
     for (network, figure), columns in product(_FIGURES.items(), ("all", "left")):
         yield Claim(
             figure,

@@ -224,14 +224,14 @@ def test_published_dense_networks_end_above_pruned_ones_of_their_live_size():
     def of(name, *network):
         return [ends[*network, seed][name] for seed in range(3)]
 
-    for width, live, losses in (
-        (1, 1229, (1.61, 1.55, 1.63)),
-        (2, 4556, (1.22, 1.27, 1.2)),
-        (4, 17534, (0.549, 0.679, 0.716)),
-        (8, 68786, (0.205, 0.234, 0.209)),
+    for width, live, losses, rounding in (
+        (1, 1229, (1.61, 1.55, 1.63), 5e-3),
+        (2, 4556, (1.22, 1.27, 1.2), 5e-3),
+        (4, 17534, (0.549, 0.679, 0.716), 5e-4),
+        (8, 68786, (0.205, 0.234, 0.209), 5e-4),
     ):
         assert of("live", EVERY, width, 0.0) == [live] * 3
-        assert of("loss", EVERY, width, 0.0) == pytest.approx(losses, rel=5e-3)
+        assert of("loss", EVERY, width, 0.0) == pytest.approx(losses, abs=rounding)
     assert of("live", EVERY, 16, 0.6) == [18757, 18711, 18845]
     assert of("loss", EVERY, 16, 0.6) == pytest.approx((0.427, 0.397, 0.419), abs=5e-4)
     assert of("loss", EVERY, 16, 0.8) == pytest.approx((1.18, 1.3, 1.22), abs=5e-3)
@@ -239,5 +239,9 @@ def test_published_dense_networks_end_above_pruned_ones_of_their_live_size():
     assert of("loss", SCATTERED, 16, 0.8) == pytest.approx((1.01, 1.03, 1.08), abs=5e-3)
     arms = where(table.read(table_of("c4", gallery("paper"))), what="losses", network="resnet20")
     whole = where(arms, tensors=EVERY, augment=True, epoch=100)
-    for rate, losses in ((0.4, (0.154, 0.159, 0.195)), (0.8, (1.17, 1.29, 1.38))):
-        assert where(whole, pruned=rate)["loss"].tolist() == pytest.approx(losses, rel=5e-3)
+    for rate, losses, rounding in (
+        (0.4, (0.154, 0.159, 0.195), 5e-4),
+        (0.6, (0.443,), 5e-4),
+        (0.8, (1.17, 1.29, 1.38), 5e-3),
+    ):
+        assert where(whole, pruned=rate)["loss"].tolist() == pytest.approx(losses, abs=rounding)
