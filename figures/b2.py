@@ -14,6 +14,7 @@ from sweeps.rows import where
 
 EXPERIMENT = "label_sharpness"
 COLUMNS = (*labels.COLUMNS, "rate", "fraction")
+LEGEND = 0.18  # of the height of (d), for its legend below the curves
 PANELS = {
     "2a": "(a) raw inputs",
     "2b": "(b) Kaiming uniform start",
@@ -91,7 +92,9 @@ def _draw_edge(axes: Axes, frame: DataFrame) -> None:
     )
     star.set_label(r"$\lambda_\star$")
     edge = Line2D([], [], color=style.GREY, linestyle=":", label=r"$2/\eta$, edge of stability")
-    axes.legend(handles=[star, edge], loc="center", bbox_to_anchor=(0.5, 0.42), labelspacing=0.2)
+    bottom, top = axes.get_ylim()
+    axes.set_ylim(bottom - LEGEND * (top - bottom), top)  # room for the legend below the curves
+    axes.legend(handles=[star, edge], loc="lower center", ncols=2, columnspacing=1.0)
     epochs.epoch_axis(axes, frame["epoch"])
     axes.set_ylabel(labels.SHARPNESS)
     style.label_curves(axes, lines)

@@ -81,12 +81,13 @@ def _draw_bound(axes: Axes, one: DataFrame) -> None:
     _linear_x(axes, one)
     style.mark_x(axes, float(one["samples"].iloc[0]), "$m = n$")
     if len(bounds) > 1:
-        x, y = np.asarray(bounds[0].get_xydata(), float)[0]
-        axes.annotate(
+        points = np.asarray(bounds[0].get_xydata(), float)
+        axes.annotate(  # below the curve and left of its end, away from the line of m = n
             "bound,\n$m < n$",
-            (x, y),
-            xytext=(0, -5),
+            (points[-1, 0], points[0, 1]),
+            xytext=(5, -5),
             textcoords="offset points",
+            ha="right",
             va="top",
             color=BOUND.colour,
             fontsize=6.5,
