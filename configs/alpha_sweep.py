@@ -9,7 +9,7 @@ of them are drawn, the images count.
 
 smoke: seconds. laptop: 125 samples of 14 x 14 pixels and 3 outputs in place of 500 of 28 x 28 and
 10, which keeps n/d and d/k, a minute on 2 cores. paper: the paper's sizes, and those of CIFAR-10
-where a part of it is at hand, ten minutes on one core.
+where a part of it is at hand, half an hour on one core.
 """
 
 from functools import partial
@@ -97,4 +97,5 @@ def _paper() -> dict[str, object]:
         # Twenty draws where the published notebooks print single ones.
         "one_draws": _panel(data, 500, (100,), 20, slopes=(0.0, 0.01)),
         "colours_draws": _panel(at_hand("cifar10_part", data), 500, colours[:1], 20, slopes=(0.0,)),
+        "drawn": _panel(data, 500, (100, 300, 500, 1000, 4000), 3, whitening="all"),
     }

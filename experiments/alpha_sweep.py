@@ -81,8 +81,9 @@ def measure(
         each = _orthonormal(x, drawn_weights, slopes)
     else:
         each = _drawn(x, drawn_weights, slopes)
-    # Of thousands of rows both ends come from products far sooner than from a factorisation.
-    method = "krylov" if samples * outputs > 2000 else "auto"
+    # Both ends of thousands of rows come from products far sooner than from a factorisation, unless
+    # kappa is large, as of samples that were drawn.
+    method = "krylov" if samples * outputs > 2000 and whitening == "samples" else "auto"
     of_all = {"data": f"{data}, {_WHITENED[whitening]}", "inputs": x.shape[1]}
     found = []
     for slope, signs, op, bounds in each:

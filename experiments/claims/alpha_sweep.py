@@ -254,8 +254,9 @@ _COUNTED = (
 )
 _IMAGES = (
     "where all images are whitened before n of them are drawn, the images count: on MNIST at m ="
-    " 4000 kappa is nearly the same from alpha = 0 to 0.3, and on Fashion-MNIST ReLU is the worse"
-    " for wide networks"
+    " 4000 kappa is nearly the same from alpha = 0 to 0.3, and the linear network's is 36 times as"
+    " large. That is, to 12%, kappa of the samples' Gram matrix (1e5 to 3e5), which is I in the"
+    " published code"
 )
 _MENDED = "Lambda has the derivative alpha and not -alpha"
 _READINGS = (

@@ -113,6 +113,16 @@ def test_samples_are_drawn_from_data_whitened_whole() -> None:
     assert f"rank {whole.shape[1]}" in part.source
 
 
+def test_a_wide_linear_network_has_the_kappa_of_the_samples_gram_matrix() -> None:
+    """What makes it the worse of the two where the samples are not orthonormal."""
+    for seed in (0, 1):
+        x = alpha_sweep._samples("fashion_mnist_5000", 8, 40, "all", seed)
+        values = np.linalg.eigvalsh(x @ x.T)
+        sizes = {**SIZES, "samples": 40, "outputs": 3, "slopes": (1.0,), "seed": seed}
+        (row,) = alpha_sweep.measure(**sizes, whitening="all", depth=2, width=4000)
+        assert row["kappa"] == pytest.approx(values[-1] / values[0], rel=0.15)
+
+
 SIZES = {"data": "fashion_mnist_5000", "side": 8, "samples": 12, "outputs": 2, "gain": 2.0}
 SIZES |= {"initializer": "kaiming_normal", "rtol": 1e-4, "slopes": (0.0, 0.3), "seed": 1}
 
