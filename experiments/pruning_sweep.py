@@ -56,17 +56,19 @@ def _of_network(
     """``seeds`` networks are trained at each of the pruning ``rates``, and measured at ``stops``.
 
     Where ``starts`` is larger than ``seeds``, so many are measured at initialisation, the trained
-    ones among them.
+    ones among them. A network with ``data`` of its own trains on these.
     """
     check_run(name, run)
     labels = {"figure": KINDS[name].figure, "steps": steps}
     shared = ("depth", "width", "samples", "side", "channels", "method", "recipe")
+    own_data = {"data": run["data"]} if "data" in run else {}
     for pruned in sorted(run["rates"]):
         for seed in range(max(run["seeds"], run["starts"])):
             yield (
                 labels,
                 {
                     **{field: run[field] for field in shared},
+                    **own_data,
                     "network": name,
                     "pruned": pruned,
                     "seed": config.first_seed + seed,
@@ -159,9 +161,10 @@ def shape(
 
 def sources(config: ConfigDict) -> list[str]:
     runs = [config[name] for name in config.networks.split()]
+    chosen = {(run.get("data", config.data), run.samples, run.side, run.channels) for run in runs}
     described = []
-    for samples, side, channels in sorted({(run.samples, run.side, run.channels) for run in runs}):
-        found = images(config.data, samples, config.data_seed, side, channels)
+    for data, samples, side, channels in sorted(chosen):
+        found = images(data, samples, config.data_seed, side, channels)
         size = " x ".join(map(str, found.x.shape[1:]))
         described.append(f"{found.source}, standardised by channel: n={samples}, {size}")
     return described

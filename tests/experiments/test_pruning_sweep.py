@@ -213,19 +213,23 @@ def test_a_filter_without_weights_is_dead_whatever_its_bias_rounds_to():
 
 
 def test_the_paper_profile_is_the_papers():
-    """Appendix I.1: rates, drops and optimisers."""
+    """Appendix I.1: rates, drops and optimisers. VGG5 has the paper's images and its ratios."""
     found = {
         cell.keywords["network"]: cell.keywords
         for cell in _cells("paper")
         if not cell.keywords["pruned"]
     }
-    assert {one["samples"] for one in found.values()} == {1000}
+    assert {name for name, one in found.items() if one["samples"] != 1000} == {"vgg5"}
+    assert found["vgg5"]["data"] == "cifar10_part"
+    assert {one["data"] for name, one in found.items() if name != "vgg5"} != {"cifar10_part"}
+    steps_of_an_epoch = {one["samples"] // one["recipe"].batch for one in found.values()}
+    assert steps_of_an_epoch <= {15, 16}
     recipes = {name: one["recipe"] for name, one in found.items()}
     residual = recipes["resnet20"]
     assert residual == recipes["resnet32"]
     assert (residual.rate, residual.momentum, residual.decay) == (0.1, 0.9, 1e-4)
     assert (residual.drop_after, residual.drop, residual.batch) == (91, 0.1, 64)
-    assert recipes["vgg5"] == replace(residual, drop_after=100)
+    assert recipes["vgg5"] == replace(residual, drop_after=100, batch=16)
     assert (recipes["vit"].optimizer, recipes["vit"].rate) == ("adamw", 0.01)
     assert (recipes["vit"].decay, changed(EXPERIMENT, "paper").vit.seeds) == (0.01, 3)
     plain = recipes["feed_forward"]
