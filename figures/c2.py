@@ -75,10 +75,23 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         " outputs (p of the paper's networks goes from 12 to 47 k n down to 1.7 to 4.9 k n): (a) at"
         " initialisation, (b) the geometric mean over the later epochs in which kappa was measured."
         f" From right to left, rates {rates}. Logarithmic axes.",
+        _images(measured),
         _seeds(measured),
         captions.certificates(measured),
         captions.data(measured, provenance),
     )
+
+
+def _images(measured: DataFrame) -> str:
+    """Which networks were trained on which images, where these differ."""
+    networks: dict[str, list[str]] = {}
+    for name in distinct(measured, "network"):
+        data = distinct(where(measured, network=name), "data")[0]
+        networks.setdefault(captions.short_title(data), []).append(NAMES[name])
+    if len(networks) < 2:
+        return ""
+    told = "; ".join(f"{title}: {', '.join(names)}" for title, names in networks.items())
+    return f"Trained on {told}."
 
 
 def _seeds(measured: DataFrame) -> str:

@@ -40,8 +40,7 @@ def draw(frame: DataFrame) -> Figure:
 def _explain(figure: Figure, shown: DataFrame) -> None:
     """Name the network, the drop of the rate, and the markers that are open."""
     losses, kappas = figure.axes
-    others = "" if shown["data"].str.startswith("cifar10").all() else f", {_others(shown)}"
-    losses.set_title(f"VGG5, kernels alone pruned{others}", pad=_TITLE_PAD)
+    losses.set_title(f"VGG5, kernels alone pruned{_in_title(shown)}", pad=_TITLE_PAD)
     for drop in distinct(shown, "drop_after"):
         if 0 < drop < shown["epoch"].max():
             for axes in figure.axes:
@@ -111,18 +110,32 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
 _TITLE_PAD = 14  # points, above the label of the drop
 
 
-def _others(shown: DataFrame) -> str:
-    return f"{captions.short_title(distinct(shown, 'data')[0])} for CIFAR-10"
+def _in_title(shown: DataFrame) -> str:
+    """Which images stand for the paper's, or how few of these."""
+    if not shown["data"].str.startswith("cifar10").all():
+        return f", {captions.short_title(distinct(shown, 'data')[0])} for CIFAR-10"
+    images = int(shown["samples"].iloc[0])
+    return "" if images == PAPER_IMAGES else f", {images} images"
+
+
+PAPER_IMAGES = 1000
 
 
 def _not_the_papers(shown: DataFrame) -> str:
-    """That the images are not the paper's, and what that means."""
+    """That the images are not the paper's, or fewer, and what that means."""
+    images = int(shown["samples"].iloc[0])
     if shown["data"].str.startswith("cifar10").all():
-        return ""
+        return "" if images == PAPER_IMAGES else _FEWER.format(PAPER_IMAGES)
     return (
         "The paper has CIFAR-10, on which these networks were not run: what is seen here is not"
         " evidence for or against the paper's picture."
     )
+
+
+_FEWER = (
+    "The paper has {:,} images. Filters and batches are smaller here in proportion, so that an"
+    " epoch has as many steps, and J as many columns for each row, as there."
+)
 
 
 def _missing(shown: DataFrame, provenance: Mapping[str, Any]) -> str:

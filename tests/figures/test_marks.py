@@ -12,6 +12,7 @@ from figures import (
     b2,
     b3,
     b4,
+    c2,
     c3,
     catalogue,
     fig06,
@@ -267,9 +268,23 @@ def test_a_network_is_named_in_its_picture_and_so_is_the_drop_of_its_rate() -> N
     without = fig16.draw(frame.assign(drop_after=0)).axes
     told = with_drop[0].get_title(loc="left")
     assert told == "VGG5, kernels alone pruned, Fashion-MNIST for CIFAR-10"
+    for images, said in ((1000, ""), (256, ", 256 images")):
+        of_the_paper = frame.assign(data="cifar10_part", samples=images)
+        title = fig16.draw(of_the_paper).axes[0].get_title(loc="left")
+        assert title == f"VGG5, kernels alone pruned{said}"
+        assert ("The paper has 1,000 images" in fig16.caption(of_the_paper, FLOAT64)) == bool(said)
+        assert "not evidence" not in fig16.caption(of_the_paper, FLOAT64)
     for panels, said in ((with_drop, True), (without, False)):
         for axes in panels:
             assert ("the rate drops" in [text.get_text() for text in axes.texts]) == said
+
+
+def test_networks_with_images_of_their_own_are_told() -> None:
+    frame = published("c2")
+    assert "Trained on" not in c2.caption(frame, FLOAT64)
+    vgg5 = frame["network"] == "vgg5"
+    found = c2.caption(frame.assign(data=frame["data"].where(~vgg5, "cifar10_part")), FLOAT64)
+    assert "; CIFAR-10: VGG5." in found
 
 
 @pytest.mark.parametrize(
