@@ -52,10 +52,10 @@ gallery: $(READY)  ## reproduce, and renew figures/gallery, the findings and exp
 # sooner on a CPU. What was compiled, however soon, is kept in build/ for a week, for both processes and
 # for the next run. (With a limit on the size JAX reads the whole folder at each program that it adds.)
 # A process takes tests that stand together, which share what they compile.
-test docs: export XLA_FLAGS ?= $(COMPILES_SOONER)
-test docs: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/build/compiled
-test docs: export JAX_COMPILATION_CACHE_MAX_SIZE ?= -1
-test docs: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
+test: export XLA_FLAGS ?= $(COMPILES_SOONER)
+test: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/build/compiled
+test: export JAX_COMPILATION_CACHE_MAX_SIZE ?= -1
+test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 test: $(READY)  ## the tests, in a few minutes
 	@mkdir -p build/compiled && find build/compiled -name '*-cache' -mtime +7 -delete
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
@@ -98,6 +98,7 @@ lint: $(READY)  ## ruff, and the direction of imports
 types: $(READY)  ## mypy
 	$(BIN)/mypy
 
+docs: export XLA_FLAGS ?= $(COMPILES_SOONER)
 docs: $(READY_DOCS)  ## the documentation site in build/docs, and its examples
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky docs build/docs
 	ls docs/*.md docs/*/*.md docs/howto/*/*.md | xargs -n 4 -P 2 $(BIN)/python -m scripts.run_examples
