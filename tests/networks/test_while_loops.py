@@ -161,6 +161,7 @@ def _checkpointed(p, x, steps=5):
     return jax.vmap(one)(x)[1] @ p["o"]
 
 
+@pytest.mark.slow
 def test_loops_with_checkpoints_are_answered():
     """J v is by the equations of the loop, J^T u by its rule, and H v is forward over reverse."""
 
