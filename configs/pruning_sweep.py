@@ -168,7 +168,8 @@ def _paper(data: str, vgg5: Mapping[str, object] | None = None) -> dict[str, obj
 def _narrow_vgg5() -> dict[str, object]:
     """Three starts on the paper's images, at its ratios: a quarter of the images and weights.
 
-    J J^T then has 2,560 rows, so that two cores compute each kappa in half a minute.
+    J J^T then has 2,560 rows, so that a core computes kappa in half a minute, and in four where it
+    is so large that all singular values of J are taken.
     """
     recipe = _recipe(16, drop_after=100, **MOMENTUM)
     sizes = {"data": "cifar10_part", "samples": 256, "width": 16, "channels": 0}
