@@ -36,7 +36,6 @@ PROFILES = ("smoke", "laptop", "paper", "paper_fashion_mnist", "paper_init")
 NETWORKS = "vit resnet20 resnet32 vgg5 feed_forward"
 RATES = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9)
 PAPER_STOPS = (0, 1, 4, 12, 35, 90, 120, 200)  # two of them just before and after the drops
-VGG5_STOPS = (0, 12, 60, 120)  # its rate drops after 100
 MOMENTUM = {"rate": 0.1, "momentum": 0.9, "decay": 1e-4}  # of the steps of convolutional networks
 PAPER_WIDTHS = {"vit": 48, "resnet20": 16, "resnet32": 16, "vgg5": 32, "feed_forward": 100}
 
@@ -54,7 +53,7 @@ def get_config(profile: str) -> ConfigDict:
     own = {
         "smoke": _smoke,
         "laptop": _laptop,
-        "paper": lambda: _paper(at_hand("cifar10", otherwise="fashion_mnist"), _narrow_vgg5()),
+        "paper": lambda: _paper(at_hand("cifar10", otherwise="fashion_mnist"), vgg5=_narrow_vgg5()),
         "paper_fashion_mnist": lambda: _paper("fashion_mnist"),
         "paper_init": _paper_init,
     }
@@ -150,7 +149,7 @@ def _laptop() -> dict[str, object]:
     )
 
 
-def _paper(data: str, vgg5: Mapping[str, object] | None = None) -> dict[str, object]:
+def _paper(data: str, **changed: Mapping[str, object]) -> dict[str, object]:
     """Of one channel, the convolutions and the transformer see three equal ones.
 
     With as many weights as in the paper, hardly a filter of the first layer is pruned whole. Equal
@@ -161,8 +160,8 @@ def _paper(data: str, vgg5: Mapping[str, object] | None = None) -> dict[str, obj
     # "sketched" by its name when the published rows were computed, see _by_method of pruned_kernel
     shared |= {"channels": 3, "method": "preconditioned"}
     dense = {"channels": 0, "method": "inverse"}  # J J^T of dense layers costs little
-    changed = {"feed_forward": dense, "vgg5": vgg5 or {}}
-    return {"data": data} | _networks(shared, 64, (91, 100), widths, **changed)
+    networks = _networks(shared, 64, (91, 100), widths, feed_forward=dense, **changed)
+    return {"data": data} | networks
 
 
 def _narrow_vgg5() -> dict[str, object]:
@@ -173,7 +172,7 @@ def _narrow_vgg5() -> dict[str, object]:
     """
     recipe = _recipe(16, drop_after=100, **MOMENTUM)
     sizes = {"data": "cifar10_part", "samples": 256, "width": 16, "channels": 0}
-    return sizes | {"stops": VGG5_STOPS, "recipe": recipe}
+    return sizes | {"stops": (0, 12, 60, 120), "recipe": recipe}
 
 
 def _paper_init() -> dict[str, object]:

@@ -61,14 +61,13 @@ def _of_network(
     check_run(name, run)
     labels = {"figure": KINDS[name].figure, "steps": steps}
     shared = ("depth", "width", "samples", "side", "channels", "method", "recipe")
-    own_data = {"data": run["data"]} if "data" in run else {}
     for pruned in sorted(run["rates"]):
         for seed in range(max(run["seeds"], run["starts"])):
             yield (
                 labels,
                 {
                     **{field: run[field] for field in shared},
-                    **own_data,
+                    "data": run.get("data", config.data),
                     "network": name,
                     "pruned": pruned,
                     "seed": config.first_seed + seed,

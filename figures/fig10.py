@@ -65,7 +65,7 @@ def _as_printed(losses: Axes, kappas: Axes, papers: DataFrame) -> None:
     bound = over_seeds(measured, "epoch", "bound_convex", arithmetic=True)
     style.bound_curve(kappas, bound, look)
     entries = KEY
-    if papers["data"].str.startswith("cifar10").all():
+    if captions.of_cifar10(papers):
         x, y = notebook.PATH
         drawn = style.OPEN | notebook.LOOK | {"markeredgecolor": notebook.LOOK["color"]}
         kappas.plot(x, y, marker="o", label=f"_{notebook.LABEL}", **drawn | {"zorder": 3})
@@ -172,7 +172,7 @@ def _above(frame: DataFrame) -> str:
 def _theirs(frame: DataFrame) -> str:
     """What the grey curve is, where it is drawn."""
     papers = frame[frame["reading"] == PAPERS]
-    of_cifar = len(papers) and papers["data"].str.startswith("cifar10").all()
+    of_cifar = len(papers) and captions.of_cifar10(papers)
     return "Grey: kappa in the authors' notebook, read off its picture." if of_cifar else ""
 
 

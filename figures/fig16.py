@@ -110,32 +110,30 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
 _TITLE_PAD = 14  # points, above the label of the drop
 
 
+PAPER_IMAGES = 1000
+
+
 def _in_title(shown: DataFrame) -> str:
     """Which images stand for the paper's, or how few of these."""
-    if not shown["data"].str.startswith("cifar10").all():
+    if not captions.of_cifar10(shown):
         return f", {captions.short_title(distinct(shown, 'data')[0])} for CIFAR-10"
-    images = int(shown["samples"].iloc[0])
+    images = distinct(shown, "samples")[0]
     return "" if images == PAPER_IMAGES else f", {images} images"
-
-
-PAPER_IMAGES = 1000
 
 
 def _not_the_papers(shown: DataFrame) -> str:
     """That the images are not the paper's, or fewer, and what that means."""
-    images = int(shown["samples"].iloc[0])
-    if shown["data"].str.startswith("cifar10").all():
-        return "" if images == PAPER_IMAGES else _FEWER.format(PAPER_IMAGES)
+    if not captions.of_cifar10(shown):
+        return (
+            "The paper has CIFAR-10, on which these networks were not run: what is seen here is"
+            " not evidence for or against the paper's picture."
+        )
+    if distinct(shown, "samples") == [PAPER_IMAGES]:
+        return ""
     return (
-        "The paper has CIFAR-10, on which these networks were not run: what is seen here is not"
-        " evidence for or against the paper's picture."
+        f"The paper has {PAPER_IMAGES:,} images. Here filters and batches are smaller, too, so that"
+        " p / (k n) and the number of steps in an epoch are close to the paper's."
     )
-
-
-_FEWER = (
-    "The paper has {:,} images. Filters and batches are smaller here in proportion, so that an"
-    " epoch has as many steps, and J as many columns for each row, as there."
-)
 
 
 def _missing(shown: DataFrame, provenance: Mapping[str, Any]) -> str:

@@ -65,7 +65,7 @@ def _trained(frame: DataFrame) -> DataFrame:
 
 def _theirs(shown: DataFrame) -> bool:
     """Whether the notebook's kappa is of the same images."""
-    return bool(shown["data"].str.startswith("cifar10").all())
+    return captions.of_cifar10(shown)
 
 
 def _not_trained(frame: DataFrame, of: str) -> DataFrame:

@@ -116,8 +116,7 @@ def rates_of(shown: DataFrame) -> list[float]:
 
 def published(shown: DataFrame, network: str) -> Mapping[float, notebook.Curve]:
     """Kappa in the authors' notebook, where that has it and the images are the same."""
-    of_cifar = shown["data"].str.startswith("cifar10").all()
-    return notebook.OF.get(network, {}) if of_cifar else {}
+    return notebook.OF.get(network, {}) if captions.of_cifar10(shown) else {}
 
 
 def key_of_rates(

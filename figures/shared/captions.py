@@ -44,6 +44,11 @@ def short_title(name: str) -> str:
     return re.split(r" \(|, ", data_title(name))[0]
 
 
+def of_cifar10(frame: DataFrame) -> bool:
+    """Whether all rows are of images of CIFAR-10, whole or in part."""
+    return bool(frame["data"].str.startswith("cifar10").all())
+
+
 def data_line(frame: DataFrame) -> str:
     """The data that the rows used and their sizes, with a clause for each data set."""
     clauses = []
